@@ -1,0 +1,154 @@
+"""Every error orbitmq raises, in one tree. The lowest room: it imports nothing of orbitmq.
+
+The class says whose fault it is; `code` is the remoting response code a broker or name server
+answers when the error reaches the border of a request.
+
+    OrbitMQError
+    +-- ConfigurationError          the operator's: an option or its value
+    +-- MessageError                the caller's: a message that cannot be stored or sent
+    |   +-- MessageIllegal          too large, bad topic, bad properties
+    |   +-- InvalidStateError       the caller used a client before start or after shutdown
+    |   +-- ClientError             a client call that failed for a reason of its own (`code` 10001 and up)
+    |       +-- RequestTimeout      request-reply without a reply in time
+    +-- PeerError                   the peer's: bytes or behaviour outside the protocol
+    |   +-- FrameError              a frame that cannot be cut from the stream; the connection closes
+    |   +-- HeaderError             a header that cannot be decoded
+    |   +-- BodyError               a body that is not what its request code promises
+    |   +-- UnitError               a stored message unit that cannot be decoded
+    |   +-- BrokerError             the peer answered with a response code that means failure
+    +-- RemotingError               the network's
+    |   +-- ConnectError            no connection to the address
+    |   +-- SendRequestError        the connection broke before the request was written
+    |   +-- RemotingTimeout         no answer in time (also a TimeoutError)
+    |   +-- TooManyRequestsError    a limit of the client is reached, or no time is left to send
+    +-- StoreError                  the disk's
+    |   +-- StoreLocked             another process owns the directory
+    |   +-- StoreDamaged            files that recovery must not repair on its own
+    |   +-- StorePoisoned           a flush failed; nothing is accepted until restart
+    +-- RequestRejected             a handler refuses a request: response code and remark
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OrbitMQError(Exception):
+    """Root of the tree. `response_code` is what a server answers when nothing better is known."""
+
+    response_code: ClassVar[int] = 1
+
+
+class ConfigurationError(OrbitMQError):
+    """An option is unknown where that matters, or its value is not allowed; the text names both."""
+
+
+class MessageError(OrbitMQError):
+    """The caller's message or call is at fault."""
+
+
+class MessageIllegal(MessageError):
+    """The message breaks a limit or a naming rule; the text names the limit."""
+
+    response_code = 13
+
+
+class InvalidStateError(MessageError):
+    """The client is not in a state that allows the call (before start, after shutdown)."""
+
+
+class ClientError(MessageError):
+    """A client call failed. `code` follows Apache RocketMQ: 10001 connect, 10002 timeout,
+    10003 broker missing or client fault, 10004 no name server, 10005 no route, 10006 request timeout,
+    10007 reply cannot be made; 13 for an illegal message.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"CODE: {code} DESC: {message}")
+        self.code = code
+        self.message = message
+
+
+class RequestTimeout(ClientError):
+    """No reply arrived for a request-reply call within its time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(10006, message)
+
+
+class PeerError(OrbitMQError):
+    """The peer sent something outside the protocol, or refused."""
+
+
+class FrameError(PeerError):
+    """A frame is oversized or malformed; the stream cannot be trusted any further."""
+
+
+class HeaderError(PeerError):
+    """A command header, or one of its fields, cannot be decoded."""
+
+
+class BodyError(PeerError):
+    """A body does not have the form its request code promises."""
+
+
+class UnitError(PeerError):
+    """A stored message unit is truncated or its lengths disagree."""
+
+
+class BrokerError(PeerError):
+    """The peer answered with a response code that means failure."""
+
+    def __init__(self, code: int, remark: str | None, address: str = "") -> None:
+        where = f" FROM: {address}" if address else ""
+        super().__init__(f"CODE: {code} DESC: {remark or ''}{where}")
+        self.code = code
+        self.remark = remark or ""
+        self.address = address
+
+
+class RemotingError(OrbitMQError):
+    """The network is at fault."""
+
+
+class ConnectError(RemotingError):
+    """No connection to the address could be made."""
+
+
+class SendRequestError(RemotingError):
+    """The connection broke before or while the request was under way."""
+
+
+class RemotingTimeout(RemotingError, TimeoutError):
+    """The peer did not answer in time."""
+
+
+class TooManyRequestsError(RemotingError):
+    """A limit of the client is reached, or the call has no time left to be sent."""
+
+
+class StoreError(OrbitMQError):
+    """The disk, or the files on it, are at fault."""
+
+    response_code = 14
+
+
+class StoreLocked(StoreError):
+    """Another process owns the store directory."""
+
+
+class StoreDamaged(StoreError):
+    """The files are in a state that recovery must not repair on its own."""
+
+
+class StorePoisoned(StoreError):
+    """A flush failed: what is on disk is unknown, so no write is accepted until restart."""
+
+
+class RequestRejected(OrbitMQError):
+    """A handler refuses a request: `code` and `remark` become the response."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark

@@ -1,0 +1,257 @@
+"""The JSON dialect of Apache RocketMQ's bodies and files (fastjson 1.2): reader and two writers.
+
+It differs from JSON in the keys of maps: whole numbers stand bare (`{0:"a"}`) and objects are keys themselves
+(`{{"queueId":0}:10}`). The reader also takes single quotes, unquoted names, superfluous commas and `$ref`, as Java's
+does. Pure: text in, values out. It must not know what any body means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from orbitmq.errors import BodyError
+
+DEPTH_MAX = 64  # no body of the protocol nests deeper than 8; a hostile one must not exhaust the stack
+
+_decode_standard = msgspec.json.decode
+_SPACE = re.compile(r"[\s,]*")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?[LlFfDdBbSs]?")
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.\-]*")
+_PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
+
+
+class ObjectKey(dict[str, Any]):
+    """An object that stands as the key of a map; equal and hashed by its members. Do not change it after use."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def loads(text: str | bytes | bytearray | memoryview) -> Any:
+    """Read one value; BodyError with the position when it is none.
+
+    Keys of objects are `str`, `int` (bare numbers) or `ObjectKey`.
+    """
+    try:
+        # Most texts are plain JSON; `$ref` needs the walk below.
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        if b'"$ref"' not in data:
+            return _decode_standard(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        return _Reader(data.decode("utf-8")).document()
+    except UnicodeDecodeError as error:
+        raise BodyError(f"body is not UTF-8 at byte {error.start}") from error
+
+
+class _Reader:
+    """Recursive descent over one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._references: list[tuple[Any, Any, str]] = []
+
+    def document(self) -> Any:
+        value = self._value(0)
+        self._skip()
+        if self._at != len(self._text):
+            raise self._wrong("the end")
+        for container, key, path in self._references:
+            container[key] = _resolve(value, path)
+        return value
+
+    def _wrong(self, expected: str) -> BodyError:
+        return BodyError(f"body is not JSON: {expected} expected at character {self._at}")
+
+    def _skip(self) -> str:
+        match = _SPACE.match(self._text, self._at)
+        assert match is not None
+        self._at = match.end()
+        return self._text[self._at : self._at + 1]
+
+    def _value(self, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            raise BodyError(f"body nests deeper than {DEPTH_MAX} levels")
+        sign = self._skip()
+        if sign == "{":
+            return self._object(depth)
+        if sign == "[":
+            return self._array(depth)
+        if sign in ('"', "'") and sign:
+            return self._string(sign)
+        number = _NUMBER.match(self._text, self._at)
+        if number is not None:
+            self._at = number.end()
+            return _number(number)
+        word = _WORD.match(self._text, self._at)
+        if word is not None and word.group() in _WORDS:
+            self._at = word.end()
+            return _WORDS[word.group()]
+        raise self._wrong("a value")
+
+    def _object(self, depth: int) -> Any:
+        self._at += 1
+        result: dict[Any, Any] = {}
+        while (sign := self._skip()) != "}":
+            key = self._key(sign, depth)
+            if self._skip() != ":":
+                raise self._wrong("':'")
+            self._at += 1
+            result[key] = self._value(depth + 1)
+            self._note_reference(result, key)
+        self._at += 1
+        return result
+
+    def _array(self, depth: int) -> list[Any]:
+        self._at += 1
+        result: list[Any] = []
+        while self._skip() != "]":
+            result.append(self._value(depth + 1))
+            self._note_reference(result, len(result) - 1)
+        self._at += 1
+        return result
+
+    def _note_reference(self, container: Any, key: Any) -> None:
+        value = container[key]
+        if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$ref"), str):
+            self._references.append((container, key, value["$ref"]))
+
+    def _key(self, sign: str, depth: int) -> Any:
+        if sign == "{":
+            return ObjectKey(_hashable(self._value(depth + 1)))
+        if sign in ('"', "'") and sign:
+            return self._string(sign)
+        number = _NUMBER.match(self._text, self._at)
+        if number is not None:
+            self._at = number.end()
+            return _number(number)
+        word = _WORD.match(self._text, self._at)
+        if word is None:
+            raise self._wrong("a key")
+        self._at = word.end()
+        return word.group()
+
+    def _string(self, quote: str) -> str:
+        self._at += 1
+        parts: list[str] = []
+        while True:
+            plain = _PLAIN[quote].match(self._text, self._at)
+            assert plain is not None
+            parts.append(plain.group())
+            self._at = plain.end()
+            sign = self._text[self._at : self._at + 1]
+            if not sign:
+                raise self._wrong("the end of a text")
+            self._at += 1
+            if sign == quote:
+                return _join_surrogates("".join(parts))
+            parts.append(self._escape())
+
+    def _escape(self) -> str:
+        sign = self._text[self._at : self._at + 1]
+        self._at += 1
+        if sign in ("u", "x"):
+            digits = self._text[self._at : self._at + (4 if sign == "u" else 2)]
+            self._at += len(digits)
+            try:
+                return chr(int(digits, 16))
+            except ValueError:
+                raise self._wrong("hexadecimal digits") from None
+        return _ESCAPES.get(sign, sign)
+
+
+def _number(match: re.Match[str]) -> int | float:
+    text = match.group().rstrip("LlFfDdBbSs")
+    return float(text) if match.group(1) or match.group(2) else int(text)
+
+
+def _join_surrogates(text: str) -> str:
+    """Java escapes a character beyond the basic plane as two units; make them one character again."""
+    if not any("\ud800" <= c <= "\udfff" for c in text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _hashable(value: dict[Any, Any]) -> dict[Any, Any]:
+    if any(isinstance(member, (dict, list)) for member in value.values()):
+        raise BodyError("an object that stands as a key may only hold plain members")
+    return value
+
+
+def _resolve(root: Any, path: str) -> Any:
+    """The value a fastjson reference path points to: `$`, then `.name` and `[index]` steps."""
+    value = root
+    for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            raise BodyError(f"body refers to {path}, which it does not hold") from None
+    return value
+
+
+_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def quote(text: str) -> str:
+    """A text as Java writes it: short escapes where they exist, other control characters as \\u0001, the rest raw."""
+    return '"' + _ESCAPED.sub(lambda m: _SHORT.get(m.group()) or f"\\u{ord(m.group()):04x}", text) + '"'
+
+
+def _scalar(value: Any) -> str | None:
+    """The text of a plain value, None for objects and arrays."""
+    if isinstance(value, str):
+        return quote(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return repr(value)
+    return None
+
+
+def _members(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Java leaves out members whose value is null."""
+    return [(key, member) for key, member in value.items() if member is not None]
+
+
+def _key_text(key: Any) -> str:
+    return dumps(key) if isinstance(key, Mapping) else _scalar(key) or quote(str(key))
+
+
+def dumps(value: Any) -> str:
+    """Compact form: no spaces, null members omitted, numbers and objects as bare keys. Order is the mapping's own."""
+    text = _scalar(value)
+    if text is not None:
+        return text
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_key_text(k)}:{dumps(v)}" for k, v in _members(value)) + "}"
+    if isinstance(value, Iterable):
+        return "[" + ",".join(map(dumps, value)) + "]"
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def dumps_pretty(value: Any, depth: int = 0) -> str:
+    """The form of Java's files: tabs, one member a line; number-keyed maps on one line, arrays of numbers inline."""
+    inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+    if isinstance(value, Mapping):
+        members = [f"{_key_text(k)}:{dumps_pretty(v, depth + 1)}" for k, v in _members(value)]
+        if not members:
+            return "{}"
+        if all(isinstance(key, (int, Mapping)) for key in value):
+            return "{" + ",".join(members) + outer + "}"
+        return "{" + inner + ("," + inner).join(members) + outer + "}"
+    if isinstance(value, (list, tuple, set, frozenset)) and any(isinstance(item, Mapping) for item in value):
+        return "[" + inner + ("," + inner).join(dumps_pretty(item, depth + 1) for item in value) + outer + "]"
+    return dumps(value)

@@ -1,0 +1,62 @@
+"""Small files that are replaced whole: written beside, backed up, renamed. Knows nothing of their content.
+
+The steps are those of Apache RocketMQ's configuration files, so that either broker finds what the other left:
+`<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file takes the name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from orbitmq.errors import OrbitMQError, StoreDamaged
+
+T = TypeVar("T")
+
+
+def save_with_backup(path: Path, text: str) -> None:
+    """Replace `path` by `text` (UTF-8) so that a crash at any moment leaves the file or its backup whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    _write_synced(temporary, text.encode())
+    if path.exists():
+        _write_synced(path.with_name(path.name + ".bak"), path.read_bytes())
+    os.replace(temporary, path)
+
+
+def load_with_backup(path: Path, parse: Callable[[str], T]) -> T | None:
+    """The parsed content of `path`, else of its backup; None when there is neither.
+
+    StoreDamaged when the file is unusable and its backup does not parse: starting with an empty table would
+    silently lose what the file held.
+    """
+    value = _parsed(path, parse)
+    if value is not None:
+        return value
+    backup = path.with_name(path.name + ".bak")
+    value = _parsed(backup, parse)
+    if value is None and _has_content(backup):
+        raise StoreDamaged(f"{backup}: neither this backup nor {path.name} can be read; repair or remove both")
+    return value
+
+
+def _parsed(path: Path, parse: Callable[[str], T]) -> T | None:
+    if not _has_content(path):
+        return None
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OrbitMQError, UnicodeError):
+        return None
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fdatasync(file.fileno())

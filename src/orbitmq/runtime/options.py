@@ -1,0 +1,130 @@
+"""Options are declared once, as fields of frozen dataclasses: key, default, unit, check and one sentence.
+
+The properties file, the printed configuration and the reference page are read from that declaration.
+Keys are those of Apache RocketMQ. This module must not know any concrete option.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import javaproperties
+
+from orbitmq.errors import ConfigurationError
+
+CONFIGURATION_FILE_MAX = 1 << 20  # a properties file is a few KiB; a larger one is some other file
+
+
+@dataclass(frozen=True)
+class Option:
+    """One declared option. `default` also fixes the type: str, int, float or bool."""
+
+    key: str
+    default: str | int | float | bool
+    text: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> str | int | float | bool:
+        """The value of `text`; ConfigurationError names key, value and what is allowed."""
+        value = self._convert(text.strip())
+        too_small = self.minimum is not None and not isinstance(value, str) and value < self.minimum
+        too_large = self.maximum is not None and not isinstance(value, str) and value > self.maximum
+        if too_small or too_large or (self.choices and value not in self.choices):
+            raise self._refused(text)
+        return value
+
+    def allowed(self) -> str:
+        """What may be written, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        kind = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[type(self.default)]
+        if self.minimum is not None and self.maximum is not None:
+            return f"{kind} from {self.minimum:g} to {self.maximum:g}"
+        if self.minimum is not None:
+            return f"{kind}, at least {self.minimum:g}"
+        return kind
+
+    def _convert(self, text: str) -> str | int | float | bool:
+        try:
+            if isinstance(self.default, bool):
+                return {"true": True, "false": False}[text.lower()]
+            if isinstance(self.default, int):
+                return int(text)
+            if isinstance(self.default, float):
+                return float(text)
+        except (KeyError, ValueError):
+            raise self._refused(text) from None
+        return text
+
+    def _refused(self, text: str) -> ConfigurationError:
+        return ConfigurationError(f"option {self.key}: value {text!r} is not allowed; give {self.allowed()}")
+
+
+def option(
+    key: str,
+    default: Any,
+    text: str,
+    *,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: Iterable[str] = (),
+) -> Any:
+    """Declare a field of an `Options` class."""
+    declared = Option(key, default, text, unit, minimum, maximum, tuple(choices))
+    return dataclasses.field(default=default, metadata={"option": declared})
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base of every option class: a frozen dataclass whose fields are made with `option`."""
+
+    @classmethod
+    def table(cls) -> dict[str, tuple[str, Option]]:
+        """Key -> (attribute name, declaration), in the order of declaration."""
+        fields = [f for f in dataclasses.fields(cls) if "option" in f.metadata]
+        return {f.metadata["option"].key: (f.name, f.metadata["option"]) for f in fields}
+
+    @classmethod
+    def parse(cls, pairs: Mapping[str, str]) -> Self:
+        """Take the keys this class declares out of `pairs`; others are not looked at."""
+        table = cls.table()
+        values = {table[key][0]: table[key][1].parse(text) for key, text in pairs.items() if key in table}
+        return cls(**values)
+
+    def pairs(self) -> dict[str, str]:
+        """Key -> effective value as it would stand in a properties file."""
+        return {key: as_text(getattr(self, name)) for key, (name, _) in self.table().items()}
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with attributes (not keys) changed."""
+        return dataclasses.replace(self, **changes)
+
+
+def as_text(value: str | int | float | bool) -> str:
+    """A value as Java's properties files write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The pairs of a Java properties file; ConfigurationError names the file and the cause."""
+    try:
+        if path.stat().st_size > CONFIGURATION_FILE_MAX:
+            raise ConfigurationError(f"{path}: larger than {CONFIGURATION_FILE_MAX} bytes, this is no properties file")
+        with path.open(encoding="utf-8") as file:
+            return dict(javaproperties.load(file))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: cannot be read as a properties file: {error}") from error
+
+
+def unknown_keys(pairs: Mapping[str, str], *known: type[Options]) -> list[str]:
+    """Keys of `pairs` that none of the option classes declares."""
+    declared = {key for options in known for key in options.table()}
+    return [key for key in pairs if key not in declared]
