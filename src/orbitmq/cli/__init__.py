@@ -1,0 +1,1 @@
+"""The commands. Reads options, builds the daemons and talks to the operator; knows no protocol and no file format."""
