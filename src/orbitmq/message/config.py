@@ -1,0 +1,62 @@
+"""What brokers and clients agree about topics, groups and subscriptions. Frozen nouns; JSON is written elsewhere."""
+
+from __future__ import annotations
+
+import msgspec
+
+from orbitmq.message.flags import PERM_READ, PERM_WRITE
+
+SINGLE_TAG = "SINGLE_TAG"
+MULTI_TAG = "MULTI_TAG"
+TAG = "TAG"
+SQL92 = "SQL92"
+SUBSCRIBE_ALL = "*"
+
+
+class DataVersion(msgspec.Struct, frozen=True):
+    """Counts the changes of a table; equal versions mean equal tables."""
+
+    counter: int = 0
+    timestamp: int = 0
+
+    def next(self, now_ms: int) -> DataVersion:
+        """The version after one more change."""
+        return DataVersion(self.counter + 1, now_ms)
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """One topic on one broker. `sys_flag` bits: `flags.TOPIC_UNIT`, `flags.TOPIC_UNIT_SUBSCRIPTION`."""
+
+    name: str
+    read_queues: int = 16
+    write_queues: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    filter_type: str = SINGLE_TAG
+    sys_flag: int = 0
+    order: bool = False
+
+
+class SubscriptionGroup(msgspec.Struct, frozen=True):
+    """One consumer group on one broker."""
+
+    name: str
+    consume_enabled: bool = True
+    consume_from_min_enabled: bool = True
+    consume_broadcast_enabled: bool = True
+    retry_queues: int = 1
+    retry_max: int = 16
+    broker_id: int = 0
+    broker_id_when_slow: int = 1
+    notify_consumer_ids_changed: bool = True
+
+
+class SubscriptionData(msgspec.Struct, frozen=True):
+    """What a consumer wants of a topic. `tags` and `codes` are empty for `*` and for SQL92."""
+
+    topic: str
+    expression: str = SUBSCRIBE_ALL
+    tags: frozenset[str] = frozenset()
+    codes: frozenset[int] = frozenset()
+    version: int = 0
+    expression_type: str = TAG
+    class_filter_mode: bool = False

@@ -1,0 +1,66 @@
+"""Bit sets that travel as numbers: the system flag of a message, topic permissions, pull flags, topic flags.
+
+Pure constants and bit arithmetic.
+"""
+
+from __future__ import annotations
+
+# System flag of a message, on disk and on the wire.
+COMPRESSED = 0x1
+MULTI_TAGS = 0x2
+TRANSACTION_NOT = 0x0
+TRANSACTION_PREPARED = 0x4
+TRANSACTION_COMMIT = 0x8
+TRANSACTION_ROLLBACK = 0xC
+TRANSACTION_MASK = 0xC
+BORN_HOST_V6 = 0x10
+STORE_HOST_V6 = 0x20
+NEED_UNWRAP = 0x40  # set by RocketMQ 5 only
+INNER_BATCH = 0x80  # set by RocketMQ 5 only
+COMPRESSION_LZ4 = 0x100
+COMPRESSION_ZSTD = 0x200
+COMPRESSION_ZLIB = 0x300
+COMPRESSION_MASK = 0x700  # 0 together with COMPRESSED is zlib as well: producers before 4.9 set no kind
+
+# Permission of a topic or broker.
+PERM_PRIORITY = 8
+PERM_READ = 4
+PERM_WRITE = 2
+PERM_INHERIT = 1
+
+# System flag of a pull request.
+PULL_COMMIT_OFFSET = 0x1
+PULL_SUSPEND = 0x2
+PULL_SUBSCRIPTION = 0x4
+PULL_CLASS_FILTER = 0x8
+PULL_LITE = 0x10
+
+# System flag of a topic.
+TOPIC_UNIT = 0x1
+TOPIC_UNIT_SUBSCRIPTION = 0x2
+
+
+def transaction_type(sys_flag: int) -> int:
+    """One of the four TRANSACTION values."""
+    return sys_flag & TRANSACTION_MASK
+
+
+def with_transaction_type(sys_flag: int, transaction: int) -> int:
+    """The flag with its transaction bits replaced."""
+    return sys_flag & ~TRANSACTION_MASK | transaction
+
+
+def pull_flag(*, commit_offset: bool, suspend: bool, subscription: bool, class_filter: bool, lite: bool = False) -> int:
+    """The flag of a pull request."""
+    return commit_offset | suspend << 1 | subscription << 2 | class_filter << 3 | lite << 4
+
+
+def perm_text(perm: int) -> str:
+    """`RWX` with a dash for each missing right, as RocketMQ's tools print it."""
+    rights = ((PERM_READ, "R"), (PERM_WRITE, "W"), (PERM_INHERIT, "X"))
+    return "".join(letter if perm & bit else "-" for bit, letter in rights)
+
+
+def is_valid_perm(perm: int) -> bool:
+    """Only read, write and inherit may be configured."""
+    return 0 <= perm < PERM_PRIORITY

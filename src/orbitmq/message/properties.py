@@ -1,0 +1,91 @@
+"""The properties text of a message: `name 0x01 value 0x02 name 0x01 value`, and the names with a meaning.
+
+A pair with an empty name or an empty value does not survive reading; the last of equal names wins. Writers
+leave no trailing 0x02, readers accept one. Pure text; must not know who sets which property when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAME_END = "\x01"
+PAIR_END = "\x02"
+PROPERTIES_SIZE_MAX = 32767  # the stored length is a signed 16-bit number
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+BUYER_ID = "BUYER_ID"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+TRANSFER_FLAG = "TRANSFER_FLAG"
+CORRECTION_FLAG = "CORRECTION_FLAG"
+MQ2_FLAG = "MQ2_FLAG"
+RECONSUME_TIME = "RECONSUME_TIME"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+UNIQ_KEY = "UNIQ_KEY"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME = "CONSUME_START_TIME"
+INSTANCE_ID = "INSTANCE_ID"
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TTL = "TTL"
+ARRIVE_TIME = "ARRIVE_TIME"
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+CLUSTER = "CLUSTER"
+MSG_TYPE = "MSG_TYPE"
+INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+TRANSACTION_ID = "__transactionId__"
+START_DELIVER_TIME = "__STARTDELIVERTIME"
+
+# Names the application may not set itself. RocketMQ leaves the transaction check names and
+# INNER_MULTI_DISPATCH open, so they are open here too.
+RESERVED: frozenset[str] = frozenset(
+    (
+        KEYS, TAGS, WAIT, DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, MIN_OFFSET, MAX_OFFSET,
+        BUYER_ID, ORIGIN_MESSAGE_ID, TRANSFER_FLAG, CORRECTION_FLAG, MQ2_FLAG, RECONSUME_TIME, MSG_REGION, TRACE_ON,
+        UNIQ_KEY, MAX_RECONSUME_TIMES, CONSUME_START_TIME, INSTANCE_ID, CORRELATION_ID, REPLY_TO_CLIENT, TTL,
+        ARRIVE_TIME, PUSH_REPLY_TIME, CLUSTER, MSG_TYPE, INNER_MULTI_QUEUE_OFFSET,
+    )
+)  # fmt: skip
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The text of `properties` in their order."""
+    return PAIR_END.join([name + NAME_END + value for name, value in properties.items()])
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """The pairs of `text` that RocketMQ's reader keeps; anything malformed is left out."""
+    properties = {}
+    for pair in text.split(PAIR_END):
+        name, _, value = pair.partition(NAME_END)
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def find_property(properties: bytes, name: bytes) -> str | None:
+    """One value out of an encoded text, the same that `decode_properties` would give, without decoding the rest."""
+    end = len(properties)
+    while (start := properties.rfind(name + b"\x01", 0, end)) >= 0:
+        end = start + len(name)  # the next search looks strictly before this match
+        if start == 0 or properties[start - 1] == 2:
+            value_start = start + len(name) + 1
+            value_end = properties.find(b"\x02", value_start)
+            value = properties[value_start : value_end if value_end >= 0 else len(properties)]
+            if value:
+                return value.decode("utf-8", "replace")
+    return None

@@ -1,0 +1,105 @@
+"""Names of topics and groups: which are allowed, which belong to the system, which are derived from a group.
+
+Pure text rules; the limits are those of the disk format (a topic's length is a signed byte).
+"""
+
+from __future__ import annotations
+
+import re
+
+from orbitmq.errors import MessageIllegal
+
+TOPIC_LENGTH_MAX = 127
+GROUP_LENGTH_MAX = 255
+ALLOWED_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANSACTION_CHECK_MAX_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+
+SEND_FORBIDDEN_TOPICS = frozenset(
+    (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
+)
+SYSTEM_TOPICS = SEND_FORBIDDEN_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
+
+DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
+DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
+CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+TOOLS_CONSUMER_GROUP = "TOOLS_CONSUMER"
+FILTER_SERVER_GROUP = "FILTERSRV_CONSUMER"
+MONITOR_GROUP = "__MONITOR_CONSUMER"
+SELF_TEST_PRODUCER_GROUP = "SELF_TEST_P_GROUP"
+SELF_TEST_CONSUMER_GROUP = "SELF_TEST_C_GROUP"
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+ONS_HTTP_PROXY_GROUP = "CID_ONS-HTTP-PROXY"
+ONS_API_PULL_GROUP = "CID_ONSAPI_PULL"
+ONS_API_PERMISSION_GROUP = "CID_ONSAPI_PERMISSION"
+ONS_API_OWNER_GROUP = "CID_ONSAPI_OWNER"
+
+
+def retry_topic(group: str) -> str:
+    """Where messages wait that `group` could not consume."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages end that `group` gave up on."""
+    return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Where replies of the request-reply calls through `cluster` are stored."""
+    return cluster + REPLY_TOPIC_SUFFIX
+
+
+def is_system_topic(topic: str) -> bool:
+    """System topics cannot be created or deleted by an administrator."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def is_lmq(name: str) -> bool:
+    """Light queues exist without a topic configuration."""
+    return name.startswith(LMQ_PREFIX)
+
+
+def check_topic(topic: str | None) -> None:
+    """MessageIllegal unless `topic` is a legal name."""
+    _check_name(topic, "topic", TOPIC_LENGTH_MAX)
+
+
+def check_group(group: str | None) -> None:
+    """MessageIllegal unless `group` is a legal name."""
+    _check_name(group, "group", GROUP_LENGTH_MAX)
+
+
+def check_send_allowed(topic: str) -> None:
+    """MessageIllegal for topics that only the broker itself writes."""
+    if topic in SEND_FORBIDDEN_TOPICS:
+        raise MessageIllegal(f"sending to the system topic {topic} is not allowed")
+
+
+def _check_name(name: str | None, kind: str, length_max: int) -> None:
+    if name is None or not name.strip():
+        raise MessageIllegal(f"the {kind} is blank")
+    if len(name) > length_max:
+        raise MessageIllegal(f"the {kind} {name!r} is longer than {length_max} characters")
+    if not ALLOWED_NAME.fullmatch(name):
+        raise MessageIllegal(f"the {kind} {name!r} holds other characters than letters, digits, %, |, _ and -")
