@@ -1,0 +1,254 @@
+"""One TCP connection, either side of it: frames in, frames out, requests of both directions in flight at once.
+
+Responses of one turn of the event loop leave in one write. A peer that does not read its answers is not read
+from either, so what it can make us hold is bounded. Must not know what any request means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, cast
+
+from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
+from orbitmq.net.routing import Answer, Router
+from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
+from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame
+
+_log = logging.getLogger(__name__)
+
+WRITE_BUFFER_HIGH = 4 << 20  # bytes not yet taken by the peer at which we stop reading from it: one large pull answer
+WRITE_BUFFER_LOW = 1 << 20
+WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
+TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
+
+
+class Connection(asyncio.Protocol):
+    """Protocol of one connection. `router` answers the peer's requests; `call` asks the peer."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        on_open: Callable[[Connection], None] | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+        frame_size_max: int = FRAME_SIZE_MAX,
+        typed: bool = True,
+    ) -> None:
+        self._router = router
+        self._handlers = router.handlers
+        self._on_open = on_open
+        self._close_callbacks = [on_close] if on_close else []
+        self._decoder = FrameDecoder(size_max=frame_size_max, typed=typed)
+        self._out: list[bytes] = []
+        self._flush_scheduled = False
+        self._in_turn = False
+        self._paused_by_writes = False
+        self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport | None = None
+        self.is_open = False
+        self.peer: tuple[str, int] = ("", 0)
+        self.local: tuple[str, int] = ("", 0)
+        self.last_active = self.loop.time()  # seconds of the loop's clock
+        self.attributes: dict[str, Any] = {}  # what the rooms above remember of this peer
+
+    def __repr__(self) -> str:
+        return f"Connection({self.address})"
+
+    @property
+    def address(self) -> str:
+        """`ip:port` of the peer."""
+        return f"{self.peer[0]}:{self.peer[1]}"
+
+    # ------------------------------------------------------------------------------------------ asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
+        self.peer = _host_and_port(transport.get_extra_info("peername"))
+        self.local = _host_and_port(transport.get_extra_info("sockname"))
+        self.is_open = True
+        if self._on_open:
+            self._on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active = self.loop.time()
+        try:
+            commands = self._decoder.feed(data)
+        except PeerError as error:
+            _log.warning("event=bad_frame peer=%s error=%s", self.address, error)
+            self.abort()
+            return
+        self._in_turn = True
+        for command in commands:
+            if command.flag & FLAG_RESPONSE:
+                self._resolve(command)
+            else:
+                self._serve(command)
+        self._in_turn = False
+        if self._out:
+            self._flush()
+
+    def eof_received(self) -> bool:
+        return False  # a half-closed peer can no longer be answered usefully
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._out.clear()
+        for future, timer in self._calls.values():
+            timer.cancel()
+            if not future.done():
+                future.set_exception(SendRequestError(f"connection to {self.address} closed before the answer came"))
+        self._calls.clear()
+        for task in self._tasks:
+            task.cancel()
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def pause_writing(self) -> None:
+        self._paused_by_writes = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._paused_by_writes = False
+        self._regulate()
+
+    # ---------------------------------------------------------------------------------------------------- answering
+
+    def _serve(self, command: Command) -> None:
+        handler = self._handlers.get(command.code, self._router.unsupported)
+        try:
+            answer = handler(self, command)
+        except Exception as error:  # an error becomes the response; the connection lives on
+            answer = self._router.failed(command, error)
+        if answer is None:
+            return
+        if type(answer) is Command:
+            self._answer(command, answer)
+        elif isawaitable(answer):
+            self._work(command, answer)
+
+    def _answer(self, command: Command, answer: Command) -> None:
+        if not command.flag & FLAG_ONEWAY:
+            self.send(answer)
+
+    def _work(self, command: Command, answer: Awaitable[Answer]) -> None:
+        """Let a coroutine find the answer."""
+        task = self.loop.create_task(self._finish(command, answer))
+        self._tasks.add(task)
+        if len(self._tasks) >= TASKS_MAX:
+            self._regulate()
+        task.add_done_callback(self._worked)
+
+    async def _finish(self, command: Command, answer: Awaitable[Answer]) -> None:
+        try:
+            found = await answer
+        except Exception as error:  # as in _serve
+            found = self._router.failed(command, error)
+        if found is not None:
+            self._answer(command, found)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if len(self._tasks) == TASKS_MAX - 1:
+            self._regulate()
+
+    # ------------------------------------------------------------------------------------------------------ sending
+
+    def send(self, command: Command) -> None:
+        """Queue a frame; it leaves with the others of this turn. A closed connection drops it, as the wire would."""
+        if not self.is_open:
+            return
+        self._out.append(encode_frame(command))
+        if not self._in_turn and not self._flush_scheduled:
+            self._flush_scheduled = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if not self._out or self.transport is None or not self.is_open:
+            return
+        out, self._out = self._out, []
+        self.last_active = self.loop.time()
+        self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if self._paused_by_writes and self.transport.get_write_buffer_size() > WRITE_BUFFER_MAX:
+            _log.warning("event=slow_reader peer=%s unread_bytes>%d", self.address, WRITE_BUFFER_MAX)
+            self.abort()
+
+    def _regulate(self) -> None:
+        """Read from the peer only while it takes its answers and has not too many requests open."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._paused_by_writes or len(self._tasks) >= TASKS_MAX:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    # ------------------------------------------------------------------------------------------------------- asking
+
+    async def call(self, command: Command, timeout_ms: float) -> Command:
+        """Ask the peer and wait for its response, whatever its code.
+
+        RemotingTimeout when none came in `timeout_ms`; SendRequestError when the connection is or gets closed.
+        """
+        if not self.is_open:
+            raise SendRequestError(f"connection to {self.address} is closed")
+        opaque = cast("int", command.opaque)
+        future: asyncio.Future[Command] = self.loop.create_future()
+        timer = self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms)
+        self._calls[opaque] = (future, timer)
+        self.send(command)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._calls.pop(opaque, None)
+
+    def _time_out(self, opaque: int, timeout_ms: float) -> None:
+        entry = self._calls.pop(opaque, None)
+        if entry is not None and not entry[0].done():
+            entry[0].set_exception(RemotingTimeout(f"no answer from {self.address} in {timeout_ms:.0f} ms"))
+
+    def _resolve(self, command: Command) -> None:
+        entry = self._calls.pop(cast("int", command.opaque), None)
+        if entry is None:
+            _log.debug("event=late_response peer=%s opaque=%s", self.address, command.opaque)
+            return
+        entry[1].cancel()
+        if not entry[0].done():
+            entry[0].set_result(command)
+
+    # ------------------------------------------------------------------------------------------------------ closing
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether neither side waits for anything."""
+        return not self._calls and not self._tasks and not self._out
+
+    def when_closed(self, callback: Callable[[Connection], None]) -> None:
+        """Call back once when the connection is gone."""
+        self._close_callbacks.append(callback)
+
+    def close(self) -> None:
+        """Write what is queued, then close."""
+        if self.transport is not None and self.is_open:
+            self._flush()
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once; unwritten answers are lost."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+def _host_and_port(name: Any) -> tuple[str, int]:
+    """A socket name as (ip, port); IPv4 in IPv6 clothes (`::ffff:1.2.3.4`) counts as IPv4, as peers expect it."""
+    if not isinstance(name, tuple):
+        return "", 0
+    host = str(name[0])
+    return host.removeprefix("::ffff:") if "." in host else host, int(name[1])

@@ -1,0 +1,148 @@
+"""The asking side: one shared connection an address, made on demand. Must not know what any request means."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from orbitmq.errors import ConnectError, InvalidStateError, RemotingTimeout
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.wire.command import FLAG_ONEWAY, Command
+
+_log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_MS = 3000
+IDLE_SECONDS = 120.0  # both sides of RocketMQ close a connection that was silent so long
+IDLE_SCAN_SECONDS = 10.0
+
+
+class Remoting:
+    """Connections to many peers. `router` answers requests the peers send over them."""
+
+    def __init__(
+        self,
+        router: Router | None = None,
+        *,
+        connect_timeout_ms: float = CONNECT_TIMEOUT_MS,
+        idle_seconds: float = IDLE_SECONDS,
+        on_open: Callable[[str, Connection], None] | None = None,
+    ) -> None:
+        self.router = router or Router("client")
+        self._connect_timeout_ms = connect_timeout_ms
+        self._idle_seconds = idle_seconds
+        self._on_open = on_open
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._scan: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def call(self, address: str, command: Command, timeout_ms: float) -> Command:
+        """Ask `address` (`host:port`) and return its response, whatever its code.
+
+        `timeout_ms` covers connecting and waiting. ConnectError, SendRequestError, RemotingTimeout.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        connection = self._usable(address) or await self._connect(address, timeout_ms)
+        left_ms = (deadline - loop.time()) * 1000
+        if left_ms <= 0:
+            raise RemotingTimeout(f"no time left of {timeout_ms:.0f} ms after connecting to {address}")
+        return await connection.call(command, left_ms)
+
+    async def oneway(self, address: str, command: Command, timeout_ms: float = CONNECT_TIMEOUT_MS) -> None:
+        """Send without waiting for an answer; ConnectError when there is no connection."""
+        command.flag |= FLAG_ONEWAY
+        connection = self._usable(address) or await self._connect(address, timeout_ms)
+        connection.send(command)
+
+    def connection(self, address: str) -> Connection | None:
+        """The open connection to `address`, if there is one."""
+        return self._usable(address)
+
+    def disconnect(self, address: str) -> None:
+        """Close the connection to `address`; calls under way fail at once."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def _usable(self, address: str) -> Connection | None:
+        connection = self._connections.get(address)
+        return connection if connection is not None and connection.is_open else None
+
+    async def _connect(self, address: str, timeout_ms: float) -> Connection:
+        """Join the connect under way or begin one: all callers of an address share it."""
+        if self._closed:
+            raise InvalidStateError("this client is shut down")
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._open(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda done: self._connect_done(address, done))
+        try:
+            # Shielded: one caller's timeout must not cancel the connect the others wait for.
+            return await asyncio.wait_for(asyncio.shield(task), timeout_ms / 1000)
+        except TimeoutError as error:
+            raise ConnectError(f"no connection to {address} in {timeout_ms:.0f} ms") from error
+
+    def _connect_done(self, address: str, task: asyncio.Task[Connection]) -> None:
+        self._connecting.pop(address, None)
+        if not task.cancelled():
+            task.exception()  # every waiter may have timed out; the failure is theirs, not the loop's to report
+
+    async def _open(self, address: str) -> Connection:
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        try:
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(lambda: Connection(self.router), host, port), self._connect_timeout_ms / 1000
+            )
+        except (OSError, TimeoutError) as error:
+            raise ConnectError(f"cannot connect to {address}: {error or 'timed out'}") from error
+        if self._closed:
+            connection.abort()
+            raise InvalidStateError("this client is shut down")
+        sock = connection.transport and connection.transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections[address] = connection
+        connection.when_closed(lambda gone: self._gone(address, gone))
+        if self._scan is None:
+            self._scan = loop.call_later(IDLE_SCAN_SECONDS, self._close_idle)
+        if self._on_open:
+            self._on_open(address, connection)
+        return connection
+
+    def _gone(self, address: str, connection: Connection) -> None:
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+
+    def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() - self._idle_seconds
+        for connection in list(self._connections.values()):
+            if connection.last_active < deadline:
+                connection.close()
+        self._scan = loop.call_later(IDLE_SCAN_SECONDS, self._close_idle)
+
+    async def close(self) -> None:
+        """Close every connection after writing what is queued; calls under way fail at once."""
+        self._closed = True
+        if self._scan is not None:
+            self._scan.cancel()
+        for task in list(self._connecting.values()):
+            task.cancel()
+        for connection in list(self._connections.values()):
+            connection.close()
+        await asyncio.sleep(0)
+        self._connections.clear()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port` -> (host, port); the last colon splits, brackets around an IPv6 address are taken off."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConnectError(f"address {address!r} is not host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,72 @@
+"""The one codec between typed headers and the `extFields` text map of a command. Knows no particular header.
+
+A header is declared as a struct: Python names in snake case stand for Java's camel case, `renamed` gives Java's
+spelling where it differs. On the wire every value is text: whole numbers in decimal, truth as `true` / `false`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from orbitmq.errors import HeaderError
+
+_REQUIRED = object()
+
+
+class Header(msgspec.Struct, rename="camel", gc=False):
+    """Base of every header declaration. A field without default is required."""
+
+
+H = TypeVar("H", bound=Header)
+
+
+def renamed(name: str, default: Any = _REQUIRED) -> Any:
+    """A field whose name on the wire is `name`."""
+    return msgspec.field(name=name) if default is _REQUIRED else msgspec.field(name=name, default=default)
+
+
+def from_ext(kind: type[H], ext: Mapping[str, str | None] | None) -> H:
+    """Read a header out of the text map; HeaderError names the field that is missing or not of its type."""
+    try:
+        return msgspec.convert(ext or {}, kind, strict=False)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert(_as_java_reads(kind, ext or {}), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise HeaderError(f"{kind.__name__.removesuffix('Header')}: {error}") from None
+
+
+def to_ext(header: Header) -> dict[str, str]:
+    """The text map of a header; fields that are None are left out."""
+    return {
+        name: _text(value)
+        for name, value in zip(header.__struct_encode_fields__, msgspec.structs.astuple(header), strict=True)
+        if value is not None
+    }
+
+
+def _text(value: object) -> str:
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return str(value)
+
+
+def _as_java_reads(kind: type[Header], ext: Mapping[str, str | None]) -> dict[str, str]:
+    """Java's leniency: empty text is the same as missing (a binary header cannot tell them apart), and any text
+    but `true` is false."""
+    kept = {name: value for name, value in ext.items() if value is not None}
+    for field in msgspec.structs.fields(kind):
+        value = kept.get(field.encode_name)
+        if value is None:
+            continue
+        if field.type is bool or field.type == bool | None:
+            kept[field.encode_name] = "true" if value.lower() == "true" else "false"
+        elif value == "" and field.type is not str:
+            del kept[field.encode_name]
+    return kept

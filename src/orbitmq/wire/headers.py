@@ -1,0 +1,204 @@
+"""Header declarations of the requests clients send to a broker, and of their answers.
+
+Names, types and Java's spelling where it differs; `wire.header` holds the one codec."""
+
+from __future__ import annotations
+
+from orbitmq.wire.header import Header, renamed
+
+
+
+class SendMessageHeader(Header):
+    """SEND_MESSAGE (10), SEND_REPLY_MESSAGE (324): long names."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool = False
+    batch: bool = False
+    max_reconsume_times: int | None = None
+    broker_name: str | None = renamed("bname", None)
+
+
+class SendMessageV2Header(Header):
+    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): the same fields under one letter each."""
+
+    producer_group: str = renamed("a")
+    topic: str = renamed("b")
+    default_topic: str = renamed("c")
+    default_topic_queue_nums: int = renamed("d")
+    queue_id: int = renamed("e")
+    sys_flag: int = renamed("f")
+    born_timestamp: int = renamed("g")
+    flag: int = renamed("h")
+    properties: str | None = renamed("i", None)
+    reconsume_times: int | None = renamed("j", None)
+    unit_mode: bool = renamed("k", False)
+    max_reconsume_times: int | None = renamed("l", None)
+    batch: bool = renamed("m", False)
+    broker_name: str | None = renamed("n", None)
+
+
+class SendMessageResponseHeader(Header):
+    """Answer of every send that was stored."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str | None = None
+    region: str = renamed("MSG_REGION", "DefaultRegion")
+    trace_on: bool = renamed("TRACE_ON", True)
+
+
+class ConsumerSendMsgBackHeader(Header):
+    """CONSUMER_SEND_MSG_BACK (36)."""
+
+    offset: int
+    group: str
+    delay_level: int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+    broker_name: str | None = renamed("bname", None)
+
+
+class PullMessageHeader(Header):
+    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361)."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+    broker_name: str | None = renamed("bname", None)
+
+
+class PullMessageResponseHeader(Header):
+    """Answer of a pull: all four are required for the codes 0, 19, 20 and 21."""
+
+    suggest_which_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class QueryConsumerOffsetHeader(Header):
+    """QUERY_CONSUMER_OFFSET (14)."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    broker_name: str | None = renamed("bname", None)
+
+
+class QueryConsumerOffsetResponseHeader(Header):
+    """The stored offset: the next one to consume."""
+
+    offset: int
+
+
+class UpdateConsumerOffsetHeader(Header):
+    """UPDATE_CONSUMER_OFFSET (15)."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: int
+    broker_name: str | None = renamed("bname", None)
+
+
+class SearchOffsetHeader(Header):
+    """SEARCH_OFFSET_BY_TIMESTAMP (29)."""
+
+    topic: str
+    queue_id: int
+    timestamp: int
+    broker_name: str | None = renamed("bname", None)
+
+
+class SearchOffsetResponseHeader(Header):
+    """The queue offset found."""
+
+    offset: int
+
+
+class GetMaxOffsetHeader(Header):
+    """GET_MAX_OFFSET (30)."""
+
+    topic: str
+    queue_id: int
+    broker_name: str | None = renamed("bname", None)
+
+
+class GetMaxOffsetResponseHeader(Header):
+    """The next queue offset to be written."""
+
+    offset: int
+
+
+class GetMinOffsetHeader(Header):
+    """GET_MIN_OFFSET (31)."""
+
+    topic: str
+    queue_id: int
+    broker_name: str | None = renamed("bname", None)
+
+
+class GetMinOffsetResponseHeader(Header):
+    """The first queue offset that can be read."""
+
+    offset: int
+
+
+class GetEarliestMsgStoretimeHeader(Header):
+    """GET_EARLIEST_MSG_STORETIME (32)."""
+
+    topic: str
+    queue_id: int
+    broker_name: str | None = renamed("bname", None)
+
+
+class GetEarliestMsgStoretimeResponseHeader(Header):
+    """Milliseconds, -1 when the queue holds nothing."""
+
+    timestamp: int
+
+
+class ViewMessageHeader(Header):
+    """VIEW_MESSAGE_BY_ID (33): `offset` is the position in the commit log."""
+
+    offset: int
+
+
+class UnregisterClientHeader(Header):
+    """UNREGISTER_CLIENT (35)."""
+
+    client_id: str = renamed("clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class GetConsumerListByGroupHeader(Header):
+    """GET_CONSUMER_LIST_BY_GROUP (38)."""
+
+    consumer_group: str
+
+
+class NotifyConsumerIdsChangedHeader(Header):
+    """NOTIFY_CONSUMER_IDS_CHANGED (40), broker to consumer."""
+
+    consumer_group: str

@@ -1,0 +1,127 @@
+"""Header declarations of the requests a name server answers."""
+
+from __future__ import annotations
+
+from orbitmq.wire.header import Header, renamed
+
+
+
+class GetRouteInfoHeader(Header):
+    """GET_ROUTEINFO_BY_TOPIC (105)."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+class RegisterBrokerHeader(Header):
+    """REGISTER_BROKER (103). `body_crc32` 0 means unchecked."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: int
+    compressed: bool = False
+    body_crc32: int | None = None
+
+
+class RegisterBrokerResponseHeader(Header):
+    """What a slave learns about its master."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class UnregisterBrokerHeader(Header):
+    """UNREGISTER_BROKER (104)."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class QueryDataVersionHeader(Header):
+    """QUERY_DATA_VERSION (322)."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class QueryDataVersionResponseHeader(Header):
+    """Whether the broker's table differs from the one known."""
+
+    changed: bool
+
+
+class PutKVConfigHeader(Header):
+    """PUT_KV_CONFIG (100)."""
+
+    namespace: str
+    key: str
+    value: str
+
+
+class GetKVConfigHeader(Header):
+    """GET_KV_CONFIG (101)."""
+
+    namespace: str
+    key: str
+
+
+class GetKVConfigResponseHeader(Header):
+    """The value."""
+
+    value: str | None = None
+
+
+class DeleteKVConfigHeader(Header):
+    """DELETE_KV_CONFIG (102)."""
+
+    namespace: str
+    key: str
+
+
+class GetKVListByNamespaceHeader(Header):
+    """GET_KVLIST_BY_NAMESPACE (219)."""
+
+    namespace: str
+
+
+class GetTopicsByClusterHeader(Header):
+    """GET_TOPICS_BY_CLUSTER (224)."""
+
+    cluster: str
+
+
+class DeleteTopicFromNamesrvHeader(Header):
+    """DELETE_TOPIC_IN_NAMESRV (216)."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class WipeWritePermOfBrokerHeader(Header):
+    """WIPE_WRITE_PERM_OF_BROKER (205)."""
+
+    broker_name: str
+
+
+class WipeWritePermOfBrokerResponseHeader(Header):
+    """How many topics changed."""
+
+    wipe_topic_count: int
+
+
+class AddWritePermOfBrokerHeader(Header):
+    """ADD_WRITE_PERM_OF_BROKER (327)."""
+
+    broker_name: str
+
+
+class AddWritePermOfBrokerResponseHeader(Header):
+    """How many topics changed."""
+
+    add_topic_count: int
