@@ -1,0 +1,280 @@
+"""Apache RocketMQ itself, the oracle of live tests: name server, broker and the Java client's drivers as child processes.
+
+Everything runs on loopback and free ports, below one directory a process, and ends with the test. Knows nothing of
+orbitmq.
+
+    with JavaNameServer() as names, JavaBroker(names.address) as broker:
+        rows = run_driver("send", "--namesrv", names.address, "--topic", "orders", "--count", "100")
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.process import ChildProcess, ProcessFailed, accepts, free_port
+
+ROCKETMQ_4 = "4.9.7"
+ROCKETMQ_5 = "5.3.3"
+
+_MODULE = Path(__file__).parents[1] / "java"
+_START_TIMEOUT_S = 90  # two cores shared with other test processes; alone it takes about 4 s
+# Small, and quick to start: the figures of these processes are not the test's concern.
+_SMALL_JVM = ("-Xms64m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# On Java 17 a 4.9.7 broker cannot unmap its files without these, and then leaves `abort` behind at a clean stop.
+_OPENS = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")
+)
+# A well-filled disk of the test machine must not make the broker refuse messages or delete files.
+_FULL_DISK_IS_FINE = (
+    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+    "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99",
+)
+
+
+@functools.cache
+def class_path(version: str = ROCKETMQ_4) -> str:
+    """Class path of the drivers and of that RocketMQ version; builds the Java module when it is not up to date."""
+    built = subprocess.run(
+        [_MODULE / "build.sh"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if built.returncode:
+        raise ProcessFailed(f"tests/java/build.sh failed:\n{built.stdout[-3000:]}")
+    return (_MODULE / "target" / f"classpath-{version.replace('.', '')}.txt").read_text()
+
+
+def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = _SMALL_JVM, process: str) -> list[str]:
+    """The command line that runs class `main` with all its logs and local state below `home`."""
+    properties = {
+        "user.home": home,
+        "rocketmq.home.dir": home,
+        "orbitmq.logs": home,
+        "orbitmq.process": process,
+        "rocketmq.client.logRoot": home,
+        "rocketmq.client.localOffsetStoreDir": home / "offsets",
+        "rocketmq.client.logUseSlf4j": "true",
+        "java.net.preferIPv4Stack": "true",
+    }
+    definitions = [f"-D{name}={value}" for name, value in properties.items()]
+    return ["java", *jvm, *_OPENS, *_FULL_DISK_IS_FINE, *definitions, "-cp", class_path(version), main]
+
+
+class _Daemon(ABC):
+    """A name server or broker: a directory, a properties file, and a process to stop, kill and restart."""
+
+    _main: str
+    _ready: str
+
+    def __init__(self, version: str, port: int, home: Path | None, jvm: tuple[str, ...]) -> None:
+        self.version = version
+        self.port = port
+        self.address = f"127.0.0.1:{port}"
+        self.home = home or Path(tempfile.mkdtemp(prefix="rocketmq-"))
+        self._owns_home = home is None
+        self._throw_away = self._owns_home
+        self._jvm = jvm
+        self.process: ChildProcess | None = None
+
+    @abstractmethod
+    def _properties(self) -> Mapping[str, object]:
+        """The content of its properties file."""
+
+    def start(self) -> Self:
+        """Returns once it serves; ProcessFailed with the tail of its output if it does not."""
+        name = type(self).__name__
+        _write_logback_files(self.home)
+        configuration = self.home / f"{name}.properties"
+        configuration.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
+        command = [
+            *java_command(self.version, self._main, self.home, jvm=self._jvm, process=name),
+            "-c",
+            str(configuration),
+        ]
+        self.process = ChildProcess(
+            command,
+            output=self.home / f"{name}.out",
+            environment={"ROCKETMQ_HOME": str(self.home), "NAMESRV_ADDR": ""},
+            cwd=self.home,
+        )
+        self.process.wait_for(self._is_ready, _START_TIMEOUT_S, f"{name} {self.version} to start")
+        return self
+
+    def _is_ready(self) -> bool:
+        assert self.process is not None
+        return self._ready in self.process.output() and accepts(self.port)
+
+    def stop(self) -> int:
+        """Clean stop, as SIGTERM does it; the directory stays. The exit code, 143 for a Java process that obeyed."""
+        process, self.process = self.process, None
+        return process.stop() if process else 0
+
+    def kill(self) -> None:
+        """kill -9."""
+        process, self.process = self.process, None
+        if process:
+            process.kill()
+
+    def restart(self) -> Self:
+        """Stops it if it still runs and starts it again on the same port and directory."""
+        self.stop()
+        return self.start()
+
+    def __enter__(self) -> Self:
+        return self if self.process else self.start()
+
+    def __exit__(self, *error: object) -> None:
+        if self._throw_away:  # nobody will look at the files, so the seconds of a clean stop are saved
+            self.kill()
+        self.stop()
+        if self._owns_home:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+class JavaNameServer(_Daemon):
+    """An Apache RocketMQ name server."""
+
+    _main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+    _ready = "boot success"
+
+    def __init__(
+        self,
+        version: str = ROCKETMQ_4,
+        *,
+        port: int | None = None,
+        home: Path | None = None,
+        jvm: tuple[str, ...] = _SMALL_JVM,
+        **config: object,
+    ) -> None:
+        super().__init__(version, port or free_port(), home, jvm)
+        self._config = config
+
+    def _properties(self) -> Mapping[str, object]:
+        return {"listenPort": self.port, "rocketmqHome": self.home, **self._config}
+
+
+class JavaBroker(_Daemon):
+    """An Apache RocketMQ broker registered at `namesrv`; keyword arguments are keys of its properties file.
+
+    `store_dir` holds commitlog/, consumequeue/, config/ and so on, and survives the broker when it was given.
+    """
+
+    _main = "org.apache.rocketmq.broker.BrokerStartup"
+    _ready = "boot success"
+
+    def __init__(
+        self,
+        namesrv: str,
+        version: str = ROCKETMQ_4,
+        *,
+        name: str = "broker-a",
+        cluster: str = "DefaultCluster",
+        store_dir: Path | None = None,
+        home: Path | None = None,
+        jvm: tuple[str, ...] = _SMALL_JVM,
+        **config: object,
+    ) -> None:
+        # Beside its port a broker takes the VIP port (-2) and the replication port (+1).
+        super().__init__(version, free_port(-2, 1), home, jvm)
+        self.namesrv_address = namesrv
+        self.name = name
+        self.cluster = cluster
+        self.store_dir = store_dir or self.home / "store"
+        self._throw_away = self._owns_home and store_dir is None
+        self._config = config
+
+    def _properties(self) -> Mapping[str, object]:
+        return {
+            "rocketmqHome": self.home,
+            "namesrvAddr": self.namesrv_address,
+            "brokerClusterName": self.cluster,
+            "brokerName": self.name,
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "listenPort": self.port,
+            "storePathRootDir": self.store_dir,
+            "storePathCommitLog": self.store_dir / "commitlog",
+            "autoCreateTopicEnable": "true",
+            "diskMaxUsedSpaceRatio": 95,
+            **self._config,
+        }
+
+
+class JavaSystem:
+    """A name server and one broker of it, of the same version: the counterpart of `orbitmq up`."""
+
+    def __init__(self, version: str = ROCKETMQ_4, *, store_dir: Path | None = None, **broker_config: object) -> None:
+        self.nameserver = JavaNameServer(version)
+        self.broker = JavaBroker(self.nameserver.address, version, store_dir=store_dir, **broker_config)  # type: ignore[arg-type]
+        self.namesrv_address = self.nameserver.address
+        self.address = self.broker.address
+        self.store_dir = self.broker.store_dir
+
+    def __enter__(self) -> Self:
+        self.nameserver.__enter__()
+        try:
+            self.broker.__enter__()
+        except BaseException:
+            self.nameserver.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.broker.__exit__(*error)
+        self.nameserver.__exit__(*error)
+
+
+def _write_logback_files(home: Path) -> None:
+    """4.9.7 reads these names below its home; the settings are those of the drivers' own logback.xml."""
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    source = (_MODULE / "src/main/resources/logback.xml").read_text()
+    for daemon in ("broker", "namesrv"):
+        (home / "conf" / f"logback_{daemon}.xml").write_text(source)
+
+
+class Driver:
+    """A Java driver at work (class `orbitmq.drivers.Main`); it prints one JSON object a line."""
+
+    def __init__(self, *arguments: object, version: str = ROCKETMQ_4) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="driver-"))
+        command = java_command(version, "orbitmq.drivers.Main", self._home, process="driver")
+        self.process = ChildProcess([*command, *map(str, arguments)], output=self._home / "rows.jsonl", cwd=self._home)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What it printed up to now."""
+        return [json.loads(line) for line in self.process.output().splitlines(keepends=True) if line.endswith("\n")]
+
+    def wait_for_row(self, condition: Callable[[dict[str, Any]], bool], timeout_s: float, what: str) -> dict[str, Any]:
+        """The first row `condition` holds for."""
+        found = self.process.wait_for(lambda: [row for row in self.rows() if condition(row)], timeout_s, what)
+        return found[0]
+
+    def wait_for_event(self, name: str, timeout_s: float = 60) -> dict[str, Any]:
+        """The first row with this "event"; consumers print "started" once they are registered and assigned."""
+        return self.wait_for_row(lambda row: row.get("event") == name, timeout_s, f"event {name}")
+
+    def finish(self, timeout_s: float = 60) -> list[dict[str, Any]]:
+        """All its rows, once it ended by itself with success."""
+        if self.process.wait(timeout_s):
+            raise self.process.failed(f"driver failed with {self.process.exit_code}")
+        return self.rows()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.stop(grace_s=10)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
+def run_driver(*arguments: object, version: str = ROCKETMQ_4, timeout_s: float = 120) -> list[dict[str, Any]]:
+    """Run one driver to its end and return its rows; ProcessFailed with its output when it fails."""
+    with Driver(*arguments, version=version) as driver:
+        return driver.finish(timeout_s)

@@ -1,0 +1,189 @@
+"""Child processes of live tests: started with a log file, awaited with a deadline, never left behind.
+
+Knows nothing of what it runs. Three nets keep a child from outliving the tests: `stop` in the context manager, an exit
+hook of the interpreter, and the kernel's parent-death signal for the case where the interpreter itself is killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self, TypeVar
+
+T = TypeVar("T")
+
+_PR_SET_PDEATHSIG = 1
+_POLL_INTERVAL_S = 0.02
+# Below the kernel's ephemeral range, so that no outgoing connection takes a port between the probe and its use.
+_PORTS = range(12_000, 32_000)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+# The parent-death signal fires when the *thread* that forked ends, so one thread that lives as long as we do forks all.
+_forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forker")
+_alive: set[ChildProcess] = set()
+
+
+class ProcessFailed(AssertionError):
+    """A child ended or stayed silent where the test needed it; carries the tail of its output."""
+
+
+def free_port(*neighbours: int) -> int:
+    """A port nobody listens on, with its `neighbours` (offsets to it) free as well."""
+    for _ in range(200):
+        port = random.choice(_PORTS)
+        if all(_is_free(port + offset) for offset in (0, *neighbours)):
+            return port
+    raise ProcessFailed("no free port found")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
+    """Poll until `condition` returns something true, and return that; ProcessFailed naming `what` at the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() >= deadline:
+            raise ProcessFailed(f"waited {timeout_s:g} s in vain: {what}")
+        time.sleep(_POLL_INTERVAL_S)
+    return value
+
+
+def accepts(port: int) -> bool:
+    """Whether somebody accepts connections on this loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class ChildProcess:
+    """One running child; standard output and standard error go to files."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        output: Path,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.command = list(command)
+        self.output_path = output
+        self.error_path = output.with_suffix(".err")
+        self._process = _forker.submit(self._start, {**os.environ, **(environment or {})}, cwd).result()
+        _alive.add(self)
+
+    def _start(self, environment: Mapping[str, str], cwd: Path | None) -> subprocess.Popen[bytes]:
+        with self.output_path.open("wb") as out, self.error_path.open("wb") as err:
+            return subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment,
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative when a signal ended it."""
+        return self._process.poll()
+
+    def output(self) -> str:
+        return self.output_path.read_text(encoding="utf-8", errors="replace")
+
+    def errors(self) -> str:
+        return self.error_path.read_text(encoding="utf-8", errors="replace")
+
+    def wait_for(self, condition: Callable[[], T], timeout_s: float, what: str) -> T:
+        """Like `wait_until`, but fails at once when the child ends before the condition holds."""
+
+        def check() -> T:
+            ended = self.exit_code is not None
+            value = condition()
+            if ended and not value:
+                raise self.failed(f"ended with {self.exit_code} while waiting: {what}")
+            return value
+
+        try:
+            return wait_until(check, timeout_s, what)
+        except ProcessFailed as error:
+            if str(self.pid) in str(error):
+                raise
+            raise self.failed(str(error)) from None
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code once it has ended by itself."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(timeout_s)
+            _alive.discard(self)
+            return code
+        raise self.failed(f"still running after {timeout_s:g} s")
+
+    def failed(self, reason: str) -> ProcessFailed:
+        tail = "\n".join([*self.output().splitlines()[-15:], *self.errors().splitlines()[-25:]])
+        return ProcessFailed(f"{' '.join(self.command)[-300:]} (pid {self.pid}): {reason}\n{tail}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def stop(self, grace_s: float = 30) -> int:
+        """SIGTERM, then SIGKILL after `grace_s`; returns the exit code."""
+        if self.exit_code is None:
+            self.signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            code = self.kill()
+        _alive.discard(self)
+        return code
+
+    def kill(self) -> int:
+        """kill -9, as a power cut would do it to the process."""
+        self._process.kill()
+        code = self._process.wait()
+        _alive.discard(self)
+        return code
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the process so far, user and system, without its children."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+@atexit.register
+def _kill_leftovers() -> None:
+    for child in list(_alive):
+        child.kill()
