@@ -1,0 +1,486 @@
+"""The bodies of requests and responses that are JSON texts, one declaration each.
+
+`encode` and `decode` of `orbitmq.wire.objects` turn them into bytes and back. Python names are snake case; Java's
+names are their camel case, or stand in the declaration. Integer and object keys stand bare in the text; a body whose
+peer needs standard JSON goes through `encode_standard`. Must not know sockets, handlers or tables that hold state.
+
+The compressed form of a broker's registration is in `orbitmq.wire.registration`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct, field
+
+from orbitmq.message.config import DataVersion, SubscriptionData, SubscriptionGroup, TopicConfig
+from orbitmq.message.model import MessageQueue
+
+# Enumerations: names and order are Java's, old C++ clients send the ordinal.
+
+
+class ConsumeType(Enum):
+    """Who asks for messages: the application itself, or the library for its listener."""
+
+    CONSUME_ACTIVELY = 0
+    CONSUME_PASSIVELY = 1
+    CONSUME_POP = 2
+
+
+class MessageModel(Enum):
+    """Every consumer gets every message, or the members of a group share them."""
+
+    BROADCASTING = 0
+    CLUSTERING = 1
+
+
+class ConsumeFromWhere(Enum):
+    """Where a group without offsets starts."""
+
+    CONSUME_FROM_LAST_OFFSET = 0
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
+    CONSUME_FROM_MIN_OFFSET = 2
+    CONSUME_FROM_MAX_OFFSET = 3
+    CONSUME_FROM_FIRST_OFFSET = 4
+    CONSUME_FROM_TIMESTAMP = 5
+
+
+class ConsumeResult(Enum):
+    """What a listener made of a message that was handed to it directly."""
+
+    CR_SUCCESS = 0
+    CR_LATER = 1
+    CR_ROLLBACK = 2
+    CR_COMMIT = 3
+    CR_THROW_EXCEPTION = 4
+    CR_RETURN_NULL = 5
+
+
+# Topics, routes and the cluster
+
+
+class TopicTable(Struct, frozen=True):
+    """All topics of a broker (Java: TopicConfigSerializeWrapper; also the file topics.json)."""
+
+    data_version: DataVersion = field(default_factory=DataVersion)
+    topics: dict[str, TopicConfig] = field(name="topicConfigTable", default_factory=dict)
+
+
+class BrokerRegistration(Struct, frozen=True):
+    """What a broker tells a name server about itself (Java: RegisterBrokerBody)."""
+
+    filter_servers: list[str] = field(name="filterServerList", default_factory=list)
+    topic_table: TopicTable = field(name="topicConfigSerializeWrapper", default_factory=TopicTable)
+
+
+class QueueData(Struct, frozen=True):
+    """The queues of one topic on one broker name."""
+
+    broker_name: str
+    perm: int
+    read_queues: int = field(name="readQueueNums")
+    write_queues: int = field(name="writeQueueNums")
+    topic_sys_flag: int = 0
+
+
+class BrokerData(Struct, frozen=True):
+    """The addresses of one broker name: broker id -> `host:port`; id 0 is the master."""
+
+    broker_name: str
+    cluster: str = ""
+    addresses: dict[int, str] = field(name="brokerAddrs", default_factory=dict)
+
+
+class TopicRouteData(Struct, frozen=True):
+    """Where a topic lives."""
+
+    broker_datas: list[BrokerData] = field(default_factory=list)
+    filter_server_table: dict[str, list[str]] = field(default_factory=dict)
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueData] = field(default_factory=list)
+
+
+class ClusterInfo(Struct, frozen=True):
+    """All brokers a name server knows, by broker name and by cluster."""
+
+    brokers: dict[str, BrokerData] = field(name="brokerAddrTable", default_factory=dict)
+    clusters: dict[str, list[str]] = field(name="clusterAddrTable", default_factory=dict)
+
+
+class KVTable(Struct, frozen=True):
+    """Text pairs: runtime figures of a broker, settings of one name-server namespace."""
+
+    table: dict[str, str] = field(default_factory=dict)
+
+
+class TopicList(Struct, frozen=True):
+    """Topic names, and for system topics an address to ask for more."""
+
+    broker_addr: str | None = None
+    topic_list: list[str] = field(default_factory=list)
+
+
+class TopicConfigList(Struct, frozen=True):
+    """Topics to be created in one request (5.x tools)."""
+
+    topic_config_list: list[TopicConfig] = field(default_factory=list)
+
+
+# Consumer groups and their subscriptions
+
+
+class SubscriptionGroupTable(Struct, frozen=True):
+    """All consumer groups of a broker (Java: SubscriptionGroupWrapper; also the file subscriptionGroup.json)."""
+
+    data_version: DataVersion = field(default_factory=DataVersion)
+    groups: dict[str, SubscriptionGroup] = field(name="subscriptionGroupTable", default_factory=dict)
+
+
+class SubscriptionGroupList(Struct, frozen=True):
+    """Groups to be created in one request (5.x tools)."""
+
+    group_config_list: list[SubscriptionGroup] = field(default_factory=list)
+
+
+class GroupList(Struct, frozen=True):
+    """Names of consumer groups."""
+
+    group_list: list[str] = field(default_factory=list)
+
+
+class CheckClientRequest(Struct, frozen=True):
+    """A consumer asks whether its expression compiles."""
+
+    client_id: str = ""
+    group: str = ""
+    subscription_data: SubscriptionData | None = None
+
+
+class GroupSubscription(Struct, frozen=True):
+    """What one group subscribes of one topic (5.x QUERY_SUBSCRIPTION_BY_CONSUMER)."""
+
+    group: str
+    topic: str
+    subscription_data: SubscriptionData | None = None
+
+
+# Clients
+
+
+class ProducerData(Struct, frozen=True):
+    """One producer group of a client."""
+
+    group_name: str
+
+
+class ConsumerData(Struct, frozen=True):
+    """One consumer group of a client with all it subscribes."""
+
+    group_name: str
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+    subscription_data_set: list[SubscriptionData] = field(default_factory=list)
+    unit_mode: bool = False
+
+
+class HeartbeatData(Struct, frozen=True):
+    """A client's groups. 5.x clients add members that nothing here depends on."""
+
+    client_id: str = field(name="clientID", default="")
+    consumer_data_set: list[ConsumerData] = field(default_factory=list)
+    producer_data_set: list[ProducerData] = field(default_factory=list)
+
+
+class ConsumerIdList(Struct, frozen=True):
+    """The client ids of a group (Java: GetConsumerListByGroupResponseBody)."""
+
+    consumer_id_list: list[str] = field(default_factory=list)
+
+
+class ClientConnection(Struct, frozen=True):
+    """One connected client, as tools see it (Java: Connection)."""
+
+    client_addr: str | None = None
+    client_id: str | None = None
+    language: str | None = None
+    version: int = 0
+
+
+class ConsumerConnection(Struct, frozen=True):
+    """The members of a consumer group and what they consume."""
+
+    connection_set: list[ClientConnection] = field(default_factory=list)
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
+
+
+class ProducerConnection(Struct, frozen=True):
+    """The members of a producer group."""
+
+    connection_set: list[ClientConnection] = field(default_factory=list)
+
+
+class ProducerInfo(Struct, frozen=True):
+    """One member of a producer group; `remote_ip` is `/host:port`."""
+
+    client_id: str | None = None
+    language: str | None = None
+    last_update_timestamp: int = 0
+    remote_ip: str | None = field(name="remoteIP", default=None)
+    version: int = 0
+
+
+class ProducerTableInfo(Struct, frozen=True):
+    """All producer groups of a broker."""
+
+    data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
+
+
+# Queue locks
+
+
+class QueueLocks(Struct, frozen=True):
+    """The queues a client asks to lock or to unlock (Java: LockBatchRequestBody, UnlockBatchRequestBody)."""
+
+    client_id: str = ""
+    consumer_group: str = ""
+    mq_set: list[MessageQueue] = field(default_factory=list)
+
+
+class LockedQueues(Struct, frozen=True):
+    """The asked queues that the client now owns (Java: LockBatchResponseBody)."""
+
+    locked: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list)
+
+
+# Offsets and progress
+
+
+class ConsumerOffsetTable(Struct, frozen=True):
+    """`topic@group` -> queue id -> offset (Java: ConsumerOffsetSerializeWrapper; also consumerOffset.json)."""
+
+    data_version: DataVersion | None = None  # written by 5.x only
+    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+class DelayOffsetTable(Struct, frozen=True):
+    """Delay level -> offset (Java: DelayOffsetSerializeWrapper; also delayOffset.json)."""
+
+    data_version: DataVersion | None = None  # written by 5.x only
+    offset_table: dict[int, int] = field(default_factory=dict)
+
+
+class QueueOffsets(Struct, frozen=True):
+    """Queue -> offset to be set (Java: ResetOffsetBody)."""
+
+    offset_table: dict[MessageQueue, int] = field(default_factory=dict)
+
+
+class QueueOffset(Struct, frozen=True):
+    """One entry of the list form below."""
+
+    broker_name: str
+    offset: int
+    queue_id: int
+    topic: str
+
+
+class QueueOffsetList(Struct, frozen=True):
+    """The same for C++ clients (Java: ResetOffsetBodyForC)."""
+
+    offset_table: list[QueueOffset] = field(default_factory=list)
+
+
+class ConsumerStatus(Struct, frozen=True):
+    """A consumer's offsets: its own, or those of every client of the group (Java: GetConsumerStatusBody)."""
+
+    consumer_table: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
+    message_queue_table: dict[MessageQueue, int] = field(default_factory=dict)
+
+
+class CorrectionOffsets(Struct, frozen=True):
+    """Queue id -> smallest offset over the other groups (Java: QueryCorrectionOffsetBody)."""
+
+    correction_offsets: dict[int, int] = field(default_factory=dict)
+
+
+class QueueProgress(Struct, frozen=True):
+    """How far a group is behind in one queue; `last_timestamp` in ms (Java: OffsetWrapper)."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    last_timestamp: int = 0
+
+
+class ConsumeStats(Struct, frozen=True):
+    """A group's progress in all its queues."""
+
+    consume_tps: float = 0.0
+    offset_table: dict[MessageQueue, QueueProgress] = field(default_factory=dict)
+
+
+class ConsumeStatsList(Struct, frozen=True):
+    """The progress of all groups of a broker, one single-member map a group."""
+
+    broker_addr: str | None = None
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
+    total_diff: int = 0
+
+
+class QueueRange(Struct, frozen=True):
+    """What a queue holds; `last_update_timestamp` in ms, 0 when empty (Java: TopicOffset)."""
+
+    last_update_timestamp: int = 0
+    max_offset: int = 0
+    min_offset: int = 0
+
+
+class TopicStatsTable(Struct, frozen=True):
+    """The ranges of all queues of a topic."""
+
+    offset_table: dict[MessageQueue, QueueRange] = field(default_factory=dict)
+
+
+class QueueTimeSpan(Struct, frozen=True):
+    """Store times of a queue's first, last and last consumed message, and the delay, all in ms."""
+
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+    max_time_stamp: int = 0
+    message_queue: MessageQueue | None = None
+    min_time_stamp: int = 0
+
+
+class ConsumeTimeSpans(Struct, frozen=True):
+    """The time spans of all queues of a topic for one group (Java: QueryConsumeTimeSpanBody)."""
+
+    consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)
+
+
+# A running consumer
+
+
+class ProcessQueueInfo(Struct, frozen=True):
+    """The state of one queue inside a consumer. `droped` is the protocol's spelling."""
+
+    cached_msg_count: int = 0
+    cached_msg_max_offset: int = 0
+    cached_msg_min_offset: int = 0
+    cached_msg_size_in_mib: int = field(name="cachedMsgSizeInMiB", default=0)
+    commit_offset: int = 0
+    dropped: bool = field(name="droped", default=False)
+    last_consume_timestamp: int = 0
+    last_lock_timestamp: int = 0
+    last_pull_timestamp: int = 0
+    locked: bool = False
+    transaction_msg_count: int = 0
+    transaction_msg_max_offset: int = 0
+    transaction_msg_min_offset: int = 0
+    try_unlock_times: int = 0
+
+
+class ConsumeStatus(Struct, frozen=True):
+    """Rates (1/s) and times (ms) of one topic inside a consumer."""
+
+    consume_failed_msgs: int = 0
+    consume_failed_tps: float = field(name="consumeFailedTPS", default=0.0)
+    consume_ok_tps: float = field(name="consumeOKTPS", default=0.0)
+    consume_rt: float = field(name="consumeRT", default=0.0)
+    pull_rt: float = field(name="pullRT", default=0.0)
+    pull_tps: float = field(name="pullTPS", default=0.0)
+
+
+class ConsumerRunningInfo(Struct, frozen=True):
+    """What a consumer says about itself when asked."""
+
+    jstack: str | None = None
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    status_table: dict[str, ConsumeStatus] = field(default_factory=dict)
+    subscription_set: list[SubscriptionData] = field(default_factory=list)
+
+
+class ConsumeDirectlyResult(Struct, frozen=True):
+    """The outcome of handing a message to a listener directly (Java: ConsumeMessageDirectlyResult)."""
+
+    auto_commit: bool = True
+    consume_result: ConsumeResult | None = None
+    order: bool = False
+    remark: str | None = None
+    spent_time_ms: int = field(name="spentTimeMills", default=0)
+
+
+# A broker's figures
+
+
+class StatsItem(Struct, frozen=True):
+    """One window: number of calls `sum` per second is `tps`, the mean of the counted value is `avgpt`."""
+
+    avgpt: float = 0.0
+    sum: int = 0
+    tps: float = 0.0
+
+
+class BrokerStatsData(Struct, frozen=True):
+    """One statistic over the last minute, hour and day."""
+
+    stats_day: StatsItem = field(default_factory=StatsItem)
+    stats_hour: StatsItem = field(default_factory=StatsItem)
+    stats_minute: StatsItem = field(default_factory=StatsItem)
+
+
+class ConsumeQueueEntry(Struct, frozen=True):
+    """One entry of a consume queue as QUERY_CONSUME_QUEUE shows it."""
+
+    bit_map: str | None = None
+    eval: bool = False
+    extend_data_json: str | None = None
+    msg: str | None = None
+    physical_offset: int = field(name="physicOffset", default=0)
+    physical_size: int = field(name="physicSize", default=0)
+    tags_code: int = 0
+
+
+class ConsumeQueueEntries(Struct, frozen=True):
+    """A stretch of a consume queue (Java: QueryConsumeQueueResponseBody)."""
+
+    filter_data: str | None = None
+    max_queue_index: int = 0
+    min_queue_index: int = 0
+    queue_data: list[ConsumeQueueEntry] = field(default_factory=list)
+    subscription_data: SubscriptionData | None = None
+
+
+class OffsetMovedEvent(Struct, frozen=True):
+    """The body of a message to OFFSET_MOVED_EVENT."""
+
+    consumer_group: str
+    message_queue: MessageQueue
+    offset_new: int
+    offset_request: int
+
+
+# Access control 1.0
+
+
+class PlainAccess(Struct, frozen=True):
+    """One account; permissions are `name=PUB|SUB` texts (Java: PlainAccessConfig)."""
+
+    access_key: str = ""
+    admin: bool = False
+    default_group_perm: str | None = None
+    default_topic_perm: str | None = None
+    group_perms: list[str] | None = None
+    secret_key: str | None = None
+    topic_perms: list[str] | None = None
+    white_remote_address: str | None = None
+
+
+class AclConfig(Struct, frozen=True):
+    """All accounts of a broker (Java: GetBrokerClusterAclConfigResponseBody)."""
+
+    global_white_addrs: list[str] = field(default_factory=list)
+    plain_access_configs: list[PlainAccess] = field(default_factory=list)

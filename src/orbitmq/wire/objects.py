@@ -1,0 +1,214 @@
+"""Declared classes <-> the objects of Java's JSON: one reader and one writer for every body and configuration file.
+
+A class is a frozen msgspec struct or dataclass; its annotations say what may stand in the text. The writer gives
+Java's text: members in alphabetical order, null members left out. The reader is as lenient as Java's: unknown members
+are ignored, missing and null ones keep their default, numbers and booleans may be quoted, an enumeration may come as
+name or ordinal (an unknown name counts as missing), an object that stands as a key may be an escaped text.
+It must not know any particular body.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from orbitmq.errors import BodyError
+from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
+from orbitmq.message.javajson import ObjectKey, dumps, loads
+
+T = TypeVar("T")
+Reader = Callable[[Any], Any]
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+# Java's spelling of the nouns of the message room, where it is not the camel case of ours.
+SPELLINGS: Mapping[type, Mapping[str, str]] = {
+    TopicConfig: {
+        "name": "topicName",
+        "read_queues": "readQueueNums",
+        "write_queues": "writeQueueNums",
+        "filter_type": "topicFilterType",
+        "sys_flag": "topicSysFlag",
+    },
+    SubscriptionGroup: {
+        "name": "groupName",
+        "consume_enabled": "consumeEnable",
+        "consume_from_min_enabled": "consumeFromMinEnable",
+        "consume_broadcast_enabled": "consumeBroadcastEnable",
+        "retry_queues": "retryQueueNums",
+        "retry_max": "retryMaxTimes",
+        "broker_id_when_slow": "whichBrokerWhenConsumeSlowly",
+        "notify_consumer_ids_changed": "notifyConsumerIdsChangedEnable",
+    },
+    SubscriptionData: {"expression": "subString", "version": "subVersion", "tags": "tagsSet", "codes": "codeSet"},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """One attribute of a declared class: how Java spells it and how it is read."""
+
+    attribute: str
+    name: str
+    read: Reader
+
+
+def encode(value: Any) -> bytes:
+    """The body of a declared object (or a map or list of them) as Java's remoting writes it."""
+    return dumps(plain(value)).encode()
+
+
+def encode_standard(value: Any) -> bytes:
+    """The same as standard JSON: keys quoted and sorted, everything beyond ASCII escaped."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode(kind: type[T], body: bytes | memoryview | str | None) -> T:
+    """Read a body as `kind`; BodyError when it is empty, no JSON, or not of that form."""
+    if not body:
+        raise BodyError(f"{kind.__name__}: the body is empty")
+    return from_plain(kind, loads(body))
+
+
+def from_plain(kind: type[T], value: Any) -> T:
+    """The object of class `kind` that stands in a read JSON value."""
+    declared: Any = kind
+    result: T = _reader(declared)(value)
+    return result
+
+
+def plain(value: Any) -> Any:
+    """The dictionaries and lists of an object, members in Java's order, ready for a JSON writer."""
+    kind: Any = type(value)
+    if isinstance(value, Enum):
+        return value.name
+    if _is_declared(kind):
+        members = ((member.name, getattr(value, member.attribute)) for member in _members(kind))
+        return {name: plain(content) for name, content in members if content is not None}
+    if isinstance(value, Mapping):
+        return {_plain_key(key): plain(content) for key, content in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return [plain(item) for item in sorted(value)]
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def _plain_key(key: Any) -> Any:
+    kind: Any = type(key)
+    return ObjectKey(plain(key)) if _is_declared(kind) else key
+
+
+@cache
+def _is_declared(kind: Any) -> bool:
+    return dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
+
+
+@cache
+def _members(kind: Any) -> tuple[Member, ...]:
+    """The members of a declared class in alphabetical order of Java's names."""
+    hints = typing.get_type_hints(kind)
+    if issubclass(kind, msgspec.Struct):
+        names = {field.name: _camel(field.encode_name) for field in msgspec.structs.fields(kind)}
+    else:
+        names = {field.name: _camel(field.name) for field in dataclasses.fields(kind)}
+    names.update(SPELLINGS.get(kind, {}))
+    members = [Member(attribute, name, _reader(hints[attribute])) for attribute, name in names.items()]
+    return tuple(sorted(members, key=lambda member: member.name))
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
+@cache
+def _reader(kind: Any) -> Reader:
+    """The reader of one annotation."""
+    arguments = typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (argument for argument in arguments if argument is not types.NoneType)
+        return _reader(inner)
+    if origin is dict:
+        return partial(_read_map, _reader(arguments[0]), _reader(arguments[1]))
+    if origin in (list, tuple, frozenset):
+        return partial(_read_items, origin, _reader(arguments[0]))
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return partial(_read_constant, tuple(kind), kind.__members__)
+    return partial(_read_object, kind)
+
+
+def _read_object(kind: Any, value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("{"):
+        value = loads(value)
+    if not isinstance(value, Mapping):
+        raise BodyError(f"{kind.__name__}: an object expected, found {type(value).__name__}")
+    present = ((member, value.get(member.name)) for member in _members(kind))
+    contents = {member.attribute: member.read(content) for member, content in present if content is not None}
+    try:
+        return kind(**{attribute: content for attribute, content in contents.items() if content is not None})
+    except TypeError:
+        raise BodyError(f"{kind.__name__}: a member that is needed is missing") from None
+
+
+def _read_map(read_key: Reader, read: Reader, value: Any) -> dict[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise BodyError(f"a map expected, found {type(value).__name__}")
+    return {read_key(key): read(content) for key, content in value.items() if content is not None}
+
+
+def _read_items(collection: Callable[[list[Any]], Any], read: Reader, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)):
+        raise BodyError(f"an array expected, found {type(value).__name__}")
+    return collection([read(item) for item in value if item is not None])
+
+
+def _read_constant(ordered: tuple[Enum, ...], names: Mapping[str, Enum], value: Any) -> Enum | None:
+    if isinstance(value, int) and 0 <= value < len(ordered):
+        return ordered[value]
+    return names.get(str(value))
+
+
+def _read_int(value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BodyError(f"a whole number expected, found {value!r:.80}") from None
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise BodyError(f"{number} does not fit into 64 bits")
+    return number
+
+
+def _read_float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BodyError(f"a number expected, found {value!r:.80}") from None
+
+
+def _read_bool(value: Any) -> bool:
+    if isinstance(value, (bool, int)):
+        return bool(value)
+    if isinstance(value, str):
+        return value.lower() in ("true", "1")
+    raise BodyError(f"true or false expected, found {value!r:.80}")
+
+
+def _read_str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return dumps(value)  # Java puts the text of a number, or even of an object, into a String member
+
+
+_SCALARS: dict[Any, Reader] = {int: _read_int, float: _read_float, bool: _read_bool, str: _read_str, Any: lambda v: v}

@@ -1,0 +1,120 @@
+"""A broker's registration as bytes: plain JSON, or the packed form brokers send with compressedRegister=true.
+
+The packed form is one zlib stream of
+
+    text        data version, JSON
+    count       i32  topics
+    text        x count: `name readQueues writeQueues perm filterType`, split by one space; 5.x adds attributes
+    text        addresses of filter servers, JSON array
+    ...         5.x adds queue mappings, which nothing here needs
+
+where a text is i32 size and UTF-8 bytes. Topic system flags and the order mark are lost in it: that is RocketMQ's.
+Must not know who registers, nor what becomes of it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from orbitmq.errors import BodyError
+from orbitmq.message.config import DataVersion, TopicConfig
+from orbitmq.message.javajson import loads
+from orbitmq.wire.bodies import BrokerRegistration, TopicTable
+from orbitmq.wire.objects import decode, encode, from_plain
+
+INFLATED_SIZE_MAX = 64 << 20  # 64 MiB: about half a million topics; a small frame must not unfold into all memory
+CRC_MASK = 0x7FFFFFFF
+_COMPRESSION_LEVEL = 9
+_INT32 = struct.Struct(">i")
+
+
+def registration_crc(body: bytes) -> int:
+    """The check sum that goes into the header field bodyCrc32: over the bytes as sent, without the sign bit."""
+    return zlib.crc32(body) & CRC_MASK
+
+
+def encode_registration(registration: BrokerRegistration, *, compressed: bool = False) -> bytes:
+    """The body of REGISTER_BROKER."""
+    if not compressed:
+        return encode(registration)
+    table = registration.topic_table
+    texts = [topic_line(config).encode() for config in table.topics.values()]
+    packed = [
+        _packed(encode(table.data_version)),
+        _INT32.pack(len(texts)),
+        *map(_packed, texts),
+        _packed(encode(registration.filter_servers)),
+    ]
+    return zlib.compress(b"".join(packed), _COMPRESSION_LEVEL)
+
+
+def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegistration:
+    """Read the body of REGISTER_BROKER; without body the broker has no topics. BodyError when it is malformed."""
+    if not body:
+        return BrokerRegistration()
+    if not compressed:
+        return decode(BrokerRegistration, body)
+    texts = _Texts(_inflate(body))
+    version = decode(DataVersion, texts.take())
+    topics = [topic_from_line(texts.take()) for _ in range(texts.count())]
+    return BrokerRegistration(
+        filter_servers=from_plain(list[str], loads(texts.take())),
+        topic_table=TopicTable(data_version=version, topics={config.name: config for config in topics}),
+    )
+
+
+def topic_line(config: TopicConfig) -> str:
+    """A topic as one line of the packed form."""
+    return f"{config.name} {config.read_queues} {config.write_queues} {config.perm} {config.filter_type}"
+
+
+def topic_from_line(line: str) -> TopicConfig:
+    """Read `topic_line`; parts after the fifth are 5.x's. BodyError when a part is missing or no number."""
+    name, *rest = line.split(" ")
+    try:
+        read_queues, write_queues, perm = map(int, rest[:3])
+        return TopicConfig(name, read_queues, write_queues, perm, rest[3])
+    except (ValueError, IndexError):
+        raise BodyError(f"topic line {line!r:.200} is not `name readQueues writeQueues perm filterType`") from None
+
+
+def _packed(text: bytes) -> bytes:
+    return _INT32.pack(len(text)) + text
+
+
+def _inflate(body: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(body, INFLATED_SIZE_MAX)
+    except zlib.error as error:
+        raise BodyError(f"the registration is not a zlib stream: {error}") from error
+    if not stream.eof:
+        raise BodyError(f"the registration is cut short, or larger than {INFLATED_SIZE_MAX} bytes unpacked")
+    return data
+
+
+class _Texts:
+    """Walks over the unpacked form."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def count(self) -> int:
+        if self._at + _INT32.size > len(self._data):
+            raise BodyError("the registration ends inside a number")
+        (value,) = _INT32.unpack_from(self._data, self._at)
+        self._at += _INT32.size
+        return int(value)
+
+    def take(self) -> str:
+        size = self.count()
+        text = self._data[self._at : self._at + size] if size >= 0 else b""
+        if len(text) != size:
+            raise BodyError("the registration ends inside a text")
+        self._at += size
+        try:
+            return text.decode()
+        except UnicodeDecodeError as error:
+            raise BodyError(f"the registration holds a text that is not UTF-8: {error}") from error
