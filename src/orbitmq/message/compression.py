@@ -19,6 +19,7 @@ DEFAULT_LEVEL = 5
 LZ4_BLOCK_SIZE = 7  # 4 MiB blocks, as the Java library writes them
 DECOMPRESSED_SIZE_MAX = 128 << 20  # 32 times the default message limit; a longer output is a bomb, not a message
 CHUNK = 1 << 20
+ZSTD_PIECE = 512  # four bytes can unfold to 128 KiB, so a piece never gives more than 16 MiB at once
 
 
 def compress(body: bytes, kind: str = ZLIB, level: int = DEFAULT_LEVEL) -> bytes:
@@ -95,9 +96,12 @@ def _lz4_chunks(body: bytes) -> Iterator[bytes]:
 def _zstd_chunks(body: bytes) -> Iterator[bytes]:
     import zstandard
 
+    stream = zstandard.ZstdDecompressor().decompressobj()
     try:
-        reader = zstandard.ZstdDecompressor().stream_reader(body)
-        while chunk := reader.read(CHUNK):
-            yield chunk
+        for start in range(0, len(body), ZSTD_PIECE):
+            yield stream.decompress(body[start : start + ZSTD_PIECE])
+            if stream.eof:
+                return
     except zstandard.ZstdError as error:
         raise EOFError(str(error)) from error
+    raise EOFError("the Zstandard frame ends early")

@@ -3,7 +3,7 @@
 Pure: time, process and address come in. Layouts, each written as upper-case hexadecimal:
 
     offset id   store host (8 or 20 bytes) | physical offset i64
-    unique id   ip (4 or 16) | process id u16 | token (4) | ms since the month began i32 | counter u16
+    unique id   ip (4 or 16) | process id u16 | token (4) | ms since the month began u32 | counter u16
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orbitmq.message.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
 
 OFFSET_ID_SIZES = (HOST_V4_SIZE + 8, HOST_V6_SIZE + 8)
 UNIQUE_ID_SIZES = (4 + 12, 16 + 12)
-UNIQUE_ID_TAIL = struct.Struct(">H4siH")
+UNIQUE_ID_TAIL = struct.Struct(">H4sIH")
 CLOCK_STEP_BACK_MAX_MS = 1_000_000  # RocketMQ writes 0 for a clock that went back less than this
 
 
