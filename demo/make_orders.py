@@ -26,8 +26,8 @@ CITIES = {
     "Porto": 4, "Shenzhen": 28, "Warszawa": 9, "Zürich": 5, "北京": 26, "上海": 31,
 }  # fmt: skip
 PRODUCTS = {
-    "coffee-beans-1kg": 1890, "desk-lamp": 4450, "espresso-cup-set": 3200, "headphones": 12900, "keyboard": 9900, "notebook-a5": 750,
-    "office-chair": 24900, "rain-jacket": 8990, "running-shoes": 11990, "tea-oolong-250g": 1640,
+    "coffee-beans-1kg": 1890, "desk-lamp": 4450, "espresso-cup-set": 3200, "headphones": 12900, "keyboard": 9900,
+    "notebook-a5": 750, "office-chair": 24900, "rain-jacket": 8990, "running-shoes": 11990, "tea-oolong-250g": 1640,
     "trail-backpack": 7450, "water-bottle": 1990,
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ Level = Literal["debug", "info", "warning", "error"]
 class LineFormat(logging.Formatter):
     """`2026-01-31T09:30:00.123Z INFO    broker.topics event=topic_created topic=orders queues=8`"""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
