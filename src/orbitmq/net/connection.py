@@ -1,7 +1,8 @@
 """One TCP connection, either side of it: frames in, frames out, requests of both directions in flight at once.
 
-Responses of one turn of the event loop leave in one write. A peer that does not read its answers is not read
-from either, so what it can make us hold is bounded. Must not know what any request means.
+Responses of one turn of the event loop leave in one write. What a peer can make us hold is bounded: the serving
+side does not read from a peer that does not take its answers; the asking side lets callers wait instead, and goes on
+reading, else two full buffers would wait for each other for ever. Must not know what any request means.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
+from orbitmq.message.hosts import encode_host
 from orbitmq.net.routing import Answer, Router
 from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame
@@ -36,6 +38,7 @@ class Connection(asyncio.Protocol):
         on_close: Callable[[Connection], None] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
         typed: bool = True,
+        serving: bool = True,
     ) -> None:
         self._router = router
         self._handlers = router.handlers
@@ -45,13 +48,16 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._flush_scheduled = False
         self._in_turn = False
+        self._serving = serving
         self._paused_by_writes = False
+        self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
         self.is_open = False
         self.peer: tuple[str, int] = ("", 0)
+        self.peer_host = b""  # the peer as the host field of a message
         self.local: tuple[str, int] = ("", 0)
         self.last_active = self.loop.time()  # seconds of the loop's clock
         self.attributes: dict[str, Any] = {}  # what the rooms above remember of this peer
@@ -70,6 +76,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
         self.peer = _host_and_port(transport.get_extra_info("peername"))
+        self.peer_host = encode_host(*self.peer) if self.peer[0] else b""
         self.local = _host_and_port(transport.get_extra_info("sockname"))
         self.is_open = True
         if self._on_open:
@@ -104,6 +111,7 @@ class Connection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(SendRequestError(f"connection to {self.address} closed before the answer came"))
         self._calls.clear()
+        self._release_callers()
         for task in self._tasks:
             task.cancel()
         callbacks, self._close_callbacks = self._close_callbacks, []
@@ -116,7 +124,13 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused_by_writes = False
+        self._release_callers()
         self._regulate()
+
+    def _release_callers(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
 
     # ---------------------------------------------------------------------------------------------------- answering
 
@@ -184,7 +198,7 @@ class Connection(asyncio.Protocol):
         """Read from the peer only while it takes its answers and has not too many requests open."""
         if self.transport is None or self.transport.is_closing():
             return
-        if self._paused_by_writes or len(self._tasks) >= TASKS_MAX:
+        if (self._serving and self._paused_by_writes) or len(self._tasks) >= TASKS_MAX:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -196,6 +210,8 @@ class Connection(asyncio.Protocol):
 
         RemotingTimeout when none came in `timeout_ms`; SendRequestError when the connection is or gets closed.
         """
+        if self._paused_by_writes:
+            timeout_ms = await self.wait_writable(timeout_ms)
         if not self.is_open:
             raise SendRequestError(f"connection to {self.address} is closed")
         opaque = cast("int", command.opaque)
@@ -208,6 +224,19 @@ class Connection(asyncio.Protocol):
         finally:
             timer.cancel()
             self._calls.pop(opaque, None)
+
+    async def wait_writable(self, timeout_ms: float) -> float:
+        """Return the milliseconds left once the peer takes bytes again; RemotingTimeout when it does not."""
+        started = self.loop.time()
+        while self._paused_by_writes and self.is_open:
+            if self._writable is None:
+                self._writable = self.loop.create_future()
+            left_seconds = timeout_ms / 1000 - (self.loop.time() - started)
+            try:
+                await asyncio.wait_for(asyncio.shield(self._writable), left_seconds)
+            except TimeoutError as error:
+                raise RemotingTimeout(f"{self.address} took no bytes for {timeout_ms:.0f} ms") from error
+        return timeout_ms - (self.loop.time() - started) * 1000
 
     def _time_out(self, opaque: int, timeout_ms: float) -> None:
         entry = self._calls.pop(opaque, None)

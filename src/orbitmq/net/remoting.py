@@ -56,6 +56,7 @@ class Remoting:
         """Send without waiting for an answer; ConnectError when there is no connection."""
         command.flag |= FLAG_ONEWAY
         connection = self._usable(address) or await self._connect(address, timeout_ms)
+        await connection.wait_writable(timeout_ms)
         connection.send(command)
 
     def connection(self, address: str) -> Connection | None:
@@ -97,7 +98,7 @@ class Remoting:
         loop = asyncio.get_running_loop()
         try:
             _, connection = await asyncio.wait_for(
-                loop.create_connection(lambda: Connection(self.router), host, port), self._connect_timeout_ms / 1000
+                loop.create_connection(lambda: Connection(self.router, serving=False), host, port), self._connect_timeout_ms / 1000
             )
         except (OSError, TimeoutError) as error:
             raise ConnectError(f"cannot connect to {address}: {error or 'timed out'}") from error
