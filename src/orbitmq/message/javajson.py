@@ -242,11 +242,15 @@ def dumps(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+def _pretty_key(key: Any, depth: int) -> str:
+    return dumps_pretty(key, depth) if isinstance(key, Mapping) else _key_text(key)
+
+
 def dumps_pretty(value: Any, depth: int = 0) -> str:
     """The form of Java's files: tabs, one member a line; number-keyed maps on one line, arrays of numbers inline."""
     inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
     if isinstance(value, Mapping):
-        members = [f"{_key_text(k)}:{dumps_pretty(v, depth + 1)}" for k, v in _members(value)]
+        members = [f"{_pretty_key(k, depth + 1)}:{dumps_pretty(v, depth + 1)}" for k, v in _members(value)]
         if not members:
             return "{}"
         if all(isinstance(key, (int, Mapping)) for key in value):

@@ -1,0 +1,58 @@
+"""What follows from a listener's answer, and the message that is sent when sending back fails. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.properties import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    TRAN_MSG,
+)
+from orbitmq.message.topics import retry_topic
+
+RECONSUME_TIMES_MAX = 16  # deliveries of a failing message before it goes to the dead letter topic
+FIRST_DELAY_LEVEL = 3  # of a client's own retry send; each failure adds one
+
+
+def chunks(messages: Sequence[MessageExt], size: int) -> Iterator[Sequence[MessageExt]]:
+    """Pulled messages in the portions a listener gets."""
+    return (messages[start : start + size] for start in range(0, len(messages), size))
+
+
+def first_failed(status: ConsumeConcurrentlyStatus | None, context: ConcurrentContext, count: int) -> int:
+    """Index of the first of `count` messages that did not succeed, `count` when all did.
+
+    No answer at all is a failure: a listener that forgets its return statement must not lose messages.
+    """
+    if status is not ConsumeConcurrentlyStatus.CONSUME_SUCCESS:
+        return 0
+    return max(0, min(context.ack_index + 1, count))
+
+
+def retry_copy(message: MessageExt, group: str, reconsume_times_max: int) -> Message:
+    """The message that goes to the group's retry topic when the broker could not send the original back.
+
+    It is a new message; only its ORIGIN_MESSAGE_ID tells where it came from. (Java loses that property.)
+    """
+    properties = {name: value for name, value in message.properties.items() if name != TRAN_MSG}
+    properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
+    properties.setdefault(RETRY_TOPIC, message.topic)
+    properties[RECONSUME_TIME] = str(message.reconsume_times + 1)
+    properties[MAX_RECONSUME_TIMES] = str(reconsume_times_max)
+    properties[DELAY] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
+    copy = Message(retry_topic(group), message.body, flag=message.flag)
+    copy.properties.update(properties)
+    return copy
+
+
+def as_the_listener_sees(message: MessageExt, group: str) -> MessageExt:
+    """A message delivered again shows its original topic."""
+    if message.topic == retry_topic(group) and RETRY_TOPIC in message.properties:
+        message.topic = message.properties[RETRY_TOPIC]
+    return message

@@ -1,0 +1,78 @@
+"""The nouns of the client's interface: results, statuses, contexts. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from orbitmq.message.model import MessageExt, MessageQueue
+
+ACK_ALL = 2**31 - 1
+
+
+class SendStatus(Enum):
+    """What the broker did with a message. All but SEND_OK mean: stored on the master, something more not confirmed.
+
+    Sending such a message again makes a second one.
+    """
+
+    SEND_OK = "stored as safely as the broker is configured to"
+    FLUSH_DISK_TIMEOUT = "stored; not confirmed on disk in time"
+    FLUSH_SLAVE_TIMEOUT = "stored; not confirmed by a slave in time"
+    SLAVE_NOT_AVAILABLE = "stored; no slave was there"
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """The broker's receipt."""
+
+    status: SendStatus
+    msg_id: str
+    """The unique id the client gave; of a batch all ids, joined by commas."""
+    offset_msg_id: str
+    """The id made of the broker's address and the position in its commit log."""
+    queue: MessageQueue
+    queue_offset: int
+    """Position in the queue; of a batch that of its first message."""
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    transaction_id: str | None = None
+
+
+class ConsumeConcurrentlyStatus(Enum):
+    """What a listener says about its messages."""
+
+    CONSUME_SUCCESS = "done"
+    RECONSUME_LATER = "failed; deliver again after a while"
+
+
+@dataclass(slots=True)
+class ConcurrentContext:
+    """Goes to a listener with its messages; what the listener sets here is obeyed."""
+
+    message_queue: MessageQueue
+    delay_level_when_next_consume: int = 0
+    """When failed messages come again: 0 lets the broker choose by the number of failures, -1 means never (they go to
+    the dead letter topic at once), above 0 is the delay level."""
+    ack_index: int = ACK_ALL
+    """With CONSUME_SUCCESS: the index of the last message that succeeded; those behind it come again."""
+
+
+class PullStatus(Enum):
+    """What a pull brought."""
+
+    FOUND = "messages"
+    NO_NEW_MSG = "nothing new in the queue"
+    NO_MATCHED_MSG = "new messages, none of them matches the subscription"
+    OFFSET_ILLEGAL = "the asked offset is outside the queue"
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """One pull's outcome; the offsets are of the queue, `max_offset` is the next one to be written."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[MessageExt] = field(default_factory=list)

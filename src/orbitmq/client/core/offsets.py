@@ -1,0 +1,61 @@
+"""The offsets a consumer holds in memory, and the text of the file a broadcasting consumer keeps them in. Pure.
+
+An offset is always the next one to consume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from orbitmq.message.javajson import dumps_pretty, loads
+from orbitmq.message.model import MessageQueue
+from orbitmq.wire.bodies import QueueOffsets
+from orbitmq.wire.objects import from_plain, plain
+
+
+class OffsetTable:
+    """Queue -> offset. Results of concurrent listeners arrive in any order, so the usual update never lowers."""
+
+    def __init__(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        self._offsets = dict(offsets or {})
+
+    def __contains__(self, queue: object) -> bool:
+        return queue in self._offsets
+
+    def __iter__(self) -> Iterator[MessageQueue]:
+        return iter(self._offsets)
+
+    def read(self, queue: MessageQueue) -> int:
+        """The offset, -1 when the table has none."""
+        return self._offsets.get(queue, -1)
+
+    def raise_to(self, queue: MessageQueue, offset: int) -> None:
+        """Take `offset` when it is higher than what is known."""
+        if offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    def set(self, queue: MessageQueue, offset: int) -> None:
+        """Take `offset` even when it is lower: the user or an operator moved it."""
+        self._offsets[queue] = offset
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue belongs to another member."""
+        self._offsets.pop(queue, None)
+
+    def of(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        """The known offsets of `queues`."""
+        return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+
+    def all(self) -> dict[MessageQueue, int]:
+        """A copy of everything."""
+        return dict(self._offsets)
+
+
+def encode_file(offsets: Mapping[MessageQueue, int]) -> str:
+    """The text of `offsets.json` as Java writes it."""
+    return dumps_pretty(plain(QueueOffsets(offset_table=dict(offsets))))
+
+
+def decode_file(text: str) -> dict[MessageQueue, int]:
+    """The offsets of an `offsets.json`; BodyError when it is none."""
+    return from_plain(QueueOffsets, loads(text)).offset_table

@@ -1,0 +1,161 @@
+"""A message on its way to the broker: checked, named, packed. Pure; time and the unique id come in.
+
+The user's object is never changed, so it may be sent again; each sending gets an id of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orbitmq.errors import MessageIllegal
+from orbitmq.message.batch import encode_batch
+from orbitmq.message.compression import COMPRESSION_FLAGS, DEFAULT_LEVEL, ZLIB, compress
+from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED
+from orbitmq.message.model import Message, MessageQueue
+from orbitmq.message.properties import (
+    MAX_RECONSUME_TIMES,
+    PROPERTIES_SIZE_MAX,
+    RECONSUME_TIME,
+    TRAN_MSG,
+    UNIQ_KEY,
+    WAIT,
+    encode_properties,
+)
+from orbitmq.message.topics import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_send_allowed, check_topic
+from orbitmq.wire.headers import SendMessageV2Header
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Limits and compression of bodies. `size_max` is measured before compression."""
+
+    size_max: int = 4 << 20
+    compress_from: int = 4096
+    kind: str = ZLIB
+    level: int = DEFAULT_LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What every attempt of one send has in common."""
+
+    topic: str
+    body: bytes
+    properties: str
+    msg_id: str
+    flag: int = 0
+    sys_flag: int = 0
+    batch: bool = False
+    reconsume_times: int = 0
+    reconsume_times_max: int | None = None
+
+    def header(
+        self, group: str, queue: MessageQueue, born_ms: int, template: str = AUTO_CREATE_TOPIC, queue_count: int = 4
+    ) -> SendMessageV2Header:
+        """The request header of an attempt that goes to `queue`; a missing topic is created like `template`."""
+        return SendMessageV2Header(
+            producer_group=group,
+            topic=self.topic,
+            default_topic=template,
+            default_topic_queue_nums=queue_count,
+            queue_id=queue.queue_id,
+            sys_flag=self.sys_flag,
+            born_timestamp=born_ms,
+            flag=self.flag,
+            properties=self.properties,
+            reconsume_times=self.reconsume_times,
+            unit_mode=False,
+            max_reconsume_times=self.reconsume_times_max,
+            batch=self.batch,
+            broker_name=queue.broker_name,
+        )
+
+
+def check_message(message: Message, size_max: int) -> None:
+    """MessageIllegal names the rule that `message` breaks."""
+    check_topic(message.topic)
+    check_send_allowed(message.topic)
+    if not _is_bytes(message.body):
+        raise MessageIllegal(f"the body must be bytes, not {type(message.body).__name__}")
+    if not message.body:
+        raise MessageIllegal("the body is empty")
+    if len(message.body) > size_max:
+        raise MessageIllegal(f"a body of {len(message.body)} bytes, at most {size_max} are allowed")
+
+
+def _is_bytes(body: object) -> bool:
+    return isinstance(body, bytes)
+
+
+def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> Outgoing:
+    """The message ready for its attempts. MessageIllegal when it breaks a rule or its properties are too long."""
+    check_message(message, packing.size_max)
+    properties = message.properties
+    msg_id = properties.get(UNIQ_KEY)
+    if msg_id is None:
+        msg_id = new_id()
+        properties = {**properties, UNIQ_KEY: msg_id}
+    body, sys_flag = _packed(message.body, packing)
+    if properties.get(TRAN_MSG, "").lower() == "true":
+        sys_flag |= TRANSACTION_PREPARED
+    retry = properties if message.topic.startswith(RETRY_PREFIX) else {}
+    times_max = retry.get(MAX_RECONSUME_TIMES)
+    return Outgoing(
+        message.topic,
+        body,
+        _text(properties),
+        msg_id,
+        message.flag,
+        sys_flag,
+        reconsume_times=int(retry.get(RECONSUME_TIME, 0)),
+        reconsume_times_max=None if times_max is None else int(times_max),
+    )
+
+
+def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packing: Packing) -> Outgoing:
+    """One request of many messages, stored in their order in one queue.
+
+    MessageIllegal unless there is at least one, all have the same topic and `wait_store_ok`, none is delayed or goes
+    to a retry topic, and the whole is not larger than a single body may be. Batches are never compressed.
+    """
+    _check_batch(messages)
+    ids: list[str] = []
+    items: list[tuple[int, bytes, str]] = []
+    for message in messages:
+        check_message(message, packing.size_max)
+        ids.append(message.properties.get(UNIQ_KEY) or new_id())
+        items.append((message.flag, message.body, _text({**message.properties, UNIQ_KEY: ids[-1]})))
+    body = encode_batch(items)
+    if len(body) > packing.size_max:
+        raise MessageIllegal(f"a batch of {len(body)} bytes, at most {packing.size_max} are allowed; send it in parts")
+    wait = {WAIT: messages[0].properties.get(WAIT, "true")}
+    return Outgoing(messages[0].topic, body, encode_properties(wait), ",".join(ids), batch=True)
+
+
+def _check_batch(messages: Sequence[Message]) -> None:
+    if not messages:
+        raise MessageIllegal("a batch of no messages")
+    first = messages[0]
+    if first.topic.startswith(RETRY_PREFIX):
+        raise MessageIllegal("messages to a retry topic cannot go in a batch")
+    for message in messages:
+        if message.topic != first.topic:
+            raise MessageIllegal(f"a batch has one topic, this one has {first.topic} and {message.topic}")
+        if message.wait_store_ok != first.wait_store_ok:
+            raise MessageIllegal("the messages of a batch must agree in wait_store_ok")
+        if message.delay_level:
+            raise MessageIllegal("a delayed message cannot go in a batch")
+
+
+def _packed(body: bytes, packing: Packing) -> tuple[bytes, int]:
+    if len(body) < packing.compress_from:
+        return body, 0
+    return compress(body, packing.kind, packing.level), COMPRESSED | COMPRESSION_FLAGS[packing.kind]
+
+
+def _text(properties: dict[str, str]) -> str:
+    text = encode_properties(properties)
+    if len(text) > PROPERTIES_SIZE_MAX // 4 and len(text.encode()) > PROPERTIES_SIZE_MAX:
+        raise MessageIllegal(f"properties of {len(text.encode())} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
+    return text

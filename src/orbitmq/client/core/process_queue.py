@@ -1,0 +1,128 @@
+"""The messages of one queue between pull and commit: what is cached, what is safe to commit. Pure.
+
+It must not know who pulls or who consumes; every time comes in as `now_ms`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import CONSUME_START_TIME
+
+NOTHING = -1  # the answer of an offset question when there is no offset, as on the wire
+
+
+class ProcessQueue:
+    """Cached messages by queue offset. One thread at a time may use it."""
+
+    def __init__(self) -> None:
+        self.dropped = False
+        """The queue belongs to this consumer no longer; results of its messages are ignored."""
+        self.count = 0
+        self.size = 0
+        """Bytes of the bodies of all cached messages, those being consumed in order included."""
+        self.backlog = 0
+        """Messages behind the newest cached one in the broker, at the last pull that found some."""
+        self.last_pull_ms = 0
+        self.last_consume_ms = 0
+        self._messages: dict[int, MessageExt] = {}
+        self._order: list[int] = []  # heap of offsets; one that is no longer in _messages is skipped when met
+        self._taken: dict[int, MessageExt] = {}  # in-order consumption: out of _messages, not yet committed
+        self._offset_max = 0
+        self._consuming = False
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def span(self) -> int:
+        """Distance between the smallest and the largest cached offset."""
+        return max(self._messages) - self._smallest() if self._messages else 0
+
+    def put(self, messages: Sequence[MessageExt], max_offset: int = 0) -> bool:
+        """Cache pulled messages; `max_offset` is the queue's end as the broker told it.
+
+        True when in-order consumption stands still and must be started.
+        """
+        for message in messages:
+            offset = message.queue_offset
+            if offset not in self._messages:
+                heapq.heappush(self._order, offset)
+                self.count += 1
+                self.size += len(message.body)
+                self._offset_max = offset
+            self._messages[offset] = message
+        if messages and max_offset > messages[-1].queue_offset:
+            self.backlog = max_offset - messages[-1].queue_offset
+        if not self._messages or self._consuming:
+            return False
+        self._consuming = True
+        return True
+
+    def remove(self, messages: Iterable[MessageExt]) -> int:
+        """Forget consumed messages; the offset that is safe to commit then, -1 when nothing was cached."""
+        if not self._messages:
+            return NOTHING
+        for message in messages:
+            if self._messages.pop(message.queue_offset, None) is not None:
+                self._uncount(message)
+        return self._smallest() if self._messages else self._offset_max + 1
+
+    def take(self, count: int) -> list[MessageExt]:
+        """The messages with the smallest offsets, for consumption in order; none ends the consuming state."""
+        taken: list[MessageExt] = []
+        while self._messages and len(taken) < count:
+            offset = self._smallest()
+            taken.append(self._messages.pop(offset))
+            self._taken[offset] = taken[-1]
+        if not taken:
+            self._consuming = False
+        return taken
+
+    def commit(self) -> int:
+        """Forget what was taken; the offset to store then, -1 when nothing was taken."""
+        offset = max(self._taken, default=NOTHING - 1) + 1
+        for message in self._taken.values():
+            self._uncount(message)
+        self._taken.clear()
+        return offset
+
+    def rollback(self) -> None:
+        """Everything taken goes back."""
+        self.put_back(list(self._taken.values()))
+
+    def put_back(self, messages: Iterable[MessageExt]) -> None:
+        """These messages, taken before, go back to be taken again."""
+        for message in messages:
+            self._taken.pop(message.queue_offset, None)
+            self._messages[message.queue_offset] = message
+            heapq.heappush(self._order, message.queue_offset)
+
+    def clear(self) -> None:
+        """Forget everything; offsets are not touched."""
+        self._messages.clear()
+        self._order.clear()
+        self._taken.clear()
+        self.count = self.size = 0
+        self._consuming = False
+
+    def overdue(self, now_ms: int, timeout_ms: int) -> MessageExt | None:
+        """The message with the smallest offset, when its listener has been at it for more than `timeout_ms`."""
+        message = self._messages[self._smallest()] if self._messages else None
+        started = message.properties.get(CONSUME_START_TIME) if message else None
+        return message if started is not None and now_ms - int(started) > timeout_ms else None
+
+    def is_smallest(self, message: MessageExt) -> bool:
+        """Whether `message` is the one that holds the commit offset back."""
+        return bool(self._messages) and self._smallest() == message.queue_offset
+
+    def _smallest(self) -> int:
+        while self._order[0] not in self._messages:
+            heapq.heappop(self._order)
+        return self._order[0]
+
+    def _uncount(self, message: MessageExt) -> None:
+        self.count -= 1
+        self.size -= len(message.body)

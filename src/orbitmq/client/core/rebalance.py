@@ -1,0 +1,47 @@
+"""What a new assignment changes. Pure; it must not know how the assignment was found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from orbitmq.client.core.allocation import Allocate, allocate
+from orbitmq.message.model import MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The step from the held queues of a topic to its assigned ones."""
+
+    dropped: tuple[MessageQueue, ...]
+    added: tuple[MessageQueue, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped or self.added)
+
+
+def change(topic: str, held: Collection[MessageQueue], assigned: Collection[MessageQueue]) -> Change:
+    """Queues of `topic` to give up and to take, in order."""
+    dropped = sorted(queue for queue in held if queue.topic == topic and queue not in assigned)
+    return Change(tuple(dropped), tuple(sorted(queue for queue in assigned if queue not in held)))
+
+
+class Membership:
+    """Decides whether a member list may be acted upon, one instance a topic.
+
+    A broker that has not seen our heartbeat yet answers a list without us; following it would give up every queue.
+    Such a list is followed only when a second round says the same.
+    """
+
+    def __init__(self) -> None:
+        self._missing_before = False
+
+    def assignment(
+        self, strategy: Allocate, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue] | None:
+        """The queues assigned to `client_id`, None to keep what is held."""
+        if not queues or not client_ids:
+            return None
+        missing = client_id not in client_ids
+        first_time, self._missing_before = missing and not self._missing_before, missing
+        return None if first_time else allocate(strategy, client_id, queues, client_ids)

@@ -1,0 +1,117 @@
+"""How often and how long a send is tried: Java's synchronous send loop as a state machine. Pure.
+
+One budget of time covers all attempts. The shell asks for the time left, makes an attempt, and tells what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.errors import (
+    BrokerError,
+    ClientError,
+    ConnectError,
+    MessageIllegal,
+    OrbitMQError,
+    RemotingError,
+    RemotingTimeout,
+    TooManyRequestsError,
+)
+from orbitmq.wire.codes import ResponseCode
+
+RETRY_CODES: frozenset[int] = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+"""Answers of a broker after which another may still do. SYSTEM_BUSY is not among them: it asks for less, not more."""
+
+CONNECT_FAILED, TIMED_OUT, BROKER_MISSING, NO_NAME_SERVER, NO_ROUTE = 10001, 10002, 10003, 10004, 10005
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRules:
+    """`attempts` in all, within `timeout_ms`."""
+
+    attempts: int
+    timeout_ms: int
+    codes: AbstractSet[int] = RETRY_CODES
+    other_broker_when_not_stored_safely: bool = False
+
+
+@dataclass(slots=True)
+class SendLoop:
+    """One send from its first attempt to its outcome."""
+
+    rules: RetryRules
+    started_ms: int
+    brokers: list[str] = field(default_factory=list)
+    """The broker of each attempt so far."""
+    _unsafe: SendResult | None = None  # stored, but flush or replication was not confirmed
+    _error: OrbitMQError | None = None
+    _out_of_time: bool = False
+
+    @property
+    def last_broker(self) -> str | None:
+        """The broker to avoid next."""
+        return self.brokers[-1] if self.brokers else None
+
+    def time_left(self, now_ms: int) -> int | None:
+        """Milliseconds for the next attempt, None when there shall be none."""
+        left = self.rules.timeout_ms - (now_ms - self.started_ms)
+        self._out_of_time = left < 0
+        return None if self._out_of_time or len(self.brokers) >= self.rules.attempts else max(left, 1)
+
+    def attempt(self, broker: str) -> None:
+        """An attempt goes to `broker`."""
+        self.brokers.append(broker)
+
+    def stored(self, result: SendResult) -> bool:
+        """The broker stored the message. True: this is the outcome; False: try another broker."""
+        if result.status is SendStatus.SEND_OK or not self.rules.other_broker_when_not_stored_safely:
+            self._unsafe = result
+            return True
+        self._unsafe = result
+        return False
+
+    def failed(self, error: OrbitMQError) -> bool:
+        """An attempt failed. True: another one may help."""
+        self._error = error
+        if isinstance(error, BrokerError):
+            return error.code in self.rules.codes
+        return isinstance(error, (RemotingError, ClientError))
+
+    def outcome(self) -> SendResult:
+        """The result, or the error that tells what failed, where and after how many attempts."""
+        if self._unsafe is not None:
+            return self._unsafe
+        if isinstance(self._error, BrokerError) and self._error.code not in self.rules.codes:
+            raise self._error
+        if isinstance(self._error, MessageIllegal):
+            raise self._error
+        if self._out_of_time:
+            raise TooManyRequestsError(f"{self._story()}: its {self.rules.timeout_ms} ms are over") from self._error
+        raise ClientError(_code_of(self._error), self._story()) from self._error
+
+    def _story(self) -> str:
+        where = ", ".join(self.brokers) or "no broker"
+        cause = f"; last error: {self._error}" if self._error else ""
+        return f"message not sent in {len(self.brokers)} attempts ({where}){cause}"
+
+
+def _code_of(error: OrbitMQError | None) -> int:
+    """The number Java gives the failure of a send."""
+    if isinstance(error, BrokerError):
+        return error.code
+    if isinstance(error, ConnectError):
+        return CONNECT_FAILED
+    if isinstance(error, RemotingTimeout):
+        return TIMED_OUT
+    return BROKER_MISSING

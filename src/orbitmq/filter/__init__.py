@@ -1,0 +1,1 @@
+"""Subscription expressions: compiled and evaluated. Pure; knows neither brokers nor consumers."""

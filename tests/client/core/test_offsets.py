@@ -1,0 +1,40 @@
+"""Offsets in memory never fall back by accident, and their file is Java's."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.golden import manifest
+
+from orbitmq.client.core.offsets import OffsetTable, decode_file, encode_file
+from orbitmq.errors import BodyError
+from orbitmq.message.model import MessageQueue
+
+Q = MessageQueue("T", "b", 0)
+
+
+def test_only_a_deliberate_set_lowers_an_offset() -> None:
+    table = OffsetTable()
+    assert table.read(Q) == -1
+    table.raise_to(Q, 0)
+    table.raise_to(Q, 7)
+    table.raise_to(Q, 5)
+    assert table.read(Q) == 7
+    table.set(Q, 5)
+    assert table.read(Q) == 5
+    assert table.of([Q, MessageQueue("T", "b", 1)]) == {Q: 5}
+    table.forget(Q)
+    assert Q not in table
+
+
+@pytest.mark.parametrize("text", manifest("broadcast")["clientOffsetFiles"].values())
+def test_a_file_of_java_is_read_and_written_again(text: str) -> None:
+    offsets = decode_file(text)
+    assert offsets
+    assert all(offset >= 0 for offset in offsets.values())
+    assert encode_file(offsets) == text
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"offsetTable":7}', "{"])
+def test_a_broken_file_is_refused(text: str) -> None:
+    with pytest.raises(BodyError):
+        decode_file(text)

@@ -1,0 +1,87 @@
+"""The send loop gives up, goes on and reports as Java's does, within one budget of time."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.client.core.retry import RETRY_CODES, RetryRules, SendLoop
+from orbitmq.errors import BrokerError, ClientError, ConnectError, OrbitMQError, RemotingTimeout, TooManyRequestsError
+from orbitmq.message.model import MessageQueue
+from orbitmq.wire.codes import ResponseCode
+
+
+def result(status: SendStatus = SendStatus.SEND_OK) -> SendResult:
+    return SendResult(status, "ID", "OFFSET", MessageQueue("T", "a", 0), 7)
+
+
+def loop(attempts: int = 3, timeout_ms: int = 3000, *, other_broker: bool = False) -> SendLoop:
+    return SendLoop(RetryRules(attempts, timeout_ms, other_broker_when_not_stored_safely=other_broker), started_ms=1000)
+
+
+def test_one_budget_covers_all_attempts() -> None:
+    sending = loop()
+    assert sending.time_left(1000) == 3000
+    sending.attempt("a")
+    assert sending.failed(ConnectError("refused"))
+    assert sending.time_left(3500) == 500
+    sending.attempt("b")
+    assert sending.failed(RemotingTimeout("silent"))
+    assert sending.time_left(4001) is None
+    with pytest.raises(TooManyRequestsError, match=r"2 attempts \(a, b\).*silent"):
+        sending.outcome()
+
+
+def test_attempts_are_counted() -> None:
+    sending = loop(attempts=2)
+    for broker in ("a", "b"):
+        assert sending.time_left(1000) == 3000
+        sending.attempt(broker)
+        assert sending.failed(ConnectError("refused"))
+    assert sending.time_left(1000) is None
+    assert sending.last_broker == "b"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConnectError("x"), 10001),
+        (RemotingTimeout("x"), 10002),
+        (ClientError(10003, "no master"), 10003),
+        (BrokerError(14, "not now"), 14),
+    ],
+)
+def test_the_last_error_gives_the_code(error: OrbitMQError, code: int) -> None:
+    sending = loop(attempts=1)
+    sending.attempt("a")
+    sending.failed(error)
+    with pytest.raises(ClientError, match="1 attempts") as raised:
+        sending.outcome()
+    assert raised.value.code == code
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.MESSAGE_ILLEGAL, ResponseCode.FLOW_CONTROL])
+def test_an_answer_that_another_broker_would_give_too_ends_the_send(code: int) -> None:
+    sending = loop()
+    sending.attempt("a")
+    error = BrokerError(code, "no")
+    assert not sending.failed(error)
+    with pytest.raises(BrokerError) as raised:
+        sending.outcome()
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("code", sorted(RETRY_CODES))
+def test_an_answer_of_one_broker_is_tried_on_another(code: int) -> None:
+    assert loop().failed(BrokerError(code, "no"))
+
+
+def test_a_stored_message_is_not_sent_again_unless_asked_for() -> None:
+    assert loop().stored(result(SendStatus.FLUSH_DISK_TIMEOUT))
+    sending = loop(other_broker=True)
+    assert not sending.stored(result(SendStatus.SLAVE_NOT_AVAILABLE))
+    assert sending.failed(ConnectError("x"))
+    assert sending.outcome().status is SendStatus.SLAVE_NOT_AVAILABLE
+    assert sending.stored(result())
+    assert sending.outcome().status is SendStatus.SEND_OK
