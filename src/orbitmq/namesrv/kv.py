@@ -1,0 +1,54 @@
+"""Key-value settings by namespace, kept in one file in Java's form. Knows no requests and gives values no meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from orbitmq.runtime.files import load_with_backup, save_with_backup
+from orbitmq.wire.objects import decode, encode
+
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"  # topic -> `broker:queues;broker:queues`
+
+
+class KVFile(Struct, frozen=True):
+    """The content of kvConfig.json: namespace -> key -> value."""
+
+    tables: dict[str, dict[str, str]] = field(name="configTable", default_factory=dict)
+
+
+class KVConfig:
+    """The settings of one name server. A change is in the file before it can be read back."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tables: dict[str, dict[str, str]] = {}
+
+    def load(self) -> None:
+        """Read the file, if there is one; StoreDamaged when neither it nor its backup can be read."""
+        file = load_with_backup(self._path, lambda text: decode(KVFile, text))
+        self._tables = file.tables if file else {}
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Set one value and write the file; OSError leaves everything as it was."""
+        self._replace(namespace, {**self._tables.get(namespace, {}), key: value})
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove one value; the namespace stays, even empty."""
+        table = self._tables.get(namespace)
+        if table is not None and key in table:
+            self._replace(namespace, {name: value for name, value in table.items() if name != key})
+
+    def _replace(self, namespace: str, table: dict[str, str]) -> None:
+        tables = {**self._tables, namespace: table}
+        save_with_backup(self._path, encode(KVFile(tables)).decode())
+        self._tables = tables
+
+    def value(self, namespace: str, key: str) -> str | None:
+        """One value, None when it was never put."""
+        return self._tables.get(namespace, {}).get(key)
+
+    def table(self, namespace: str) -> dict[str, str] | None:
+        """All values of a namespace, None for one that was never used."""
+        return self._tables.get(namespace)

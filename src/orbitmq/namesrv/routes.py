@@ -1,0 +1,270 @@
+"""The route table: brokers, their topics, and who is still alive. Pure: the time and the connections come in as values.
+
+A broker name is one master (id 0) and its slaves. Only masters tell topics; a topic stays until the last member of
+its broker name is gone or a tool deletes it. Must not know sockets, requests or files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from orbitmq.message.config import DataVersion
+from orbitmq.message.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
+from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
+
+EXPIRED_AFTER_MS = 120_000  # four missed registrations
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """How a broker names itself in every request about itself; `address` is `host:port`."""
+
+    cluster: str
+    name: str
+    id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One living broker process. `owner` is the connection it registered over."""
+
+    address: str
+    ha_address: str
+    version: DataVersion
+    filter_servers: tuple[str, ...]
+    owner: Hashable
+    seen_ms: int
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker name. Invariant: it has at least one member, otherwise the table does not hold it."""
+
+    cluster: str
+    members: dict[int, Member] = field(default_factory=dict)
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        return {broker_id: member.address for broker_id, member in self.members.items()}
+
+
+class RouteTable:
+    """Everything a name server knows of brokers and topics."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[str, Broker] = {}
+        # Topic -> broker name -> queues. Invariant: every topic has an entry, every entry a registered broker name.
+        self._topics: dict[str, dict[str, QueueData]] = {}
+
+    def validate(self) -> None:
+        """Check the invariants; tests call this after every step."""
+        assert all(broker.members for broker in self._brokers.values())
+        assert all(self._topics.values())
+        assert all(name in self._brokers for queues in self._topics.values() for name in queues)
+
+    # ------------------------------------------------------------------------------------------------- registration
+
+    def register(
+        self,
+        identity: BrokerIdentity,
+        registration: BrokerRegistration,
+        *,
+        ha_address: str,
+        owner: Hashable,
+        now_ms: int,
+    ) -> Member | None:
+        """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered."""
+        broker = self._brokers.setdefault(identity.name, Broker(identity.cluster))
+        broker.cluster = identity.cluster
+        self._drop_other_ids(broker, identity)
+        table = registration.topic_table
+        if identity.id == MASTER_ID and self._is_news(broker.members.get(MASTER_ID), identity, table.data_version):
+            self._merge(identity.name, table)
+        broker.members[identity.id] = Member(
+            identity.address,
+            ha_address,
+            table.data_version,
+            tuple(registration.filter_servers),
+            owner,
+            now_ms,
+        )
+        return None if identity.id == MASTER_ID else broker.members.get(MASTER_ID)
+
+    @staticmethod
+    def _drop_other_ids(broker: Broker, identity: BrokerIdentity) -> None:
+        """A process that changed its role, slave to master or back, must not be listed twice."""
+        for broker_id in [i for i, m in broker.members.items() if m.address == identity.address and i != identity.id]:
+            del broker.members[broker_id]
+
+    @staticmethod
+    def _is_news(known: Member | None, identity: BrokerIdentity, version: DataVersion) -> bool:
+        return known is None or known.address != identity.address or known.version != version
+
+    def _merge(self, broker_name: str, table: TopicTable) -> None:
+        """Topics are added and changed, never removed: a registration may carry only what changed."""
+        for topic, config in table.topics.items():
+            self._topics.setdefault(topic, {})[broker_name] = QueueData(
+                broker_name=broker_name,
+                perm=config.perm,
+                read_queues=config.read_queues,
+                write_queues=config.write_queues,
+                topic_sys_flag=config.sys_flag,
+            )
+
+    def unregister(self, identity: BrokerIdentity) -> None:
+        """A broker says goodbye."""
+        self._drop(identity.name, lambda broker_id, _: broker_id == identity.id)
+
+    def connection_closed(self, owner: Hashable) -> list[str]:
+        """Drop what registered over this connection; a broker that came back over another one stays.
+
+        Returns the addresses dropped.
+        """
+        return self._drop_everywhere(lambda member: member.owner == owner)
+
+    def expire(self, now_ms: int) -> list[Member]:
+        """Drop the members not heard of for too long and return them: their connections are to be closed."""
+        oldest_ms = now_ms - EXPIRED_AFTER_MS
+        expired = [member for member in self._members() if member.seen_ms < oldest_ms]
+        self._drop_everywhere(lambda member: member.seen_ms < oldest_ms)
+        return expired
+
+    def _members(self) -> Iterator[Member]:
+        return (member for broker in self._brokers.values() for member in broker.members.values())
+
+    def _drop_everywhere(self, condition: Callable[[Member], bool]) -> list[str]:
+        return [
+            address for name in list(self._brokers) for address in self._drop(name, lambda _, member: condition(member))
+        ]
+
+    def _drop(self, broker_name: str, condition: Callable[[int, Member], bool]) -> list[str]:
+        """Remove the members of one broker name that meet the condition, and with the last one the name's topics."""
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return []
+        dropped = [broker_id for broker_id, member in broker.members.items() if condition(broker_id, member)]
+        addresses = [broker.members.pop(broker_id).address for broker_id in dropped]
+        if not broker.members:
+            del self._brokers[broker_name]
+            for topic in list(self._topics):
+                self._drop_queues(topic, [broker_name])
+        return addresses
+
+    def _drop_queues(self, topic: str, broker_names: Iterable[str]) -> None:
+        queues = self._topics.get(topic, {})
+        for name in broker_names:
+            queues.pop(name, None)
+        if not queues:
+            self._topics.pop(topic, None)
+
+    # ------------------------------------------------------------------------------------------------- data versions
+
+    def data_version(self, identity: BrokerIdentity) -> DataVersion | None:
+        """The version of the topics a broker last told, None for an unknown broker."""
+        member = self._member_at(identity)
+        return None if member is None else member[1].version
+
+    def renew(self, identity: BrokerIdentity, now_ms: int) -> None:
+        """A broker whose topics did not change is alive all the same."""
+        found = self._member_at(identity)
+        if found is not None:
+            broker_id, member = found
+            self._brokers[identity.name].members[broker_id] = dataclasses.replace(member, seen_ms=now_ms)
+
+    def _member_at(self, identity: BrokerIdentity) -> tuple[int, Member] | None:
+        broker = self._brokers.get(identity.name)
+        members = broker.members.items() if broker else ()
+        return next(((i, member) for i, member in members if member.address == identity.address), None)
+
+    # ------------------------------------------------------------------------------------------------------- queries
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Where a topic lives; None when no broker has it."""
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        members = [member for name in queues for member in self._brokers[name].members.values()]
+        return TopicRouteData(
+            broker_datas=[self._broker_data(name) for name in queues],
+            filter_server_table={m.address: list(m.filter_servers) for m in members if m.filter_servers},
+            queue_datas=list(queues.values()),
+        )
+
+    def _broker_data(self, name: str) -> BrokerData:
+        broker = self._brokers[name]
+        return BrokerData(broker_name=name, cluster=broker.cluster, addresses=broker.addresses)
+
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers by name and by cluster."""
+        return ClusterInfo(
+            brokers={name: self._broker_data(name) for name in self._brokers},
+            clusters={cluster: self._names_in(cluster) for cluster in self._clusters()},
+        )
+
+    def _clusters(self) -> list[str]:
+        return list(dict.fromkeys(broker.cluster for broker in self._brokers.values()))
+
+    def _names_in(self, cluster: str) -> list[str]:
+        return [name for name, broker in self._brokers.items() if broker.cluster == cluster]
+
+    def topics(self) -> list[str]:
+        """All topics."""
+        return list(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """The topics at least one broker of the cluster has."""
+        names = self._names_in(cluster)
+        return [topic for topic, queues in self._topics.items() if any(name in queues for name in names)]
+
+    def system_topics(self) -> list[str]:
+        """Each cluster and each broker has a topic of its own name."""
+        return list(dict.fromkeys([*self._clusters(), *self._brokers]))
+
+    def any_address(self) -> str | None:
+        """The address of some broker, to be asked for its own system topics."""
+        return next((member.address for member in self._members()), None)
+
+    def topics_where(self, condition: Callable[[int], bool]) -> list[str]:
+        """The topics whose system flag, as their first broker told it, meets the condition."""
+        flags = ((topic, next(iter(queues.values())).topic_sys_flag) for topic, queues in self._topics.items())
+        return [topic for topic, flag in flags if condition(flag)]
+
+    # ------------------------------------------------------------------------------------------------------- changes
+
+    def wipe_write_permission(self, broker_name: str) -> int:
+        """Take new messages away from a broker; returns the number of topics touched.
+
+        It lasts until the broker tells changed topics.
+        """
+        return self._change_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """Give them back: every topic becomes readable and writable, whatever it was."""
+        return self._change_permission(broker_name, lambda _: PERM_READ | PERM_WRITE)
+
+    def _change_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
+        touched = [queues for queues in self._topics.values() if broker_name in queues]
+        for queues in touched:
+            data = queues[broker_name]
+            queues[broker_name] = replace(data, perm=change(data.perm))
+        return len(touched)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, everywhere or on the brokers of one cluster."""
+        self._drop_queues(topic, self._names_in(cluster) if cluster else list(self._topics.get(topic, ())))
+
+
+def is_unit(sys_flag: int) -> bool:
+    """The topic belongs to one unit."""
+    return sys_flag & TOPIC_UNIT != 0
+
+
+def has_unit_subscription(sys_flag: int) -> bool:
+    """The topic is subscribed by units."""
+    return sys_flag & TOPIC_UNIT_SUBSCRIPTION != 0
