@@ -1,0 +1,57 @@
+# What a developer types. Each target works alone on a machine with Python 3.11, make, JDK 17, Maven, a C compiler and
+# the package registries within reach.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help setup java check format test bench demo reference lock
+
+help:
+	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
+	@echo "make demo       send, consume and analyse 12,506 order events on a broker of its own"
+	@echo "make check      format, lint, types, import contracts, documentation; under a minute"
+	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
+	@echo "make bench      orbitmq and Apache RocketMQ under the same load"
+	@echo "make format     let ruff rewrite the sources"
+	@echo "make reference  write docs/reference from the tables in the code"
+	@echo "make lock       resolve the dependencies of pyproject.toml anew"
+
+setup: $(INSTALLED)
+
+$(INSTALLED): requirements/dev.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+java:
+	sh tests/java/build.sh
+
+check: setup
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/test_docs.py
+
+format: setup
+	$(BIN)/ruff check --fix --quiet
+	$(BIN)/ruff format --quiet
+
+test: setup java check
+	$(BIN)/pytest
+
+bench: setup java
+	$(BIN)/python bench/run.py
+
+demo: setup
+	$(BIN)/python demo/run.py
+
+reference: setup
+	$(BIN)/python -m orbitmq.cli.reference docs/reference
+
+lock: setup
+	$(BIN)/pip install --quiet "pip-tools>=7.4,<8"
+	$(BIN)/pip-compile --quiet --all-extras --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --output-file requirements/dev.lock pyproject.toml
