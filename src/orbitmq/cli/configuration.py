@@ -1,0 +1,45 @@
+"""What a daemon is configured with: the pairs of a properties file, flags over them, and remarks on odd keys.
+
+Must not know any daemon: the option classes that read the pairs are given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT, check_fixed
+from orbitmq.runtime.options import Options, read_properties, unknown_keys
+
+
+def read(file: Path | None, flags: Mapping[str, str | None], *known: type[Options]) -> tuple[dict[str, str], list[str]]:
+    """The pairs (a flag that was given wins over the file), and one remark a key that will not be acted on.
+
+    ConfigurationError when the file cannot be read or asks for something orbitmq would break in silence.
+    """
+    pairs = read_properties(file) if file else {}
+    odd = unknown_keys(pairs, *known)
+    for key in filter(FIXED.__contains__, odd):
+        check_fixed(key, pairs[key])
+    remarks = [f"{file}: {_remark(key, known)}" for key in odd if key not in FIXED]
+    return pairs | {key: value for key, value in flags.items() if value is not None}, remarks
+
+
+def _remark(key: str, known: tuple[type[Options], ...]) -> str:
+    if key in WITHOUT_EFFECT:
+        return f"{key} has no effect in orbitmq: {WITHOUT_EFFECT[key]}"
+    names = [name for options in known for name in options.table()]
+    near = difflib.get_close_matches(key, names, n=1)
+    return f"unknown key {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def as_properties(*options: Options) -> str:
+    """The effective configuration as text of a properties file, one line a key."""
+    lines = [f"{key}={_escaped(value)}\n" for table in options for key, value in table.pairs().items()]
+    return "".join(lines)
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "\\" + text if text[:1].isspace() else text

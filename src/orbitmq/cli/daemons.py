@@ -1,0 +1,199 @@
+"""Runs the daemons for the operator: options in, a few lines out, signals, exit codes.
+
+Each daemon builds, starts and stops its own parts; here they are only set up, awaited and taken down. Everything that
+can go wrong at start becomes one line on standard error. Must not know protocols or file formats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import NoReturn, Protocol, TypeVar
+
+import uvloop
+
+from orbitmq import __version__
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.cli import configuration
+from orbitmq.errors import ConfigurationError, OrbitMQError, StoreLocked
+from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.namesrv.server import NameServer
+from orbitmq.runtime import logging
+from orbitmq.runtime.options import Options
+from orbitmq.store.options import StoreOptions
+
+DATA_DIR = Path("~/.orbitmq")
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_REFUSED = 4  # the operating system does not let us: an unwritable directory, a privileged port
+EXIT_CONFLICT = 7  # somebody else has it: a port in use, a locked directory
+
+# Collections of the youngest generation after this many new containers, not Python's 700: a loaded broker makes that
+# many in a millisecond, and nearly all of them die without the collector's help.
+GC_THRESHOLDS = (50_000, 50, 100)
+
+
+class Daemon(Protocol):
+    """What the name server and the broker have in common."""
+
+    port: int
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+D = TypeVar("D", bound=Daemon)
+
+
+def up(
+    data_dir: Path | None, namesrv_port: int, broker_port: int | None, config: Path | None, log_level: logging.Level
+) -> None:
+    """Name server and broker in one process; what the file does not place elsewhere is kept below `data_dir`."""
+    with _one_line_errors("up"):
+        home = (data_dir or DATA_DIR).expanduser().absolute()
+        names = NamesrvOptions(listen_port=namesrv_port, kv_config_path=str(home / "namesrv" / "kvConfig.json"))
+        port = None if broker_port is None else str(broker_port)
+        pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions)
+        pairs = {"storePathRootDir": str(home / "store"), **pairs}
+        broker, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
+        _warn(remarks)
+        _run(_up(names, broker, store), log_level)
+
+
+def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_level: logging.Level) -> None:
+    with _one_line_errors("namesrv"):
+        flags = {"listenPort": None if port is None else str(port)}
+        pairs, remarks = configuration.read(config, flags, NamesrvOptions)
+        options = NamesrvOptions.parse(pairs)
+        _warn(remarks)
+        if print_only:
+            _print_config(options)
+        else:
+            _run(_namesrv(options), log_level)
+
+
+def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bool, log_level: logging.Level) -> None:
+    with _one_line_errors("broker"):
+        pairs, remarks = configuration.read(config, {"namesrvAddr": namesrv_addresses}, BrokerOptions, StoreOptions)
+        pairs = {"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **pairs}
+        options, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
+        _warn(remarks)
+        if print_only:
+            _print_config(options, store)
+        else:
+            _run(_broker(options, store), log_level)
+
+
+async def _up(names: NamesrvOptions, options: BrokerOptions, store: StoreOptions) -> None:
+    async with _running(NameServer(names)) as nameserver:
+        address = f"127.0.0.1:{nameserver.port}"
+        options = options.replace(namesrv_addr=";".join(filter(None, (address, options.namesrv_addr))))
+        async with _running(Broker(options, store)) as daemon:
+            await _serve(
+                f"orbitmq {__version__} is up; Ctrl-C stops it.\n",
+                _address("name server", address),
+                _address("broker", f"{options.broker_ip1}:{daemon.port}"),
+                f"  data         {store.store_path_root_dir}\n",
+                "Send a message and read it back, with Python or any Apache RocketMQ client:\n",
+                _first_steps(address),
+            )
+
+
+async def _namesrv(options: NamesrvOptions) -> None:
+    async with _running(NameServer(options)) as daemon:
+        await _serve(_address("name server", f"127.0.0.1:{daemon.port}"))
+
+
+async def _broker(options: BrokerOptions, store: StoreOptions) -> None:
+    async with _running(Broker(options, store)) as daemon:
+        await _serve(_address("broker", f"{options.broker_ip1}:{daemon.port}"))
+
+
+@asynccontextmanager
+async def _running(daemon: D) -> AsyncIterator[D]:
+    await daemon.start()
+    try:
+        yield daemon
+    finally:
+        await daemon.stop()
+
+
+async def _serve(*ready: str) -> None:
+    """Say that everything is ready, and wait for SIGINT or SIGTERM."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        stopped.set()
+        loop.remove_signal_handler(number)  # the operator's second Ctrl-C ends the process without waiting
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    sys.stdout.writelines(ready)
+    sys.stdout.flush()
+    gc.collect()
+    gc.freeze()  # what has been loaded and built stays: no collection needs to look at it again
+    gc.set_threshold(*GC_THRESHOLDS)
+    await stopped.wait()
+
+
+def _run(daemon: Coroutine[None, None, None], log_level: logging.Level) -> None:
+    logging.configure(sys.stderr, log_level)
+    uvloop.run(daemon)
+
+
+def _address(name: str, address: str) -> str:
+    return f"  {name:<12} {address}\n"
+
+
+def _first_steps(namesrv: str) -> str:
+    return f"""
+  python
+  >>> from orbitmq.client import Message, Producer, PullConsumer
+  >>> producer = Producer("greeters", namesrv_addr="{namesrv}")
+"""
+
+
+def _print_config(*options: Options) -> None:
+    sys.stdout.write(configuration.as_properties(*options))
+
+
+def _warn(remarks: Iterable[str]) -> None:
+    for remark in remarks:
+        print(f"orbitmq: warning: {remark}", file=sys.stderr)
+
+
+@contextmanager
+def _one_line_errors(command: str) -> Iterator[None]:
+    """What the operator or the machine got wrong is one line and an exit code; a bug keeps its stack."""
+    try:
+        yield
+    except OrbitMQError as error:
+        _fail(command, str(error), _exit_code(error))
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(command, f"{place}{error.strerror or error}", _exit_code(error))
+
+
+def _fail(command: str, text: str, code: int) -> NoReturn:
+    print(f"orbitmq {command}: {' '.join(text.split())}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _exit_code(error: BaseException) -> int:
+    cause = error if isinstance(error, OSError) else error.__cause__
+    number = cause.errno if isinstance(cause, OSError) else None
+    if isinstance(error, StoreLocked) or number == errno.EADDRINUSE:
+        return EXIT_CONFLICT
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return EXIT_REFUSED
+    return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILED

@@ -1,0 +1,97 @@
+"""Configuration keys of Apache RocketMQ 4.9 that orbitmq knows and does not act on, each with the reason.
+
+A file written for RocketMQ must be taken as it is, so such a key is a warning with a sentence of its own; a key whose
+promise would be broken in silence (access control, replication) may only keep the value that promises nothing.
+Must not know the keys that have an effect: those are declared in the option classes.
+"""
+
+from __future__ import annotations
+
+from orbitmq.errors import ConfigurationError
+
+_REASONS = {
+    "one event loop serves all requests, there are no thread pools": """
+        adminBrokerThreadPoolNums clientCallbackExecutorThreads clientManageThreadPoolNums clientWorkerThreads
+        consumerManageThreadPoolNums endTransactionThreadPoolNums heartbeatThreadPoolNums
+        processReplyMessageThreadPoolNums pullMessageThreadPoolNums putMessageFutureThreadPoolNums
+        queryMessageThreadPoolNums sendMessageThreadPoolNums serverCallbackExecutorThreads serverSelectorThreads
+        serverWorkerThreads useEpollNativeSelector
+    """,
+    "requests do not wait in queues between threads": """
+        brokerFastFailureEnable clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
+        endTransactionPoolQueueCapacity heartbeatThreadPoolQueueCapacity osPageCacheBusyTimeOutMills
+        pullThreadPoolQueueCapacity putThreadPoolQueueCapacity queryThreadPoolQueueCapacity
+        replyThreadPoolQueueCapacity sendThreadPoolQueueCapacity waitTimeMillsInHeartbeatQueue
+        waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
+    """,
+    "limits and buffers of connections are fixed": """
+        channelNotActiveInterval clientAsyncSemaphoreValue clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout
+        clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize
+        connectTimeoutMillis serverAsyncSemaphoreValue serverChannelMaxIdleTimeSeconds serverOnewaySemaphoreValue
+        serverPooledByteBufAllocatorEnable serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
+        writeBufferHighWaterMark writeBufferLowWaterMark
+    """,
+    "it concerns the Java process": """
+        debugLockEnable isolateLogEnable messageStorePlugIn rocketmqHome transferMsgByHeap
+        useReentrantLockWhenPutMessage
+    """,
+    "Apache RocketMQ 4.9 does not act on it either": """
+        commercialBaseCount commercialBigCount commercialEnable commercialTimerCount commercialTransCount
+        enableBatchPush filterServerNums flushConsumerOffsetHistoryInterval haListenPort highSpeedMode maxDelayTime
+        putMsgIndexHightWater
+    """,
+    "files are kept until they are removed by hand": """
+        cleanFileForciblyEnable cleanResourceInterval deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
+        deleteWhen destroyMapedFileIntervalForcibly diskMaxUsedSpaceRatio fileReservedTime redeleteHangedFileInterval
+    """,
+    "messages are not indexed by key": """
+        defaultQueryMaxNum maxHashSlotNum maxIndexNum maxMsgsNumBatch messageIndexEnable messageIndexSafe
+    """,
+    "there is no replication": """
+        duplicationEnable haHousekeepingInterval haMasterAddress haSendHeartbeatInterval haSlaveFallbehindMax
+        haTransferBatchSize offsetCheckInSlave slaveReadEnable slaveTimeout
+    """,
+    "there is no DLedger commit log": """
+        dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId storePathDLedgerCommitLog
+    """,
+    "there are no transactions": """
+        rejectTransactionMessage transactionCheckInterval transactionCheckMax transactionTimeOut
+    """,
+    "messages are filtered by tag only": """
+        bitMapLengthConsumeQueueExt enableCalcFilterBitMap enableConsumeQueueExt enablePropertyFilter
+        expectConsumerNumUseFilter filterDataCleanTimeSpan filterSupportRetry mappedFileSizeConsumeQueueExt
+        maxErrorRateOfBloomFilter
+    """,
+    "the commit log is written through mapped files of one directory": """
+        commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
+        fastFailIfNoBufferInStorePool flushLeastPagesWhenWarmMapedFile readOnlyCommitLogStorePaths
+        transientStorePoolEnable transientStorePoolSize warmMapedFileEnable
+    """,
+    "delayed messages are delivered one by one": """
+        enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
+    """,
+    "a message goes to one queue": "enableLmq enableMultiDispatch maxLmqConsumeQueueNum",
+    "figures are not gathered by topic": """
+        autoDeleteUnusedStats diskFallRecorded enableDetailStat enableScheduleMessageStats
+    """,
+    "consumers may read as slowly as they like": "consumerFallbehindThreshold disableConsumeIfConsumerReadSlowly",
+    "name servers are given by namesrvAddr": "fetchNamesrvAddrByAddressServer",
+    "the broker always registers in full": "forceRegister",
+    "reply messages are not passed on": "storeReplyMessageEnable",
+}
+WITHOUT_EFFECT = {key: reason for reason, keys in _REASONS.items() for key in keys.split()}
+
+# key -> (the only value, why no other)
+FIXED = {
+    "aclEnable": ("false", "there is no access control"),
+    "brokerRole": ("ASYNC_MASTER", "there is no replication"),
+    "enableDLegerCommitLog": ("false", "there is no DLedger commit log"),
+    "useTLS": ("false", "there is no TLS"),
+}
+
+
+def check_fixed(key: str, value: str) -> None:
+    """ConfigurationError when `key` is in FIXED and `value` asks for more than orbitmq keeps."""
+    only, reason = FIXED[key]
+    if value.strip() != only:
+        raise ConfigurationError(f"option {key}: value {value!r} is not allowed; give {only} ({reason})")
