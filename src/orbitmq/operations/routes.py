@@ -1,0 +1,32 @@
+"""What a name server knows: routes, topics, the brokers of a cluster."""
+
+from __future__ import annotations
+
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.asking import ask
+from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
+from orbitmq.wire.objects import decode
+
+
+async def route(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 3000) -> TopicRouteData | None:
+    """GET_ROUTEINFO_BY_TOPIC: where the topic lives, None when the name server does not know it."""
+    header = GetRouteInfoHeader(topic=topic)
+    accept = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
+    return None if answer.code == ResponseCode.TOPIC_NOT_EXIST else decode(TopicRouteData, answer.body)
+
+
+async def cluster_info(remoting: Remoting, address: str, *, timeout_ms: float = 3000) -> ClusterInfo:
+    """GET_BROKER_CLUSTER_INFO: every broker with its addresses."""
+    answer = await ask(remoting, address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout_ms=timeout_ms)
+    return decode(ClusterInfo, answer.body)
+
+
+async def topics(remoting: Remoting, address: str, *, timeout_ms: float = 3000) -> list[str]:
+    """GET_ALL_TOPIC_LIST_FROM_NAMESERVER: the names of all topics."""
+    code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+    answer = await ask(remoting, address, code, timeout_ms=timeout_ms)
+    return decode(TopicList, answer.body).topic_list

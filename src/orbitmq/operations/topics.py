@@ -1,0 +1,46 @@
+"""Topics of one broker: create, change, delete, list."""
+
+from __future__ import annotations
+
+from orbitmq.message.config import TopicConfig
+from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.asking import ask
+from orbitmq.wire.bodies import TopicTable
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.headers_admin import CreateTopicHeader, DeleteTopicHeader
+from orbitmq.wire.objects import decode
+
+
+async def create_topic(
+    remoting: Remoting,
+    address: str,
+    topic: TopicConfig,
+    *,
+    template: str = AUTO_CREATE_TOPIC,
+    timeout_ms: float = 6000,
+) -> None:
+    """UPDATE_AND_CREATE_TOPIC: the topic has this configuration on that broker from now on."""
+    header = CreateTopicHeader(
+        topic=topic.name,
+        default_topic=template,
+        read_queue_nums=topic.read_queues,
+        write_queue_nums=topic.write_queues,
+        perm=topic.perm,
+        topic_filter_type=topic.filter_type,
+        topic_sys_flag=topic.sys_flag,
+        order=topic.order,
+    )
+    await ask(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout_ms=timeout_ms)
+
+
+async def delete_topic(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> None:
+    """DELETE_TOPIC_IN_BROKER: topic, queues and their messages are gone."""
+    header = DeleteTopicHeader(topic=topic)
+    await ask(remoting, address, RequestCode.DELETE_TOPIC_IN_BROKER, header, timeout_ms=timeout_ms)
+
+
+async def all_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> TopicTable:
+    """GET_ALL_TOPIC_CONFIG: every topic of the broker with the version of the table."""
+    answer = await ask(remoting, address, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_ms=timeout_ms)
+    return decode(TopicTable, answer.body)

@@ -1,0 +1,84 @@
+"""Heartbeats, members and locks are asked as the Java client asks them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from orbitmq.errors import BrokerError
+from orbitmq.operations import membership
+from orbitmq.wire.bodies import CheckClientRequest, HeartbeatData, LockedQueues, QueueLocks
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.objects import decode
+from tests.support.recorded import ADDRESS, exchange
+
+
+def test_a_heartbeat_says_what_java_says_and_learns_the_version() -> None:
+    found = exchange(RequestCode.HEART_BEAT)
+    data = decode(HeartbeatData, found.question.body)
+    assert asyncio.run(membership.heartbeat(found.remoting, ADDRESS, data)) == 407
+    (asked,) = found.remoting.asked
+    assert decode(HeartbeatData, asked.body) == data
+
+
+@pytest.mark.parametrize("group", [{"producerGroup": "gsync_1"}, {"consumerGroup": "gcc_1"}])
+def test_a_client_leaves_its_group(group: dict[str, str]) -> None:
+    found = exchange(RequestCode.UNREGISTER_CLIENT, 0, **group)
+    asyncio.run(
+        membership.unregister_client(
+            found.remoting,
+            ADDRESS,
+            found.ext["clientID"],
+            producer_group=found.ext.get("producerGroup"),
+            consumer_group=found.ext.get("consumerGroup"),
+        )
+    )
+    found.assert_asked_as_java()
+
+
+def test_members_of_a_group() -> None:
+    found = exchange(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+    members = asyncio.run(membership.consumer_ids(found.remoting, ADDRESS, found.ext["consumerGroup"]))
+    assert members
+    found.assert_asked_as_java()
+
+
+def test_a_group_without_members_is_refused_by_the_broker() -> None:
+    found = exchange(RequestCode.GET_CONSUMER_LIST_BY_GROUP, 1)
+    with pytest.raises(BrokerError, match="no consumer"):
+        asyncio.run(membership.consumer_ids(found.remoting, ADDRESS, "g"))
+
+
+def test_queues_are_locked() -> None:
+    found = exchange(RequestCode.LOCK_BATCH_MQ)
+    asked = decode(QueueLocks, found.question.body)
+    locked = asyncio.run(
+        membership.lock_queues(found.remoting, ADDRESS, asked.client_id, asked.consumer_group, asked.mq_set)
+    )
+    assert found.remoting.answer
+    assert locked == set(decode(LockedQueues, found.remoting.answer.body).locked)
+    assert decode(QueueLocks, found.remoting.asked[0].body).client_id == asked.client_id
+
+
+@pytest.mark.parametrize("unlock", [membership.unlock_queues, membership.tell_unlock_queues])
+def test_queues_are_unlocked(unlock: Callable[..., Awaitable[None]]) -> None:
+    found = exchange(RequestCode.UNLOCK_BATCH_MQ)
+    left = decode(QueueLocks, found.question.body)
+
+    async def unlocked() -> None:
+        await unlock(found.remoting, ADDRESS, left.client_id, left.consumer_group, left.mq_set)
+
+    asyncio.run(unlocked())
+    (asked,) = found.remoting.asked
+    assert asked.is_oneway is (unlock is membership.tell_unlock_queues)
+    assert decode(QueueLocks, asked.body).mq_set == sorted(left.mq_set)
+
+
+def test_a_subscription_is_checked() -> None:
+    found = exchange(RequestCode.CHECK_CLIENT_CONFIG)
+    asked = decode(CheckClientRequest, found.question.body)
+    assert asked.subscription_data
+    asyncio.run(membership.check_client(found.remoting, ADDRESS, asked.client_id, asked.group, asked.subscription_data))
+    found.assert_asked_as_java()
