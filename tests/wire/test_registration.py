@@ -1,0 +1,57 @@
+"""The packed form of a broker's registration withstands what a peer may send instead of it."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbitmq.errors import BodyError
+from orbitmq.message.config import DataVersion, TopicConfig
+from orbitmq.wire import registration
+from orbitmq.wire.bodies import BrokerRegistration, TopicTable
+from orbitmq.wire.registration import decode_registration, encode_registration, topic_from_line
+
+NAMES = st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True)
+COUNTS = st.integers(0, 1 << 31)
+CONFIGS = st.builds(
+    TopicConfig, NAMES, COUNTS, COUNTS, st.integers(0, 15), st.sampled_from(["SINGLE_TAG", "MULTI_TAG"])
+)
+
+
+@given(st.lists(CONFIGS, max_size=5), st.lists(NAMES, max_size=2), COUNTS)
+def test_packed_registration_is_read_back_equal(configs: list[TopicConfig], filters: list[str], counter: int) -> None:
+    table = TopicTable(DataVersion(counter, 1), {config.name: config for config in configs})
+    written = BrokerRegistration(filters, table)
+    assert decode_registration(encode_registration(written, compressed=True), compressed=True) == written
+
+
+def test_broker_without_body_has_no_topics() -> None:
+    assert decode_registration(b"") == BrokerRegistration([], TopicTable(DataVersion(0, 0), {}))
+
+
+def test_attributes_of_5_are_ignored() -> None:
+    config = topic_from_line('T1 8 4 6 SINGLE_TAG {"+message.type":"NORMAL"}')
+    assert config == TopicConfig("T1", 8, 4, 6, "SINGLE_TAG")
+
+
+@pytest.mark.parametrize("line", ["", "T1", "T1 8 8 6", "T1 eight 8 6 SINGLE_TAG"])
+def test_incomplete_topic_line_is_refused(line: str) -> None:
+    with pytest.raises(BodyError):
+        topic_from_line(line)
+
+
+def test_small_body_cannot_unfold_into_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "INFLATED_SIZE_MAX", 1000)
+    with pytest.raises(BodyError, match="1000 bytes"):
+        decode_registration(zlib.compress(bytes(1001)), compressed=True)
+
+
+@given(st.binary(max_size=80))
+def test_any_unpacked_bytes_give_a_registration_or_a_body_error(data: bytes) -> None:
+    for body in (data, zlib.compress(data), zlib.compress(data)[:-3]):
+        with suppress(BodyError):
+            decode_registration(body, compressed=True)
