@@ -1,4 +1,4 @@
-"""Apache RocketMQ itself, the oracle of live tests: name server, broker and the Java client's drivers as child processes.
+"""Apache RocketMQ itself, the oracle of live tests: name server, broker and drivers of its client as processes.
 
 Everything runs on loopback and free ports, below one directory a process, and ends with the test. Knows nothing of
 orbitmq.
@@ -14,20 +14,26 @@ import json
 import shutil
 import subprocess
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.process import ChildProcess, ProcessFailed, accepts, free_port
+from tests.support.process import ChildProcess, Daemon, ProcessFailed, accepts, free_port, write_properties
 
 ROCKETMQ_4 = "4.9.7"
 ROCKETMQ_5 = "5.3.3"
 
 _MODULE = Path(__file__).parents[1] / "java"
-_START_TIMEOUT_S = 90  # two cores shared with other test processes; alone it takes about 4 s
+_LOGGING = _MODULE / "src/main/resources/logback.xml"
 # Small, and quick to start: the figures of these processes are not the test's concern.
-_SMALL_JVM = ("-Xms64m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_SMALL_JVM = (
+    "-Xmx768m",
+    "-XX:MaxDirectMemorySize=512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+)
 # On Java 17 a 4.9.7 broker cannot unmap its files without these, and then leaves `abort` behind at a clean stop.
 _OPENS = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")
@@ -54,94 +60,56 @@ def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = 
     """The command line that runs class `main` with all its logs and local state below `home`."""
     properties = {
         "user.home": home,
+        "java.io.tmpdir": home,
         "rocketmq.home.dir": home,
         "orbitmq.logs": home,
         "orbitmq.process": process,
         "rocketmq.client.logRoot": home,
         "rocketmq.client.localOffsetStoreDir": home / "offsets",
         "rocketmq.client.logUseSlf4j": "true",
+        "rmq.logback.configurationFile": _LOGGING,  # 5.x has its own copy of logback
         "java.net.preferIPv4Stack": "true",
     }
     definitions = [f"-D{name}={value}" for name, value in properties.items()]
     return ["java", *jvm, *_OPENS, *_FULL_DISK_IS_FINE, *definitions, "-cp", class_path(version), main]
 
 
-class _Daemon(ABC):
-    """A name server or broker: a directory, a properties file, and a process to stop, kill and restart."""
+class _JavaDaemon(Daemon):
+    """A RocketMQ daemon: `_main` with a properties file."""
 
     _main: str
-    _ready: str
 
-    def __init__(self, version: str, port: int, home: Path | None, jvm: tuple[str, ...]) -> None:
+    def __init__(
+        self, version: str, port: int, home: Path | None, jvm: tuple[str, ...], *, throw_away: bool = True
+    ) -> None:
+        super().__init__(port, home, throw_away=throw_away)
         self.version = version
-        self.port = port
-        self.address = f"127.0.0.1:{port}"
-        self.home = home or Path(tempfile.mkdtemp(prefix="rocketmq-"))
-        self._owns_home = home is None
-        self._throw_away = self._owns_home
         self._jvm = jvm
-        self.process: ChildProcess | None = None
 
     @abstractmethod
     def _properties(self) -> Mapping[str, object]:
         """The content of its properties file."""
 
-    def start(self) -> Self:
-        """Returns once it serves; ProcessFailed with the tail of its output if it does not."""
+    def _launch(self) -> ChildProcess:
         name = type(self).__name__
         _write_logback_files(self.home)
-        configuration = self.home / f"{name}.properties"
-        configuration.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        command = [
-            *java_command(self.version, self._main, self.home, jvm=self._jvm, process=name),
-            "-c",
-            str(configuration),
-        ]
-        self.process = ChildProcess(
-            command,
+        configuration = write_properties(self.home / f"{name}.properties", self._properties())
+        command = java_command(self.version, self._main, self.home, jvm=self._jvm, process=name)
+        return ChildProcess(
+            [*command, "-c", str(configuration)],
             output=self.home / f"{name}.out",
             environment={"ROCKETMQ_HOME": str(self.home), "NAMESRV_ADDR": ""},
             cwd=self.home,
         )
-        self.process.wait_for(self._is_ready, _START_TIMEOUT_S, f"{name} {self.version} to start")
-        return self
 
-    def _is_ready(self) -> bool:
-        assert self.process is not None
-        return self._ready in self.process.output() and accepts(self.port)
-
-    def stop(self) -> int:
-        """Clean stop, as SIGTERM does it; the directory stays. The exit code, 143 for a Java process that obeyed."""
-        process, self.process = self.process, None
-        return process.stop() if process else 0
-
-    def kill(self) -> None:
-        """kill -9."""
-        process, self.process = self.process, None
-        if process:
-            process.kill()
-
-    def restart(self) -> Self:
-        """Stops it if it still runs and starts it again on the same port and directory."""
-        self.stop()
-        return self.start()
-
-    def __enter__(self) -> Self:
-        return self if self.process else self.start()
-
-    def __exit__(self, *error: object) -> None:
-        if self._throw_away:  # nobody will look at the files, so the seconds of a clean stop are saved
-            self.kill()
-        self.stop()
-        if self._owns_home:
-            shutil.rmtree(self.home, ignore_errors=True)
+    def _is_ready(self, process: ChildProcess) -> bool:
+        return "boot success" in process.output() and accepts(self.port)
 
 
-class JavaNameServer(_Daemon):
+class JavaNameServer(_JavaDaemon):
     """An Apache RocketMQ name server."""
 
     _main = "org.apache.rocketmq.namesrv.NamesrvStartup"
-    _ready = "boot success"
 
     def __init__(
         self,
@@ -159,14 +127,13 @@ class JavaNameServer(_Daemon):
         return {"listenPort": self.port, "rocketmqHome": self.home, **self._config}
 
 
-class JavaBroker(_Daemon):
+class JavaBroker(_JavaDaemon):
     """An Apache RocketMQ broker registered at `namesrv`; keyword arguments are keys of its properties file.
 
     `store_dir` holds commitlog/, consumequeue/, config/ and so on, and survives the broker when it was given.
     """
 
     _main = "org.apache.rocketmq.broker.BrokerStartup"
-    _ready = "boot success"
 
     def __init__(
         self,
@@ -181,12 +148,11 @@ class JavaBroker(_Daemon):
         **config: object,
     ) -> None:
         # Beside its port a broker takes the VIP port (-2) and the replication port (+1).
-        super().__init__(version, free_port(-2, 1), home, jvm)
+        super().__init__(version, free_port(-2, 1), home, jvm, throw_away=store_dir is None)
         self.namesrv_address = namesrv
         self.name = name
         self.cluster = cluster
         self.store_dir = store_dir or self.home / "store"
-        self._throw_away = self._owns_home and store_dir is None
         self._config = config
 
     def _properties(self) -> Mapping[str, object]:
@@ -203,6 +169,9 @@ class JavaBroker(_Daemon):
             "storePathCommitLog": self.store_dir / "commitlog",
             "autoCreateTopicEnable": "true",
             "diskMaxUsedSpaceRatio": 95,
+            # A busy test machine must not make it refuse what waited a little.
+            "waitTimeMillsInSendQueue": 30_000,
+            "osPageCacheBusyTimeOutMills": 30_000,
             **self._config,
         }
 
@@ -234,9 +203,8 @@ class JavaSystem:
 def _write_logback_files(home: Path) -> None:
     """4.9.7 reads these names below its home; the settings are those of the drivers' own logback.xml."""
     (home / "conf").mkdir(parents=True, exist_ok=True)
-    source = (_MODULE / "src/main/resources/logback.xml").read_text()
     for daemon in ("broker", "namesrv"):
-        (home / "conf" / f"logback_{daemon}.xml").write_text(source)
+        shutil.copy(_LOGGING, home / "conf" / f"logback_{daemon}.xml")
 
 
 class Driver:
@@ -249,7 +217,8 @@ class Driver:
 
     def rows(self) -> list[dict[str, Any]]:
         """What it printed up to now."""
-        return [json.loads(line) for line in self.process.output().splitlines(keepends=True) if line.endswith("\n")]
+        *lines, _unfinished = self.process.output().split("\n")
+        return [json.loads(line) for line in lines]
 
     def wait_for_row(self, condition: Callable[[dict[str, Any]], bool], timeout_s: float, what: str) -> dict[str, Any]:
         """The first row `condition` holds for."""

@@ -11,10 +11,13 @@ import contextlib
 import ctypes
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +27,7 @@ T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
 _POLL_INTERVAL_S = 0.02
+_START_TIMEOUT_S = 90  # a Java broker takes 4 s alone, far longer when two cores are shared with other tests
 # Below the kernel's ephemeral range, so that no outgoing connection takes a port between the probe and its use.
 _PORTS = range(12_000, 32_000)
 
@@ -71,6 +75,12 @@ def accepts(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
+    """Write a Java properties file of plain values."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
+    return path
 
 
 class ChildProcess:
@@ -181,6 +191,67 @@ class ChildProcess:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+
+
+class Daemon(ABC):
+    """A server of a live test: one directory, one port, and a process to start, stop, kill and restart.
+
+    Without a `home` it works in a temporary directory; when nothing in there outlives it (`throw_away`), leaving the
+    context kills it, which saves the seconds of a clean stop.
+    """
+
+    def __init__(self, port: int, home: Path | None, *, throw_away: bool = True) -> None:
+        self.port = port
+        self.address = f"127.0.0.1:{port}"
+        self.home = home or Path(tempfile.mkdtemp(prefix="daemon-"))
+        self._owns_home = home is None
+        self._throw_away = self._owns_home and throw_away
+        self.process: ChildProcess | None = None
+
+    @abstractmethod
+    def _launch(self) -> ChildProcess:
+        """Start the process, without waiting for it."""
+
+    @abstractmethod
+    def _is_ready(self, process: ChildProcess) -> bool:
+        """Whether it serves now."""
+
+    def start(self) -> Self:
+        """Returns once it serves; ProcessFailed with the tail of its output if it does not."""
+        process = self.process = self._launch()
+        what = f"{type(self).__name__} to serve"
+        process.wait_for(lambda: self._is_ready(process), _START_TIMEOUT_S, what)
+        return self
+
+    def stop(self) -> int:
+        """Clean stop, as SIGTERM does it; the directory stays. Returns the exit code."""
+        process, self.process = self.process, None
+        return process.stop() if process else 0
+
+    def kill(self) -> None:
+        """kill -9; the directory stays."""
+        process, self.process = self.process, None
+        if process:
+            process.kill()
+
+    def restart(self) -> Self:
+        """Stops it if it still runs and starts it again on the same port and directory."""
+        self.stop()
+        return self.start()
+
+    def __enter__(self) -> Self:
+        try:
+            return self if self.process else self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        if self._throw_away:
+            self.kill()
+        self.stop()
+        if self._owns_home:
+            shutil.rmtree(self.home, ignore_errors=True)
 
 
 @atexit.register

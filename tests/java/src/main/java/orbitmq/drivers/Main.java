@@ -1,2 +1,25 @@
 package orbitmq.drivers;
-public final class Main { public static void main(String[] a) { System.out.println("{\"event\":\"hi\"}"); System.exit(0);} }
+
+import java.util.Arrays;
+
+/** One Java process of a live test: {@code Main <driver> --name value ...}, JSON rows on standard output. */
+public final class Main {
+    private Main() {
+    }
+
+    public static void main(String[] words) throws Exception {
+        if (words.length == 0) {
+            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin");
+        }
+        Arguments arguments = new Arguments(Arrays.copyOfRange(words, 1, words.length));
+        switch (words[0]) {
+            case "send" -> Send.run(arguments);
+            case "consume" -> Consume.run(arguments);
+            case "litepull" -> LitePull.run(arguments);
+            case "pull" -> Pull.run(arguments);
+            case "admin" -> Admin.run(arguments);
+            default -> throw new IllegalArgumentException("unknown driver " + words[0]);
+        }
+        System.exit(0); // client libraries leave threads behind that are no daemons
+    }
+}

@@ -1,0 +1,38 @@
+package orbitmq.drivers;
+
+import java.util.HashMap;
+import java.util.Map;
+
+/** The words {@code --name value} of a command line. */
+final class Arguments {
+    private final Map<String, String> values = new HashMap<>();
+
+    Arguments(String[] words) {
+        if (words.length % 2 != 0) {
+            throw new IllegalArgumentException("arguments come in pairs: --name value");
+        }
+        for (int i = 0; i < words.length; i += 2) {
+            values.put(words[i].substring(2), words[i + 1]);
+        }
+    }
+
+    String text(String name) {
+        String value = values.get(name);
+        if (value == null) {
+            throw new IllegalArgumentException("--" + name + " is needed");
+        }
+        return value;
+    }
+
+    String text(String name, String otherwise) {
+        return values.getOrDefault(name, otherwise);
+    }
+
+    int number(String name, int otherwise) {
+        return Integer.parseInt(text(name, String.valueOf(otherwise)));
+    }
+
+    boolean is(String name) {
+        return Boolean.parseBoolean(text(name, "false"));
+    }
+}

@@ -1,0 +1,58 @@
+package orbitmq.drivers;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Reads every queue of a topic from its first to its last message by plain pulls: --namesrv, --topic, --group,
+ * --expression. Rows: event message for each, event queue with the bounds of each queue, event end.
+ */
+final class Pull {
+    private static final int MESSAGES_A_PULL = 32;
+
+    private Pull() {
+    }
+
+    static void run(Arguments arguments) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.text("group", "pullers"));
+        consumer.setNamesrvAddr(arguments.text("namesrv"));
+        consumer.start();
+        List<MessageQueue> queues = new ArrayList<>(consumer.fetchSubscribeMessageQueues(arguments.text("topic")));
+        queues.sort(Comparator.naturalOrder());
+        int count = 0;
+        for (MessageQueue queue : queues) {
+            count += readQueue(consumer, queue, arguments.text("expression", "*"));
+        }
+        Rows.event("end", "count", count);
+        consumer.shutdown();
+    }
+
+    private static int readQueue(DefaultMQPullConsumer consumer, MessageQueue queue, String expression)
+        throws Exception {
+        long first = consumer.minOffset(queue);
+        long end = consumer.maxOffset(queue);
+        Rows.event("queue", "queueId", queue.getQueueId(), "minOffset", first, "maxOffset", end);
+        int count = 0;
+        for (long offset = first; offset < end; ) {
+            PullResult result = consumer.pull(queue, expression, offset, MESSAGES_A_PULL);
+            List<MessageExt> found = result.getMsgFoundList();
+            for (MessageExt message : found == null ? List.<MessageExt>of() : found) {
+                Map<String, Object> row = Rows.row("event", "message");
+                row.putAll(Messages.row(message));
+                Rows.print(row);
+                count++;
+            }
+            if (result.getNextBeginOffset() <= offset) {
+                throw new IllegalStateException("no progress at " + offset + ": " + result);
+            }
+            offset = result.getNextBeginOffset();
+        }
+        return count;
+    }
+}

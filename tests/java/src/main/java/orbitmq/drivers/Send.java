@@ -1,0 +1,123 @@
+package orbitmq.drivers;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Semaphore;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Sends the messages [first, first + count): --namesrv, --topic, --mode sync|async|oneway|batch, --count, --first,
+ * --run, --group, --batch, --queue (a fixed queue id, sync only). A row a result; a oneway run has the final row only.
+ */
+final class Send {
+    private static final int ASYNC_IN_FLIGHT = 256;
+
+    private final DefaultMQProducer producer;
+    private final String topic;
+    private final String run;
+    private final int first;
+    private final int count;
+
+    private Send(Arguments arguments, DefaultMQProducer producer) {
+        this.producer = producer;
+        topic = arguments.text("topic");
+        run = arguments.text("run", "run");
+        first = arguments.number("first", 0);
+        count = arguments.number("count", 1);
+    }
+
+    static void run(Arguments arguments) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group", "producers"));
+        producer.setNamesrvAddr(arguments.text("namesrv"));
+        producer.setSendMsgTimeout(arguments.number("timeout-ms", 10_000));
+        producer.start();
+        Send send = new Send(arguments, producer);
+        switch (arguments.text("mode", "sync")) {
+            case "sync" -> send.sync(arguments.number("queue", -1));
+            case "async" -> send.async();
+            case "oneway" -> send.oneway();
+            case "batch" -> send.batch(arguments.number("batch", 32));
+            default -> throw new IllegalArgumentException("--mode is sync, async, oneway or batch");
+        }
+        Rows.event("end", "count", send.count);
+        producer.shutdown();
+    }
+
+    private void sync(int queueId) throws Exception {
+        for (int i = first; i < first + count; i++) {
+            Message message = Messages.create(topic, run, i);
+            print(i, queueId < 0 ? producer.send(message) : producer.send(message, queue(queueId)));
+        }
+    }
+
+    private MessageQueue queue(int queueId) throws Exception {
+        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
+            if (queue.getQueueId() == queueId) {
+                return queue;
+            }
+        }
+        throw new IllegalArgumentException("topic " + topic + " has no queue " + queueId);
+    }
+
+    private void async() throws Exception {
+        Semaphore permits = new Semaphore(ASYNC_IN_FLIGHT);
+        for (int i = first; i < first + count; i++) {
+            int index = i;
+            permits.acquire();
+            producer.send(Messages.create(topic, run, i), new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    print(index, result);
+                    permits.release();
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    Rows.print(Rows.row("index", index, "status", "FAILED", "error", error.toString()));
+                    permits.release();
+                }
+            });
+        }
+        permits.acquire(ASYNC_IN_FLIGHT);
+    }
+
+    private void oneway() throws Exception {
+        for (int i = first; i < first + count; i++) {
+            producer.sendOneway(Messages.create(topic, run, i));
+        }
+        // An answered request on the same connections shows that everything before it left this process.
+        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
+            producer.maxOffset(queue);
+        }
+    }
+
+    private void batch(int size) throws Exception {
+        for (int start = first; start < first + count; start += size) {
+            List<Message> messages = new ArrayList<>();
+            for (int i = start; i < Math.min(start + size, first + count); i++) {
+                messages.add(Messages.create(topic, run, i));
+            }
+            SendResult result = producer.send(messages);
+            String[] ids = result.getMsgId().split(",");
+            String[] offsetIds = result.getOffsetMsgId().split(",");
+            for (int k = 0; k < messages.size(); k++) {
+                print(start + k, result, ids[k], offsetIds[k], result.getQueueOffset() + k);
+            }
+        }
+    }
+
+    private static void print(int index, SendResult result) {
+        print(index, result, result.getMsgId(), result.getOffsetMsgId(), result.getQueueOffset());
+    }
+
+    private static void print(int index, SendResult result, String msgId, String offsetMsgId, long queueOffset) {
+        MessageQueue queue = result.getMessageQueue();
+        Rows.print(Rows.row(
+            "index", index, "status", result.getSendStatus(), "msgId", msgId, "offsetMsgId", offsetMsgId,
+            "broker", queue.getBrokerName(), "queueId", queue.getQueueId(), "queueOffset", queueOffset));
+    }
+}

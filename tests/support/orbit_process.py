@@ -1,0 +1,134 @@
+"""orbitmq started from its command line, with the same face as the Java daemons of `java_rocketmq`.
+
+Tests that hold for both systems take either. Knows the command line and nothing of orbitmq's modules.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+from pathlib import Path
+
+from tests.support.process import ChildProcess, Daemon, accepts, free_port, write_properties
+
+ORBITMQ = Path(sys.executable).with_name("orbitmq")
+
+_GET_BROKER_CLUSTER_INFO = 106
+
+
+def _broker_properties(broker: OrbitBroker | OrbitUp, config: dict[str, object]) -> dict[str, object]:
+    return {
+        "brokerClusterName": broker.cluster,
+        "brokerName": broker.name,
+        "brokerId": 0,
+        "brokerIP1": "127.0.0.1",
+        "listenPort": broker.port,
+        "storePathRootDir": broker.store_dir,
+        "storePathCommitLog": broker.store_dir / "commitlog",
+        "autoCreateTopicEnable": "true",
+        **config,
+    }
+
+
+def _launch(daemon: Daemon, *arguments: object) -> ChildProcess:
+    output = daemon.home / f"{type(daemon).__name__}.out"
+    return ChildProcess([str(ORBITMQ), *map(str, arguments)], output=output, cwd=daemon.home)
+
+
+class OrbitNameServer(Daemon):
+    """`orbitmq namesrv`."""
+
+    def __init__(self, *, port: int | None = None, home: Path | None = None, **config: object) -> None:
+        super().__init__(port or free_port(), home)
+        self._config = config
+
+    def _launch(self) -> ChildProcess:
+        path = write_properties(self.home / "namesrv.conf", self._config)
+        return _launch(self, "namesrv", "-c", path, "--port", self.port)
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        return accepts(self.port)
+
+
+class OrbitBroker(Daemon):
+    """`orbitmq broker` registered at `namesrv`; keyword arguments are keys of its properties file."""
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        name: str = "broker-a",
+        cluster: str = "DefaultCluster",
+        store_dir: Path | None = None,
+        home: Path | None = None,
+        **config: object,
+    ) -> None:
+        super().__init__(free_port(-2, 1), home, throw_away=store_dir is None)
+        self.namesrv_address = namesrv
+        self.name = name
+        self.cluster = cluster
+        self.store_dir = store_dir or self.home / "store"
+        self._config = config
+
+    def _launch(self) -> ChildProcess:
+        path = write_properties(self.home / "broker.conf", _broker_properties(self, self._config))
+        return _launch(self, "broker", "-c", path, "-n", self.namesrv_address)
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        return accepts(self.port) and is_registered(self.namesrv_address, self.name)
+
+
+class OrbitUp(Daemon):
+    """`orbitmq up`: name server and broker in one process; keyword arguments as for OrbitBroker."""
+
+    def __init__(
+        self,
+        *,
+        name: str = "broker-a",
+        cluster: str = "DefaultCluster",
+        store_dir: Path | None = None,
+        home: Path | None = None,
+        **config: object,
+    ) -> None:
+        super().__init__(free_port(-2, 1), home, throw_away=store_dir is None)
+        self.name = name
+        self.cluster = cluster
+        self.store_dir = store_dir or self.home / "store"
+        self._namesrv_port = free_port()
+        self.namesrv_address = f"127.0.0.1:{self._namesrv_port}"
+        self._config = config
+
+    def _launch(self) -> ChildProcess:
+        path = write_properties(self.home / "broker.conf", _broker_properties(self, self._config))
+        ports = ("--namesrv-port", self._namesrv_port, "--broker-port", self.port)
+        return _launch(self, "up", "--data-dir", self.home, *ports, "-c", path)
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        return accepts(self.port) and is_registered(self.namesrv_address, self.name)
+
+
+def is_registered(namesrv: str, broker_name: str) -> bool:
+    """Whether the name server knows a broker of this name, asked as any client would ask (code 106)."""
+    host, _, port = namesrv.rpartition(":")
+    header = json.dumps(
+        {"code": _GET_BROKER_CLUSTER_INFO, "flag": 0, "language": "PYTHON", "opaque": 1, "version": 407}
+    )
+    try:
+        with socket.create_connection((host, int(port)), timeout=2) as connection:
+            connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header.encode())
+            size = struct.unpack(">i", _read(connection, 4))[0]
+            return json.dumps(broker_name).encode() in _read(connection, size)
+    except OSError:
+        return False
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = connection.recv(size - len(data))
+        if not chunk:
+            raise ConnectionResetError("closed while answering")
+        data += chunk
+    return data
