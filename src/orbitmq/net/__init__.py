@@ -1,1 +1,1 @@
-"""Connections over asyncio: server, client, request table, timeouts, back-pressure. Knows no store and no request's meaning."""
+"""Connections over asyncio: server, client, request table, timeouts, back-pressure. Knows no request's meaning."""

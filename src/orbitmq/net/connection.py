@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         return False  # a half-closed peer can no longer be answered usefully
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         self.is_open = False
         self._out.clear()
         for future, timer in self._calls.values():

@@ -98,7 +98,8 @@ class Remoting:
         loop = asyncio.get_running_loop()
         try:
             _, connection = await asyncio.wait_for(
-                loop.create_connection(lambda: Connection(self.router, serving=False), host, port), self._connect_timeout_ms / 1000
+                loop.create_connection(lambda: Connection(self.router, serving=False), host, port),
+                self._connect_timeout_ms / 1000,
             )
         except (OSError, TimeoutError) as error:
             raise ConnectError(f"cannot connect to {address}: {error or 'timed out'}") from error

@@ -35,7 +35,7 @@ class Router:
         for code in (codes,) if isinstance(codes, int) else codes:
             self.handlers[int(code)] = handler
 
-    def unsupported(self, connection: Connection, command: Command) -> Answer:
+    def unsupported(self, _connection: Connection, command: Command) -> Answer:
         """The answer to a code nobody handles; also the `Handler` used for it."""
         remark = f" request type {command.code} not supported"
         return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)

@@ -46,20 +46,34 @@ class Server:
         self.connections: set[Connection] = set()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen on `host` (empty: every address) and `port` (0: any free one); returns the port.
+        """`bind`, then `serve`; returns the port."""
+        bound = await self.bind(host, port)
+        await self.serve()
+        return bound
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take `host` (empty: every address) and `port` (0: any free one) without accepting yet; returns the port.
 
         ConfigurationError in one line when the port is taken or the address is not this machine's.
         """
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(self._accept, host or None, port, backlog=BACKLOG, start_serving=True)
+            server = await loop.create_server(self._accept, host or None, port, backlog=BACKLOG, start_serving=False)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigurationError(f"cannot listen on {host or '*'}:{port}: {reason}") from error
         self._servers.append(server)
-        if self._scan is None:
-            self._scan = loop.call_later(IDLE_SCAN_SECONDS, self._close_idle)
         return int(server.sockets[0].getsockname()[1])
+
+    async def serve(self) -> None:
+        """Accept connections on everything bound. ConfigurationError as in `bind`: some systems tell only now."""
+        for server in self._servers:
+            try:
+                await server.start_serving()
+            except OSError as error:
+                raise ConfigurationError(f"cannot listen: {error.strerror or error}") from error
+        if self._scan is None:
+            self._scan = asyncio.get_running_loop().call_later(IDLE_SCAN_SECONDS, self._close_idle)
 
     def _accept(self) -> Connection:
         return Connection(
@@ -105,7 +119,7 @@ class Server:
             server.close()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds
-        while loop.time() < deadline and not all(c.is_idle for c in self.connections):
+        while loop.time() < deadline and not all(c.is_idle for c in self.connections):  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.close()

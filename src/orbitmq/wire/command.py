@@ -43,7 +43,9 @@ class Command(msgspec.Struct, gc=False):
     version: int = 0
     # Not members of the header text; the frame decoder sets them over whatever a peer may send under these names.
     body: bytes = msgspec.field(name="~body", default=b"")
-    body_parts: Any = msgspec.field(name="~parts", default=())  # a sequence of bytes and memoryview, sent instead of `body`
+    body_parts: Any = msgspec.field(
+        name="~parts", default=()
+    )  # a sequence of bytes and memoryview, sent instead of `body`
     serialize_type: int = msgspec.field(name="~type", default=0)
     typed: Any = msgspec.field(name="~typed", default=None)
 
@@ -268,5 +270,3 @@ def encode_binary_header(command: Command) -> bytes:
 
 def _encode_entry(key: bytes, value: bytes) -> bytes:
     return b"".join((_SHORT.pack(len(key)), key, _LENGTH.pack(len(value)), value))
-
-

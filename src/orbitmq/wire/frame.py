@@ -1,9 +1,9 @@
 """Cuts commands out of a byte stream and puts them into one. Pure: chunks of any size go in, commands come out.
 
-    total       u32  bytes after this field: 4 + header size + body size
-    type, size  u8 serialization of the header, u24 size of the header
-    header      JSON text or binary
-    body        the rest
+total       u32  bytes after this field: 4 + header size + body size
+type, size  u8 serialization of the header, u24 size of the header
+header      JSON text or binary
+body        the rest
 """
 
 from __future__ import annotations
@@ -88,4 +88,6 @@ def encode_frame(command: Command) -> bytes:
     )
     parts = command.body_parts or (command.body,)
     size = 4 + len(header) + sum(map(len, parts))
-    return b"".join((b"%b%c%b" % (size.to_bytes(4, "big"), command.serialize_type, len(header).to_bytes(3, "big")), header, *parts))
+    return b"".join(
+        (b"%b%c%b" % (size.to_bytes(4, "big"), command.serialize_type, len(header).to_bytes(3, "big")), header, *parts)
+    )

@@ -7,7 +7,6 @@ from __future__ import annotations
 from orbitmq.wire.header import Header, renamed
 
 
-
 class SendMessageHeader(Header):
     """SEND_MESSAGE (10), SEND_REPLY_MESSAGE (324): long names."""
 
@@ -28,7 +27,7 @@ class SendMessageHeader(Header):
 
 
 class SendMessageV2Header(Header):
-    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): the same fields under one letter each."""
+    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): one letter a field."""
 
     producer_group: str = renamed("a")
     topic: str = renamed("b")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.wire.header import Header, renamed
-
+from orbitmq.wire.header import Header
 
 
 class CreateTopicHeader(Header):
@@ -30,6 +29,7 @@ class DeleteSubscriptionGroupHeader(Header):
 
     group_name: str
     remove_offset: bool = False
+    clean_offset: bool = False  # the name 5.x tools use
 
 
 class GetTopicStatsInfoHeader(Header):
@@ -61,3 +61,15 @@ class QueryTopicConsumeByWhoHeader(Header):
     """QUERY_TOPIC_CONSUME_BY_WHO (300)."""
 
     topic: str
+
+
+class GetTopicConfigHeader(Header):
+    """GET_TOPIC_CONFIG (351), sent by 5.x tools."""
+
+    topic: str
+
+
+class GetSubscriptionGroupConfigHeader(Header):
+    """GET_SUBSCRIPTIONGROUP_CONFIG (352), sent by 5.x tools."""
+
+    group: str

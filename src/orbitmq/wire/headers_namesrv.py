@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.wire.header import Header, renamed
-
+from orbitmq.wire.header import Header
 
 
 class GetRouteInfoHeader(Header):

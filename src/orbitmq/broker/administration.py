@@ -1,0 +1,149 @@
+"""Requests of tools and slaves about topics and consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.topics import Topics
+from orbitmq.errors import OrbitMQError, RequestRejected
+from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, TopicConfig
+from orbitmq.message.topics import check_group, check_topic
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.wire.bodies import SubscriptionGroupList, TopicConfigList
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_admin import (
+    CreateTopicHeader,
+    DeleteSubscriptionGroupHeader,
+    DeleteTopicHeader,
+    GetSubscriptionGroupConfigHeader,
+    GetTopicConfigHeader,
+)
+from orbitmq.wire.objects import decode, encode
+
+QUEUES_MAX = 65_536  # of one topic: a queue costs memory and a directory, and nobody shares work that finely
+
+
+class Administration:
+    """Handlers over the topic and group tables. A change is answered when it is on disk."""
+
+    def __init__(
+        self, topics: Topics, groups: Groups, offsets: ConsumerOffsets, forget_queues: Callable[[str], None]
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._forget_queues = forget_queues
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self.create_topic)
+        router.add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, self.create_topics)
+        router.add(RequestCode.DELETE_TOPIC_IN_BROKER, self.delete_topic)
+        router.add(RequestCode.GET_ALL_TOPIC_CONFIG, self.all_topics)
+        router.add(RequestCode.GET_TOPIC_CONFIG, self.one_topic)
+        router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.create_group)
+        router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, self.create_groups)
+        router.add(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete_group)
+        router.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.all_groups)
+        router.add(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, self.one_group)
+
+    async def create_topic(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(CreateTopicHeader)
+        self._put_topic(
+            TopicConfig(
+                header.topic,
+                header.read_queue_nums,
+                header.write_queue_nums,
+                header.perm,
+                header.topic_filter_type,
+                header.topic_sys_flag or 0,
+            )
+        )
+        await self._topics.file.flush()
+        return command.response(ResponseCode.SUCCESS)
+
+    async def create_topics(self, _connection: Connection, command: Command) -> Command:
+        for config in decode(TopicConfigList, command.body).topic_config_list:
+            self._put_topic(config)
+        await self._topics.file.flush()
+        return command.response(ResponseCode.SUCCESS)
+
+    def _put_topic(self, config: TopicConfig) -> None:
+        _refuse_illegal(check_topic, config.name)
+        self._refuse_protected(config.name)
+        if config.filter_type not in (SINGLE_TAG, MULTI_TAG):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"topicFilterType {config.filter_type!r} is unknown")
+        if not (0 <= config.read_queues <= QUEUES_MAX and 0 <= config.write_queues <= QUEUES_MAX):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"queue numbers must lie within 0 and {QUEUES_MAX}")
+        self._topics.put(config)
+
+    async def delete_topic(self, _connection: Connection, command: Command) -> Command:
+        name = command.header(DeleteTopicHeader).topic
+        _refuse_illegal(check_topic, name)
+        self._refuse_protected(name)
+        self._topics.delete(name)
+        self._offsets.forget_topic(name)
+        self._forget_queues(name)
+        await self._topics.file.flush()
+        return command.response(ResponseCode.SUCCESS)
+
+    def _refuse_protected(self, name: str) -> None:
+        if self._topics.is_protected(name):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{name} is a topic of the system")
+
+    def all_topics(self, _connection: Connection, command: Command) -> Command:
+        answer = command.response(ResponseCode.SUCCESS, body=encode(self._topics.snapshot()))
+        answer.ext = {}
+        return answer
+
+    def one_topic(self, _connection: Connection, command: Command) -> Command:
+        name = command.header(GetTopicConfigHeader).topic
+        config = self._topics.get(name)
+        if config is None:
+            raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
+        return command.response(ResponseCode.SUCCESS, body=encode(config))
+
+    async def create_group(self, _connection: Connection, command: Command) -> Command:
+        self._put_group(decode(SubscriptionGroup, command.body))
+        await self._groups.file.flush()
+        return command.response(ResponseCode.SUCCESS)
+
+    async def create_groups(self, _connection: Connection, command: Command) -> Command:
+        for group in decode(SubscriptionGroupList, command.body).group_config_list:
+            self._put_group(group)
+        await self._groups.file.flush()
+        return command.response(ResponseCode.SUCCESS)
+
+    def _put_group(self, group: SubscriptionGroup) -> None:
+        _refuse_illegal(check_group, group.name)
+        self._groups.put(group)
+
+    async def delete_group(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(DeleteSubscriptionGroupHeader)
+        self._groups.delete(header.group_name)
+        if header.remove_offset or header.clean_offset:
+            self._offsets.forget_group(header.group_name)
+            self._offsets.save_soon()
+        await self._groups.file.flush()
+        return command.response(ResponseCode.SUCCESS)
+
+    def all_groups(self, _connection: Connection, command: Command) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=encode(self._groups.snapshot()))
+
+    def one_group(self, _connection: Connection, command: Command) -> Command:
+        name = command.header(GetSubscriptionGroupConfigHeader).group
+        group = self._groups.table.get(name)
+        if group is None:
+            raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {name} does not exist")
+        return command.response(ResponseCode.SUCCESS, body=encode(group))
+
+
+def _refuse_illegal(check: Callable[[str], None], name: str) -> None:
+    """RocketMQ answers an illegal name with SYSTEM_ERROR here, whatever it says of messages."""
+    try:
+        check(name)
+    except OrbitMQError as error:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from error

@@ -1,0 +1,211 @@
+"""Builds, starts and stops the parts of a broker, in order. No part knows this file."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+
+from orbitmq.broker.administration import Administration
+from orbitmq.broker.clients import Consumers, Producers
+from orbitmq.broker.delay import DelayedDelivery
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.locks import QueueLocks
+from orbitmq.broker.membership import Membership
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.pulling import SCAN_SECONDS, Pulling
+from orbitmq.broker.querying import Querying
+from orbitmq.broker.registration import Registrar
+from orbitmq.broker.sendback import SendingBack
+from orbitmq.broker.sending import Sending
+from orbitmq.broker.topics import Topics
+from orbitmq.broker.writing import Writing
+from orbitmq.message.config import TopicConfig
+from orbitmq.message.delay import parse_delay_levels
+from orbitmq.message.flags import PERM_READ, PERM_WRITE
+from orbitmq.message.hosts import encode_host
+from orbitmq.net.connection import Connection
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.routing import Router
+from orbitmq.net.server import Server
+from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.periodic import Periodic
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.options import StoreOptions
+from orbitmq.wire.bodies import TopicTable
+from orbitmq.wire.headers_namesrv import RegisterBrokerHeader
+
+_log = logging.getLogger(__name__)
+
+CLIENT_SCAN_SECONDS = 10.0
+LOCK_SWEEP_SECONDS = 60.0
+
+
+class Broker:
+    """One broker. `start` returns when it serves; `stop` when everything is on disk."""
+
+    def __init__(self, options: BrokerOptions, store_options: StoreOptions, clock: Clock | None = None) -> None:
+        if not options.broker_name:
+            options = options.replace(broker_name=socket.gethostname())
+        self.options = options
+        self.port = 0
+        self._clock = clock or SystemClock()
+        config = store_options.root / "config"
+        self._levels = parse_delay_levels(options.message_delay_level)
+        self.topics = Topics(config, options, self._clock, self._topic_changed)
+        self.groups = Groups(config, options, self._clock)
+        self.offsets = ConsumerOffsets(config)
+        self.producers = Producers()
+        self.consumers = Consumers(self._wants_notice)
+        self.store = MessageStore(store_options, clock=self._clock, on_arrival=self._arrived, delay_levels=self._levels)
+        self._delayed = DelayedDelivery(self.store, self._levels, config, self._clock)
+        self._locks = QueueLocks()
+        self.router = Router("broker")
+        self._server = Server(self.router, on_close=self._client_gone)
+        self._remoting = Remoting()
+        self._periodic = Periodic()
+        self._registrar: Registrar | None = None
+        self._writing = Writing(self.store, len(self._levels))
+        self._sending = Sending(self._writing, self.topics, self.groups, options, self._clock)
+        self._pulling = Pulling(
+            self.store, self.topics, self.groups, self.consumers, self.offsets, options, self._clock
+        )
+        self._add_handlers()
+
+    @property
+    def address(self) -> str:
+        """What clients are told: brokerIP1 and the port."""
+        return f"{self.options.broker_ip1}:{self.port}"
+
+    async def start(self) -> None:
+        """Take the port, open the store, serve, register. What fails leaves nothing behind."""
+        self.port = await self._server.bind(self._bind_address(), self.options.listen_port)
+        try:
+            await asyncio.to_thread(self.store.open)
+            self._load()
+        except BaseException:
+            await self._server.stop(0)
+            raise
+        self._sending.store_host = self._pulling.store_host = encode_host(self.options.broker_ip1, self.port)
+        self._start_jobs()
+        await self._server.serve()
+        self._registrar = self._make_registrar()
+        await self._registrar.start()
+        _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
+
+    async def stop(self) -> None:
+        """Leave the routes, answer what waits, save everything, close the store."""
+        if self._registrar is not None:
+            await self._registrar.stop()
+        await self._periodic.stop()
+        await self._delayed.stop()
+        self._pulling.held.release_all()
+        await self._server.stop()
+        await self._remoting.close()
+        await asyncio.to_thread(self._save)
+        await asyncio.to_thread(self.store.close)
+        _log.info("event=broker_stopped name=%s", self.options.broker_name)
+
+    # ------------------------------------------------------------------------------------------------------- wiring
+
+    def _bind_address(self) -> str:
+        """Loopback unless the operator made the broker reachable by name or by address."""
+        if self.options.bind_address:
+            return self.options.bind_address
+        try:
+            local = ipaddress.ip_address(self.options.broker_ip1).is_loopback
+        except ValueError:
+            local = self.options.broker_ip1 == "localhost"
+        return self.options.broker_ip1 if local else ""
+
+    def _load(self) -> None:
+        self.topics.load()
+        self.groups.load()
+        self.offsets.load()
+        self._delayed.load()
+
+    def _save(self) -> None:
+        for file in (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file):
+            file.save_now()
+
+    def _add_handlers(self) -> None:
+        handlers = (
+            self._sending,
+            self._pulling,
+            Querying(self.store, self.offsets),
+            Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
+            SendingBack(self.store, self._writing, self.topics, self.groups, self.options),
+            Administration(self.topics, self.groups, self.offsets, self.store.delete_topic),
+        )
+        for handler in handlers:
+            handler.add_to(self.router)
+
+    def _start_jobs(self) -> None:
+        periodic = self._periodic
+        periodic.every(SCAN_SECONDS, self._pulling.scan)
+        periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
+        periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._clock.now_ms()))
+        periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
+        periodic.every(self.options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon)
+        periodic.start()
+        self._delayed.start()
+
+    def _make_registrar(self) -> Registrar:
+        return Registrar(
+            self._remoting,
+            [address.strip() for address in self.options.namesrv_addr.split(";") if address.strip()],
+            self._identity,
+            self._registered_topics,
+            period_ms=self.options.register_period_ms,
+            timeout_ms=self.options.register_timeout_ms,
+        )
+
+    def _identity(self) -> RegisterBrokerHeader:
+        options = self.options
+        ha_address = f"{options.broker_ip2 or options.broker_ip1}:{self.port + 1}"
+        return RegisterBrokerHeader(
+            options.broker_name,
+            self.address,
+            options.broker_cluster_name,
+            ha_address,
+            options.broker_id,
+            options.compressed_register,
+        )
+
+    def _registered_topics(self, only: list[TopicConfig] | None) -> TopicTable:
+        """A broker that may not be read or written says so for every topic."""
+        table = self.topics.snapshot(only)
+        perm = self.options.broker_permission
+        if perm & (PERM_READ | PERM_WRITE) == PERM_READ | PERM_WRITE:
+            return table
+        narrowed = {
+            name: TopicConfig(c.name, c.read_queues, c.write_queues, perm, c.filter_type, c.sys_flag, c.order)
+            for name, c in table.topics.items()
+        }
+        return TopicTable(data_version=table.data_version, topics=narrowed)
+
+    # ------------------------------------------------------------------------------------------------------- events
+
+    def _topic_changed(self, config: TopicConfig | None) -> None:
+        if self._registrar is not None:
+            self._registrar.topic_changed(config)
+
+    def _arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int, _store_timestamp: int) -> None:
+        self._pulling.held.arrived(topic, queue_id, next_offset, tags_code)
+
+    def _wants_notice(self, group: str) -> bool:
+        config = self.groups.table.get(group)
+        return self.options.notify_consumer_ids_changed and (config is None or config.notify_consumer_ids_changed)
+
+    def _client_gone(self, connection: Connection) -> None:
+        self.producers.forget(connection)
+        self.consumers.forget(connection)
+
+    def _close_expired_clients(self) -> None:
+        now_ms = self._clock.now_ms()
+        for connection in self.producers.expired(now_ms) | self.consumers.expired(now_ms):
+            _log.info("event=client_expired peer=%s", connection.address)
+            self._client_gone(connection)
+            connection.close()

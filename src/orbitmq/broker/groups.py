@@ -1,0 +1,87 @@
+"""The broker's consumer groups and their rules, saved to config/subscriptionGroup.json at every change."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.message.config import DataVersion, SubscriptionGroup
+from orbitmq.message.javajson import dumps_pretty
+from orbitmq.message.topics import (
+    FILTER_SERVER_GROUP,
+    ONS_API_OWNER_GROUP,
+    ONS_API_PERMISSION_GROUP,
+    ONS_API_PULL_GROUP,
+    ONS_HTTP_PROXY_GROUP,
+    SELF_TEST_CONSUMER_GROUP,
+    TOOLS_CONSUMER_GROUP,
+    is_system_group,
+)
+from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.saved import SavedFile
+from orbitmq.wire.bodies import SubscriptionGroupTable
+from orbitmq.wire.objects import decode, plain
+
+_log = logging.getLogger(__name__)
+
+BUILT_IN = (
+    TOOLS_CONSUMER_GROUP,
+    FILTER_SERVER_GROUP,
+    SELF_TEST_CONSUMER_GROUP,
+    ONS_HTTP_PROXY_GROUP,
+    ONS_API_PULL_GROUP,
+    ONS_API_PERMISSION_GROUP,
+    ONS_API_OWNER_GROUP,
+)
+AUTO_CREATED_MAX = 100_000  # groups; one client that invents names must not fill the memory
+
+
+class Groups:
+    """Group name -> configuration."""
+
+    def __init__(self, directory: Path, options: BrokerOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self.table = {name: SubscriptionGroup(name) for name in BUILT_IN}
+        self.version = DataVersion(0, clock.now_ms())
+        self.file = SavedFile(directory / "subscriptionGroup.json", self._text)
+
+    def load(self) -> None:
+        saved = load_with_backup(self.file.path, lambda text: decode(SubscriptionGroupTable, text))
+        if saved is not None:
+            self.table.update(saved.groups)
+            self.version = saved.data_version
+
+    def find(self, name: str) -> SubscriptionGroup | None:
+        """The group, created if the options allow it; None when it is unknown and may not be."""
+        group = self.table.get(name)
+        if group is not None:
+            return group
+        allowed = self._options.auto_create_subscription_group or is_system_group(name)
+        if not name or not allowed or len(self.table) >= AUTO_CREATED_MAX:
+            return None
+        _log.info("event=group_created group=%s", name)
+        group = SubscriptionGroup(name)
+        self.put(group)
+        return group
+
+    def put(self, group: SubscriptionGroup) -> None:
+        """Create or replace a group."""
+        self.table[group.name] = group
+        self._changed()
+
+    def delete(self, name: str) -> None:
+        if self.table.pop(name, None) is not None:
+            self._changed()
+
+    def snapshot(self) -> SubscriptionGroupTable:
+        return SubscriptionGroupTable(data_version=self.version, groups=dict(self.table))
+
+    def _changed(self) -> None:
+        self.version = self.version.next(self._clock.now_ms())
+        self.file.mark()
+
+    def _text(self) -> str:
+        return dumps_pretty(plain(self.snapshot()))

@@ -1,0 +1,107 @@
+"""Long polling: pulls that found nothing wait here until a message they want arrives or their time is up.
+
+Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them with one
+answer. The time comes in; what running a pull again means is the caller's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orbitmq.net.connection import Connection
+from orbitmq.wire.command import Command
+
+_log = logging.getLogger(__name__)
+
+HELD_MAX = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs about 1 KiB
+
+Matcher = Callable[[int], bool]
+QueueKey = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class HeldPull:
+    """A parked pull. `offset` is the first it wants, `matcher` tells by tag hash (None takes all)."""
+
+    connection: Connection
+    command: Command
+    offset: int
+    deadline_ms: int
+    matcher: Matcher | None
+
+
+class HeldPulls:
+    """(topic, queue id) -> parked pulls. `rerun` answers a pull without parking it again."""
+
+    def __init__(
+        self,
+        rerun: Callable[[HeldPull], None],
+        call_soon: Callable[[Callable[[], None]], object],
+        limit: int = HELD_MAX,
+    ) -> None:
+        self._rerun = rerun
+        self._call_soon = call_soon
+        self._limit = limit
+        self._held: dict[QueueKey, list[HeldPull]] = {}
+        self._count = 0
+        self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
+        """Park a pull; False when the limit is reached and it must be answered now."""
+        if self._count >= self._limit:
+            _log.warning("event=pull_not_held limit=%d", self._limit)
+            return False
+        self._held.setdefault((topic, queue_id), []).append(pull)
+        self._count += 1
+        return True
+
+    def arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int) -> None:
+        """The store tells of a message; `next_offset` is its queue offset + 1. Costs one look-up while nobody waits."""
+        key = (topic, queue_id)
+        if key not in self._held:
+            return
+        if not self._arrived:
+            self._call_soon(self._wake)
+        self._arrived.setdefault(key, []).append((next_offset, tags_code))
+
+    def _wake(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        for key, messages in arrived.items():
+            self._release(key, lambda pull, messages=messages: _wants(pull, messages))  # type: ignore[misc]
+
+    def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
+        """Run pulls whose time is up, whose queue grew unnoticed, or whose connection is gone; every few seconds."""
+        for key in list(self._held):
+            newest = newest_offset(*key)
+            self._release(key, lambda pull, newest=newest: _is_due(pull, now_ms, newest))  # type: ignore[misc]
+
+    def release_all(self) -> None:
+        """Answer everything that waits: the broker is about to stop."""
+        for key in list(self._held):
+            self._release(key, lambda _: True)
+
+    def _release(self, key: QueueKey, is_ready: Callable[[HeldPull], bool]) -> None:
+        held = self._held.pop(key, [])
+        ready = [pull for pull in held if is_ready(pull)]
+        kept = [pull for pull in held if pull not in ready]
+        if kept:
+            self._held[key] = kept
+        self._count -= len(ready)
+        for pull in ready:
+            if pull.connection.is_open:
+                self._rerun(pull)
+
+
+def _wants(pull: HeldPull, messages: list[tuple[int, int]]) -> bool:
+    return any(
+        next_offset > pull.offset and (pull.matcher is None or pull.matcher(code)) for next_offset, code in messages
+    )
+
+
+def _is_due(pull: HeldPull, now_ms: int, newest: int) -> bool:
+    return newest > pull.offset or now_ms >= pull.deadline_ms or not pull.connection.is_open

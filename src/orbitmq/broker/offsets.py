@@ -1,0 +1,77 @@
+"""How far each group has consumed each queue: the next offset to consume, saved every few seconds.
+
+Neither topic nor group is checked when an offset comes in, as in RocketMQ; the number of entries is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitmq.message.javajson import dumps_pretty
+from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.saved import SavedFile
+from orbitmq.wire.bodies import ConsumerOffsetTable
+from orbitmq.wire.objects import decode, plain
+
+_log = logging.getLogger(__name__)
+
+SEPARATOR = "@"
+ENTRIES_MAX = 1_000_000  # `topic@group` pairs, some 300 MB; offsets are accepted unchecked, so a bound must be here
+
+
+class ConsumerOffsets:
+    """`topic@group` -> queue id -> next offset to consume."""
+
+    def __init__(self, directory: Path) -> None:
+        self.table: dict[str, dict[int, int]] = {}
+        self.file = SavedFile(directory / "consumerOffset.json", self._text)
+        self._changed = False
+
+    def load(self) -> None:
+        saved = load_with_backup(self.file.path, lambda text: decode(ConsumerOffsetTable, text))
+        if saved is not None:
+            self.table = {key: dict(offsets) for key, offsets in saved.offset_table.items()}
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take an offset as it is, also a smaller one: a reset is a commit."""
+        key = topic + SEPARATOR + group
+        offsets = self.table.get(key)
+        if offsets is None:
+            if len(self.table) >= ENTRIES_MAX:
+                _log.warning("event=offset_refused key=%s limit=%d", key, ENTRIES_MAX)
+                return
+            offsets = self.table[key] = {}
+        offsets[queue_id] = offset
+        self._changed = True
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        offsets = self.table.get(topic + SEPARATOR + group)
+        return None if offsets is None else offsets.get(queue_id)
+
+    def forget_group(self, group: str) -> None:
+        """Drop every offset of a deleted group."""
+        self._keep(lambda _topic, owner: owner != group)
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop every offset of a deleted topic."""
+        self._keep(lambda name, _group: name != topic)
+
+    def save_soon(self) -> None:
+        """Write the file if anything changed since the last time."""
+        if self._changed:
+            self._changed = False
+            self.file.mark()
+
+    def _keep(self, wanted: Callable[[str, str], bool]) -> None:
+        kept = {}
+        for key, offsets in self.table.items():
+            topic, _, group = key.partition(SEPARATOR)
+            if wanted(topic, group):
+                kept[key] = offsets
+        self._changed = self._changed or len(kept) != len(self.table)
+        self.table = kept
+
+    def _text(self) -> str:
+        return dumps_pretty(plain(ConsumerOffsetTable(offset_table=self.table)))

@@ -1,0 +1,79 @@
+"""The broker's options that are not the store's. Keys are RocketMQ's; `bindAddress` is orbitmq's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitmq.message.delay import DEFAULT_DELAY_LEVELS
+from orbitmq.message.topics import TRACE_TOPIC
+from orbitmq.runtime.options import Options, option
+
+
+@dataclass(frozen=True)
+class BrokerOptions(Options):
+    """Who the broker is, where it listens, what it allows."""
+
+    namesrv_addr: str = option("namesrvAddr", "", "Name servers to register with: host:port, several separated by `;`.")
+    broker_name: str = option(
+        "brokerName", "", "Name that a master and its slaves share; empty is the machine's host name."
+    )
+    broker_cluster_name: str = option("brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.")
+    broker_id: int = option("brokerId", 0, "0 is the master of its broker name.", minimum=0, maximum=0)
+    listen_port: int = option("listenPort", 10911, "Port for clients; 0 takes any free port.", minimum=0, maximum=65535)
+    broker_ip1: str = option("brokerIP1", "127.0.0.1", "Address clients are told, and the store host of every message.")
+    broker_ip2: str = option("brokerIP2", "", "Address slaves are told; empty is brokerIP1.")
+    bind_address: str = option(
+        "bindAddress",
+        "",
+        "Address to listen on; empty is loopback while brokerIP1 is a loopback address, else every address.",
+    )
+    broker_permission: int = option(
+        "brokerPermission", 6, "4 read, 2 write, 6 both; narrower permission is registered for every topic.",
+        minimum=0, maximum=7,
+    )  # fmt: skip
+    default_topic_queue_nums: int = option(
+        "defaultTopicQueueNums", 8, "Queues of the template topic TBW102.", minimum=1, maximum=1024
+    )
+    auto_create_topic_enable: bool = option(
+        "autoCreateTopicEnable", True, "Create a topic when the first message for it arrives."
+    )
+    auto_create_subscription_group: bool = option(
+        "autoCreateSubscriptionGroup", True, "Create a consumer group when its first member appears."
+    )
+    cluster_topic_enable: bool = option("clusterTopicEnable", True, "Let clients use the topic named as the cluster.")
+    broker_topic_enable: bool = option("brokerTopicEnable", True, "Let clients use the topic named as the broker.")
+    trace_topic_enable: bool = option("traceTopicEnable", False, "Create the message trace topic at start.")
+    msg_trace_topic_name: str = option("msgTraceTopicName", TRACE_TOPIC, "Name of the message trace topic.")
+    trace_on: bool = option("traceOn", True, "Tell producers to write traces.")
+    region_id: str = option("regionId", "DefaultRegion", "Region that send answers carry.")
+    long_polling_enable: bool = option(
+        "longPollingEnable", True, "Hold a pull that finds nothing until a message comes."
+    )
+    short_polling_time_ms: int = option(
+        "shortPollingTimeMills", 1000, "How long a pull is held without long polling.", unit="ms", minimum=1
+    )
+    notify_consumer_ids_changed: bool = option(
+        "notifyConsumerIdsChangedEnable", True, "Tell the members of a group when one joins or leaves."
+    )
+    flush_consumer_offset_interval_ms: int = option(
+        "flushConsumerOffsetInterval", 5000, "How often consumer offsets are saved.", unit="ms", minimum=10
+    )
+    flush_delay_offset_interval_ms: int = option(
+        "flushDelayOffsetInterval",
+        10_000,
+        "How often the progress of delayed messages is saved.",
+        unit="ms",
+        minimum=10,
+    )
+    message_delay_level: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS, "Delay of each level, level 1 first.")
+    register_period_ms: int = option(
+        "registerNameServerPeriod", 30_000, "How often the broker registers; held within 10,000 and 60,000.", unit="ms",
+        minimum=1,
+    )  # fmt: skip
+    register_timeout_ms: int = option(
+        "registerBrokerTimeoutMills", 6000, "How long a name server may take to answer.", unit="ms", minimum=1
+    )
+    compressed_register: bool = option("compressedRegister", False, "Compress the registration.")
+    start_accept_send_timestamp: int = option(
+        "startAcceptSendRequestTimeStamp", 0, "Refuse sends before this time.", unit="ms since the epoch", minimum=0
+    )

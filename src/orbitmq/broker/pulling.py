@@ -1,0 +1,201 @@
+"""PULL_MESSAGE: checks, the read, the answer, and holding a pull that found nothing.
+
+The subscription a pull is filtered by comes from the group's heartbeat or rides on the request itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+
+from orbitmq.broker.clients import Consumers
+from orbitmq.broker.events import offset_moved_event
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.holding import HeldPull, HeldPulls
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.topics import Topics
+from orbitmq.errors import MessageError, RequestRejected
+from orbitmq.filter.tags import tag_subscription
+from orbitmq.message.config import SUBSCRIBE_ALL, TAG, SubscriptionData
+from orbitmq.message.flags import (
+    PERM_READ,
+    PULL_COMMIT_OFFSET,
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+)
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.reading import GetResult, GetStatus
+from orbitmq.wire.bodies import MessageModel
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import PullMessageHeader
+
+_log = logging.getLogger(__name__)
+
+Matcher = Callable[[int], bool]
+SCAN_SECONDS = 5.0  # how often held pulls are looked over, as in RocketMQ
+MASTER_ID = "0"  # where the next pull should go while reads from slaves are off
+SUBSCRIPTIONS_REMEMBERED = 4096  # parsed expressions of pulls that bring their own
+
+# What a read found -> the code of the answer. An empty or unknown queue depends on the offset asked for.
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+class Pulling:
+    """The handler of pulls."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        consumers: Consumers,
+        offsets: ConsumerOffsets,
+        options: BrokerOptions,
+        clock: Clock,
+    ) -> None:
+        self.store_host = b""  # known when the port is
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._options = options
+        self._clock = clock
+        self.held = HeldPulls(self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake))
+
+    def add_to(self, router: Router) -> None:
+        router.add((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
+
+    def pull(self, connection: Connection, command: Command) -> Command | None:
+        """First run of a pull: commits the offset it carries, and may hold it."""
+        header = command.header(PullMessageHeader)
+        matcher = self._check(header)
+        result = self._read(header, matcher)
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        code = _code_of(result, header.queue_offset)
+        if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
+            held = HeldPull(connection, command, header.queue_offset, self._deadline(header), matcher)
+            if self.held.hold(header.topic, header.queue_id, held):
+                return None
+        return self._answer(command, header, result, code)
+
+    def scan(self) -> None:
+        """Look over the held pulls."""
+        self.held.scan(self._clock.now_ms(), self._store.max_offset)
+
+    def _rerun(self, held: HeldPull) -> None:
+        """Second run: the answer goes out whatever it is."""
+        try:
+            header = held.command.header(PullMessageHeader)
+            result = self._read(header, self._check(header))
+            answer = self._answer(held.command, header, result, _code_of(result, header.queue_offset))
+        except RequestRejected as error:
+            answer = held.command.response(error.code, error.remark)
+        held.connection.send(answer)
+
+    def _read(self, header: PullMessageHeader, matcher: Matcher | None) -> GetResult:
+        return self._store.get(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, matcher)
+
+    def _deadline(self, header: PullMessageHeader) -> int:
+        options = self._options
+        wait_ms = header.suspend_timeout_millis if options.long_polling_enable else options.short_polling_time_ms
+        return self._clock.now_ms() + wait_ms
+
+    def _answer(self, command: Command, header: PullMessageHeader, result: GetResult, code: int) -> Command:
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            self._store.put(offset_moved_event(header, result.next_offset, self._options, self.store_host, self._clock))
+        answer = command.response(code, result.status.name)
+        answer.ext = {
+            "suggestWhichBrokerId": MASTER_ID,
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+        }
+        answer.body_parts = result.buffers
+        return answer
+
+    # ------------------------------------------------------------------------------------------------------- checks
+
+    def _check(self, header: PullMessageHeader) -> Matcher | None:
+        """Refuse what may not be read; else the tag matcher of the subscription."""
+        if not self._options.broker_permission & PERM_READ:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not readable")
+        group = self._groups.find(header.consumer_group)
+        if group is None:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {header.consumer_group} does not exist"
+            )
+        if not group.consume_enabled:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"group {group.name} may not consume")
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist")
+        if not topic.perm & PERM_READ:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"topic {topic.name} is not readable")
+        if not 0 <= header.queue_id < topic.read_queues:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of {topic.name}: it has {topic.read_queues}"
+            )
+        return _matcher(self._subscription(header, broadcast_allowed=group.consume_broadcast_enabled))
+
+    def _subscription(self, header: PullMessageHeader, *, broadcast_allowed: bool) -> SubscriptionData:
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            return _parse_subscription(header.topic, header.subscription, header.expression_type)
+        group = self._consumers.groups.get(header.consumer_group)
+        if group is None:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"no heartbeat of the group {header.consumer_group} has come yet"
+            )
+        if group.message_model is MessageModel.BROADCASTING and not broadcast_allowed:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"group {group.name} may not consume by broadcast")
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {group.name} does not subscribe {header.topic}"
+            )
+        if subscription.version < header.sub_version:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, f"the subscription of {group.name} for {header.topic} is outdated"
+            )
+        return subscription
+
+
+@lru_cache(SUBSCRIPTIONS_REMEMBERED)
+def _parse_subscription(topic: str, expression: str | None, kind: str | None) -> SubscriptionData:
+    if kind not in (None, "", TAG):
+        return SubscriptionData(topic, expression or "", expression_type=str(kind))
+    try:
+        return tag_subscription(topic, expression)
+    except MessageError as error:
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+
+
+def _matcher(subscription: SubscriptionData) -> Matcher | None:
+    if subscription.expression_type not in (TAG, "", None):
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not filter by SQL92 expressions")
+    return (
+        None if subscription.expression == SUBSCRIBE_ALL or not subscription.codes else subscription.codes.__contains__
+    )
+
+
+def _code_of(result: GetResult, asked_offset: int) -> int:
+    if result.status in _EMPTY:
+        return ResponseCode.PULL_NOT_FOUND if asked_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    return _CODES[result.status]

@@ -1,0 +1,96 @@
+"""Requests about positions: consumer offsets, queue bounds, offsets by time, one message by its place in the log."""
+
+from __future__ import annotations
+
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.errors import RequestRejected
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.store.engine import MessageStore
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import (
+    GetEarliestMsgStoretimeHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetHeader,
+    ViewMessageHeader,
+)
+
+
+class Querying:
+    """Handlers over the offsets and the store."""
+
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
+        self._store = store
+        self._offsets = offsets
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.QUERY_CONSUMER_OFFSET, self.query_consumer_offset)
+        router.add(RequestCode.UPDATE_CONSUMER_OFFSET, self.update_consumer_offset)
+        router.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.search_offset)
+        router.add(RequestCode.GET_MAX_OFFSET, self.max_offset)
+        router.add(RequestCode.GET_MIN_OFFSET, self.min_offset)
+        router.add(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_store_time)
+        router.add(RequestCode.VIEW_MESSAGE_BY_ID, self.view_message)
+
+    def query_consumer_offset(self, _connection: Connection, command: Command) -> Command:
+        """The stored offset; 0 for a new group on a queue that still holds everything in memory; else not found.
+
+        Clients apply their own starting rule only on QUERY_NOT_FOUND.
+        """
+        header = command.header(QueryConsumerOffsetHeader)
+        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset is None or offset < 0:
+            whole = self._store.min_offset(header.topic, header.queue_id) <= 0
+            if not whole or self._store.is_on_disk(header.topic, header.queue_id, 0):
+                raise RequestRejected(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"group {header.consumer_group} has no offset for {header.topic}, maybe it is new",
+                )
+            offset = 0
+        return command.response(ResponseCode.SUCCESS, header=QueryConsumerOffsetResponseHeader(offset))
+
+    def update_consumer_offset(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(UpdateConsumerOffsetHeader)
+        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        answer = command.response(ResponseCode.SUCCESS)
+        answer.ext = {}
+        return answer
+
+    def search_offset(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(SearchOffsetHeader)
+        offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp)
+        return command.response(ResponseCode.SUCCESS, header=SearchOffsetResponseHeader(offset))
+
+    def max_offset(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(GetMaxOffsetHeader)
+        offset = self._store.max_offset(header.topic, header.queue_id)
+        return command.response(ResponseCode.SUCCESS, header=GetMaxOffsetResponseHeader(offset))
+
+    def min_offset(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(GetMinOffsetHeader)
+        offset = self._store.min_offset(header.topic, header.queue_id)
+        return command.response(ResponseCode.SUCCESS, header=GetMinOffsetResponseHeader(offset))
+
+    def earliest_store_time(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(GetEarliestMsgStoretimeHeader)
+        timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
+        return command.response(ResponseCode.SUCCESS, header=GetEarliestMsgStoretimeResponseHeader(timestamp))
+
+    def view_message(self, _connection: Connection, command: Command) -> Command:
+        """One stored unit by its place in the commit log, which clients read out of an offset message id."""
+        header = command.header(ViewMessageHeader)
+        unit = self._store.unit_at(header.offset)
+        if unit is None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no message can be read at offset {header.offset}")
+        answer = command.response(ResponseCode.SUCCESS)
+        answer.body_parts = (unit,)
+        return answer

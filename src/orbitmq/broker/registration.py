@@ -1,0 +1,118 @@
+"""Keeps the broker registered with every name server: at start, every 30 s, and at once when topics change.
+
+Each name server has its own task, so a dead one delays nobody. Until the first success it is tried again with a
+growing pause, where RocketMQ would wait the whole period.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from orbitmq.errors import OrbitMQError
+from orbitmq.message.config import TopicConfig
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.registration import announce_topics, register_broker, unregister_broker
+from orbitmq.wire.bodies import BrokerRegistration, TopicTable
+from orbitmq.wire.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
+
+_log = logging.getLogger(__name__)
+
+PERIOD_MIN_MS, PERIOD_MAX_MS = 10_000, 60_000  # as RocketMQ clamps; name servers forget a broker after 120 s
+RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS = 0.1, 5.0
+UNREGISTER_TIMEOUT_MS = 1000  # a stopping broker must not hang on a dead name server
+
+
+class Registrar:
+    """`snapshot` gives the topics to register; None as argument means all of them."""
+
+    def __init__(
+        self,
+        remoting: Remoting,
+        name_servers: list[str],
+        identity: Callable[[], RegisterBrokerHeader],
+        snapshot: Callable[[list[TopicConfig] | None], TopicTable],
+        *,
+        period_ms: int,
+        timeout_ms: int,
+    ) -> None:
+        self._remoting = remoting
+        self._name_servers = name_servers
+        self._identity = identity
+        self._snapshot = snapshot
+        self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
+        self._timeout_ms = timeout_ms
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed: dict[str, TopicConfig] = {}
+        self._everything_changed = False
+        self._announcing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Register everywhere; returns when every reachable name server knows the broker."""
+        await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
+        self._tasks = [asyncio.create_task(self._keep_registered(address)) for address in self._name_servers]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._announcing is not None:
+            self._announcing.cancel()
+        header = self._identity()
+        farewell = UnregisterBrokerHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
+        await asyncio.gather(*(self._unregister(address, farewell) for address in self._name_servers))
+
+    def topic_changed(self, config: TopicConfig | None) -> None:
+        """Announce a created or changed topic soon; None (a topic was deleted) announces the whole table."""
+        if config is None:
+            self._everything_changed = True
+        else:
+            self._changed[config.name] = config
+        if self._tasks and self._announcing is None:
+            self._announcing = asyncio.create_task(self._announce())
+
+    async def settled(self) -> None:
+        """Return when changes made so far are on their way to the name servers."""
+        if self._announcing is not None:
+            await asyncio.shield(self._announcing)
+
+    async def _announce(self) -> None:
+        """Changes of one turn of the event loop travel together."""
+        await asyncio.sleep(0)
+        changed, self._changed = list(self._changed.values()), {}
+        only = None if self._everything_changed else changed
+        self._everything_changed = False
+        self._announcing = None
+        registration = BrokerRegistration(topic_table=self._snapshot(only))
+        await asyncio.gather(*(self._announce_to(address, registration) for address in self._name_servers))
+
+    async def _announce_to(self, address: str, registration: BrokerRegistration) -> None:
+        try:
+            await announce_topics(self._remoting, address, self._identity(), registration, self._timeout_ms)
+        except OrbitMQError as error:
+            _log.warning("event=announce_failed namesrv=%s error=%s", address, error)
+
+    async def _keep_registered(self, address: str) -> None:
+        pause = RETRY_FIRST_SECONDS
+        known = self._remoting.connection(address) is not None
+        while True:
+            await asyncio.sleep(self._period_seconds if known else pause)
+            registered = await self._try_once(address)
+            known = known or registered
+            pause = min(pause * 2, RETRY_MAX_SECONDS)
+
+    async def _try_once(self, address: str) -> bool:
+        try:
+            registration = BrokerRegistration(topic_table=self._snapshot(None))
+            await register_broker(self._remoting, address, self._identity(), registration, self._timeout_ms)
+        except OrbitMQError as error:
+            _log.warning("event=register_failed namesrv=%s error=%s", address, error)
+            return False
+        _log.debug("event=registered namesrv=%s", address)
+        return True
+
+    async def _unregister(self, address: str, header: UnregisterBrokerHeader) -> None:
+        try:
+            await unregister_broker(self._remoting, address, header, UNREGISTER_TIMEOUT_MS)
+        except OrbitMQError as error:
+            _log.info("event=unregister_failed namesrv=%s error=%s", address, error)

@@ -1,0 +1,105 @@
+"""CONSUMER_SEND_MSG_BACK: a message its consumer could not handle goes to the group's retry topic, later to its
+dead letters.
+"""
+
+from __future__ import annotations
+
+import random
+
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.topics import Topics
+from orbitmq.broker.writing import Writing
+from orbitmq.errors import RequestRejected, UnitError
+from orbitmq.message.config import SubscriptionGroup, TopicConfig
+from orbitmq.message.flags import PERM_WRITE
+from orbitmq.message.ids import offset_message_id
+from orbitmq.message.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_properties, encode_properties
+from orbitmq.message.topics import dlq_topic
+from orbitmq.message.unit import Unit, decode_unit
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.records import PutRecord, PutStatus
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import ConsumerSendMsgBackHeader
+
+MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not say how often they want a message
+FIRST_RETRY_LEVEL = 3  # 10 s by default; the n-th retry waits one level longer
+
+
+class SendingBack:
+    """The handler of messages that come back."""
+
+    def __init__(
+        self, store: MessageStore, writing: Writing, topics: Topics, groups: Groups, options: BrokerOptions
+    ) -> None:
+        self._store = store
+        self._writing = writing
+        self._topics = topics
+        self._groups = groups
+        self._options = options
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
+
+    async def send_back(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(ConsumerSendMsgBackHeader)
+        group = self._groups.find(header.group)
+        if group is None:
+            raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {header.group} does not exist")
+        if not self._options.broker_permission & PERM_WRITE:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
+        if group.retry_queues <= 0:
+            return command.response(ResponseCode.SUCCESS)  # the group asked for no retries: the message is dropped
+        unit = self._unit(header.offset)
+        max_times = group.retry_max
+        if command.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
+            max_times = header.max_reconsume_times
+        dead = unit.reconsume_times >= max_times or header.delay_level < 0
+        topic = self._destination(group, dead=dead, unit_mode=header.unit_mode)
+        await self._topics.file.flush()
+        record = _returned(unit, topic, 0 if dead else header.delay_level or FIRST_RETRY_LEVEL + unit.reconsume_times)
+        if not dead:
+            record.queue_id = random.randrange(group.retry_queues)  # noqa: S311 - spreads load, guards nothing
+        result = await self._writing.put_durably(record)
+        if result is not PutStatus.PUT_OK:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.name)
+        return command.response(ResponseCode.SUCCESS)
+
+    def _unit(self, offset: int) -> Unit:
+        stored = self._store.unit_at(offset)
+        try:
+            if stored is not None:
+                return decode_unit(stored)
+        except UnitError:
+            pass  # an offset inside a message, or nothing that is one
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no message can be read at offset {offset}")
+
+    def _destination(self, group: SubscriptionGroup, *, dead: bool, unit_mode: bool) -> TopicConfig:
+        retry = self._topics.create_for_group(group.name, group.retry_queues, unit=unit_mode)
+        if not retry.perm & PERM_WRITE:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"topic {retry.name} is not writable")
+        return self._topics.create_for_system(dlq_topic(group.name), 1) if dead else retry
+
+
+def _returned(unit: Unit, topic: TopicConfig, delay_level: int) -> PutRecord:
+    """The copy that is stored: same body, birth and hosts; one more try on its count."""
+    properties = decode_properties(unit.properties)
+    properties.setdefault(RETRY_TOPIC, unit.topic)
+    properties.setdefault(ORIGIN_MESSAGE_ID, offset_message_id(unit.store_host, unit.physical_offset))
+    properties[WAIT] = "false"
+    properties[DELAY] = str(delay_level)
+    return PutRecord(
+        topic=topic.name,
+        queue_id=0,
+        body=unit.body,
+        properties=encode_properties(properties).encode(),
+        flag=unit.flag,
+        sys_flag=unit.sys_flag,
+        born_timestamp=unit.born_timestamp,
+        born_host=unit.born_host,
+        store_host=unit.store_host,
+        reconsume_times=unit.reconsume_times + 1,
+    )

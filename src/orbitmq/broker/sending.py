@@ -1,0 +1,199 @@
+"""SEND_MESSAGE in its three forms: checks, the record that is stored, the answer.
+
+This is the way every message comes in, so what is rare (unknown topics, retry topics, transactions, delay) is
+asked for with one look at the text and handled aside.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable
+
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.stored_properties import has, waits_for_store, with_cluster, without_wait
+from orbitmq.broker.topics import Topics
+from orbitmq.broker.writing import Writing
+from orbitmq.errors import BodyError, MessageError, RequestRejected
+from orbitmq.message.batch import BatchItem, decode_batch
+from orbitmq.message.config import MULTI_TAG, TopicConfig
+from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
+from orbitmq.message.properties import TRAN_MSG, decode_properties
+from orbitmq.message.topics import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, check_topic, dlq_topic
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Answer, Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import SendMessageHeader, SendMessageV2Header
+
+_log = logging.getLogger(__name__)
+
+MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not say how often they want a message
+
+AnySendHeader = SendMessageHeader | SendMessageV2Header
+
+# Put status -> response code. Messages with the first four are stored.
+CODES = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+}
+
+
+def _any_queue(count: int) -> int:
+    """The queue of a sender that leaves the choice to the broker."""
+    return random.randrange(count) if count else 0  # noqa: S311 - spreads load, guards nothing
+
+
+class Sending:
+    """The handlers of sends."""
+
+    def __init__(self, writing: Writing, topics: Topics, groups: Groups, options: BrokerOptions, clock: Clock) -> None:
+        self._writing = writing
+        self._topics = topics
+        self._groups = groups
+        self._options = options
+        self._clock = clock
+        self.store_host = b""  # known when the port is
+        self._region = options.region_id
+        self._trace = "true" if options.trace_on else "false"
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.SEND_MESSAGE, self.send_long)
+        router.add((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE), self.send_short)
+
+    def send_long(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+        return self._send(connection, command, command.header(SendMessageHeader))
+
+    def send_short(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+        return self._send(connection, command, command.header(SendMessageV2Header))
+
+    def _send(self, connection: Connection, command: Command, header: AnySendHeader) -> Answer | Awaitable[Answer]:
+        try:
+            topic = self._topics.table.get(header.topic)
+            if topic is None or header.topic in SEND_FORBIDDEN_TOPICS or not self._is_open_to(topic):
+                return self._send_to_unknown(connection, command, header)
+            return self._store(connection, command, header, topic)
+        except RequestRejected as error:
+            return self._refusal(command, error)
+
+    def _is_open_to(self, topic: TopicConfig) -> bool:
+        """RocketMQ checks its own write permission for order topics only: clients follow the route."""
+        if topic.order and not self._options.broker_permission & PERM_WRITE:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
+        if self._clock.now_ms() < self._options.start_accept_send_timestamp:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
+        return True
+
+    async def _send_to_unknown(self, connection: Connection, command: Command, header: AnySendHeader) -> Answer:
+        """The first message of a topic brings it to life; the answer waits until the topic is on disk."""
+        try:
+            topic = self._create_topic(header)
+            await self._topics.file.flush()
+            answer = self._store(connection, command, header, topic)
+        except RequestRejected as error:
+            return self._refusal(command, error)
+        return answer if answer is None or isinstance(answer, Command) else await answer
+
+    def _create_topic(self, header: AnySendHeader) -> TopicConfig:
+        try:
+            check_topic(header.topic)
+        except MessageError as error:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if header.topic in SEND_FORBIDDEN_TOPICS:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"{header.topic} is written by the broker alone")
+        known = self._topics.get(header.topic)
+        if known is not None:
+            return known
+        queues = header.default_topic_queue_nums
+        topic = self._topics.create_for_send(header.topic, header.default_topic, queues, unit=header.unit_mode)
+        if topic is None:
+            raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist, create it first")
+        return topic
+
+    # ------------------------------------------------------------------------------------------------------ storing
+
+    def _store(
+        self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
+    ) -> Answer | Awaitable[Answer]:
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = _any_queue(topic.write_queues)
+        elif queue_id >= max(topic.read_queues, topic.write_queues):
+            remark = f"queue {queue_id} of {topic.name}: it has {max(topic.read_queues, topic.write_queues)}"
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+        text = header.properties or ""
+        record = PutRecord(
+            topic=topic.name,
+            queue_id=queue_id,
+            body=command.body,
+            properties=b"",
+            flag=header.flag,
+            sys_flag=header.sys_flag | MULTI_TAGS if topic.filter_type == MULTI_TAG else header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=connection.peer_host,
+            store_host=self.store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        waits = self._writing.can_wait and waits_for_store(text)
+        if header.batch:
+            record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
+            result = self._writing.put_batch(record, self._items(command))
+        else:
+            if topic.name.startswith(RETRY_PREFIX):
+                self._bury(record, header, command.version)
+            if has(text, TRAN_MSG) and decode_properties(text).get(TRAN_MSG, "").lower() == "true":
+                raise RequestRejected(ResponseCode.NO_PERMISSION, "the broker does not take transactional messages")
+            record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
+            result = self._writing.put(record)
+        if waits and result.status is PutStatus.PUT_OK:
+            return self._answer_when_durable(command, result, queue_id)
+        return self._answer(command, result, queue_id)
+
+    @staticmethod
+    def _items(command: Command) -> list[BatchItem]:
+        try:
+            return decode_batch(command.body)
+        except BodyError as error:
+            raise RequestRejected(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+
+    def _bury(self, record: PutRecord, header: AnySendHeader, version: int) -> None:
+        """A message sent to a retry topic once too often becomes a dead letter of its group."""
+        name = record.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.find(name)
+        if group is None:
+            raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {name} does not exist")
+        times = group.retry_max
+        if version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
+            times = header.max_reconsume_times
+        if record.reconsume_times >= times:
+            record.topic = self._topics.create_for_system(dlq_topic(name), 1).name
+            record.queue_id = 0
+
+    async def _answer_when_durable(self, command: Command, result: PutResult, queue_id: int) -> Answer:
+        result.status = await self._writing.durable(result)
+        return self._answer(command, result, queue_id)
+
+    def _answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
+        ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
+        answer = command.response(CODES[result.status])
+        answer.ext = ext
+        if result.is_stored:
+            ext["msgId"] = result.message_id()
+            ext["queueId"] = str(queue_id)
+            ext["queueOffset"] = str(result.queue_offset)
+        else:
+            answer.remark = result.remark
+        return answer
+
+    def _refusal(self, command: Command, error: RequestRejected) -> Command:
+        """Clients read region and trace switch from refusals too."""
+        answer = command.response(error.code, error.remark)
+        answer.ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
+        return answer

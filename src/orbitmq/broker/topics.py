@@ -1,0 +1,158 @@
+"""The broker's topics: built-in ones, those an administrator made, those made by the first message.
+
+The table is saved to config/topics.json at every change and tells `on_change` what to register.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
+from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
+from orbitmq.message.javajson import dumps_pretty
+from orbitmq.message.topics import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    is_system_topic,
+    reply_topic,
+    retry_topic,
+)
+from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.saved import SavedFile
+from orbitmq.wire.bodies import TopicTable
+from orbitmq.wire.objects import decode, plain
+
+_log = logging.getLogger(__name__)
+
+READ_WRITE = PERM_READ | PERM_WRITE
+SCHEDULE_QUEUES = 18  # RocketMQ's fixed figure, whatever the level table says
+AUTO_CREATED_MAX = 100_000  # topics; one client that invents names must not fill the memory and the name servers
+
+
+class Topics:
+    """Topic name -> configuration, with the version that slaves and name servers compare."""
+
+    def __init__(
+        self,
+        directory: Path,
+        options: BrokerOptions,
+        clock: Clock,
+        on_change: Callable[[TopicConfig | None], None] = lambda _: None,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._on_change = on_change
+        self.table: dict[str, TopicConfig] = {}
+        self.version = DataVersion(0, clock.now_ms())
+        self.file = SavedFile(directory / "topics.json", self._text)
+        self.built_in = frozenset(self._make_built_in())
+
+    def load(self) -> None:
+        """Entries of the file replace built-in ones of the same name."""
+        saved = load_with_backup(self.file.path, lambda text: decode(TopicTable, text))
+        if saved is not None:
+            self.table.update(saved.topics)
+            self.version = saved.data_version
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self.table.get(name)
+
+    def put(self, config: TopicConfig) -> None:
+        """Create or replace a topic."""
+        if self.table.get(config.name) == config:
+            return
+        self.table[config.name] = config
+        self._changed(config)
+
+    def delete(self, name: str) -> None:
+        if self.table.pop(name, None) is not None:
+            self._changed(None)
+
+    def is_protected(self, name: str) -> bool:
+        """System and built-in topics cannot be created or deleted by an administrator."""
+        return name in self.built_in or is_system_topic(name)
+
+    def create_for_send(self, name: str, template: str, queues: int, *, unit: bool) -> TopicConfig | None:
+        """The topic a first message brings to life, after RocketMQ's rules; None when it may not be created.
+
+        Only a retry topic does without a template that may be inherited from: it gets one queue then.
+        """
+        model = self.table.get(template)
+        if len(self.table) >= AUTO_CREATED_MAX:
+            _log.warning("event=topic_refused topic=%s reason=limit limit=%d", name, AUTO_CREATED_MAX)
+            return None
+        if model is not None and self._perm_of_template(model) & PERM_INHERIT:
+            count = max(0, min(queues, model.write_queues))
+            sys_flag = self._unit_flag(name) if unit else 0
+            return self._add(TopicConfig(name, count, count, model.perm & ~PERM_INHERIT, model.filter_type, sys_flag))
+        if name.startswith(RETRY_PREFIX):
+            return self.create_for_system(name, 1, unit=unit)
+        _log.warning("event=topic_refused topic=%s template=%s", name, template)
+        return None
+
+    def create_for_system(self, name: str, queues: int, *, unit: bool = False) -> TopicConfig:
+        """A retry or dead-letter topic, made by the broker for its own use."""
+        known = self.table.get(name)
+        if known is not None:
+            return known
+        sys_flag = self._unit_flag(name) if unit else 0
+        return self._add(TopicConfig(name, queues, queues, READ_WRITE, SINGLE_TAG, sys_flag))
+
+    def create_for_group(self, group: str, queues: int, *, unit: bool = False) -> TopicConfig:
+        """The retry topic of a consumer group."""
+        return self.create_for_system(retry_topic(group), queues, unit=unit)
+
+    def snapshot(self, only: Iterable[TopicConfig] | None = None) -> TopicTable:
+        """What is registered: every topic, or `only` some; the version is that of the whole table."""
+        chosen = self.table if only is None else {config.name: config for config in only}
+        return TopicTable(data_version=self.version, topics=dict(chosen))
+
+    @staticmethod
+    def _unit_flag(name: str) -> int:
+        return TOPIC_UNIT_SUBSCRIPTION if name.startswith(RETRY_PREFIX) else TOPIC_UNIT
+
+    def _perm_of_template(self, model: TopicConfig) -> int:
+        if model.name == AUTO_CREATE_TOPIC and not self._options.auto_create_topic_enable:
+            return READ_WRITE
+        return model.perm
+
+    def _add(self, config: TopicConfig) -> TopicConfig:
+        _log.info("event=topic_created topic=%s queues=%d perm=%d", config.name, config.write_queues, config.perm)
+        self.table[config.name] = config
+        self._changed(config)
+        return config
+
+    def _changed(self, config: TopicConfig | None) -> None:
+        self.version = self.version.next(self._clock.now_ms())
+        self.file.mark()
+        self._on_change(config)
+
+    def _text(self) -> str:
+        return dumps_pretty(plain(self.snapshot()))
+
+    def _make_built_in(self) -> list[str]:
+        options = self._options
+        inherit = READ_WRITE | PERM_INHERIT
+        built_in = [
+            (SELF_TEST_TOPIC, 1, READ_WRITE, True),
+            (AUTO_CREATE_TOPIC, options.default_topic_queue_nums, inherit, options.auto_create_topic_enable),
+            (BENCHMARK_TOPIC, 1024, READ_WRITE, True),
+            (options.broker_cluster_name, 16, inherit if options.cluster_topic_enable else PERM_INHERIT, True),
+            (options.broker_name, 1, inherit if options.broker_topic_enable else PERM_INHERIT, True),
+            (OFFSET_MOVED_TOPIC, 1, READ_WRITE, True),
+            (SCHEDULE_TOPIC, SCHEDULE_QUEUES, READ_WRITE, True),
+            (options.msg_trace_topic_name, 1, READ_WRITE, options.trace_topic_enable),
+            (reply_topic(options.broker_cluster_name), 1, READ_WRITE, True),
+        ]
+        for name, queues, perm, wanted in built_in:
+            if wanted:
+                self.table[name] = TopicConfig(name, queues, queues, perm)
+        return [name for name, _, _, wanted in built_in if wanted]

@@ -1,0 +1,58 @@
+"""The one way into the store for every message of the broker: puts delayed ones aside, waits for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbitmq.message.batch import BatchItem
+from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
+from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.records import PutRecord, PutResult, PutStatus
+
+_DELAY_PAIR = DELAY.encode() + b"\x01"
+
+
+class Writing:
+    """`levels`: number of delay levels."""
+
+    def __init__(self, store: MessageStore, levels: int) -> None:
+        self._store = store
+        self._levels = levels
+        self.can_wait = store.sync_flush
+
+    def put(self, record: PutRecord) -> PutResult:
+        """Store a message, in the schedule topic first if it is delayed."""
+        if _DELAY_PAIR in record.properties:
+            self._put_aside(record)
+        return self._store.put(record)
+
+    def put_batch(self, record: PutRecord, items: list[BatchItem]) -> PutResult:
+        """Store the items one after another; `record` holds what they share."""
+        return self._store.put_batch(record, items)
+
+    async def put_durably(self, record: PutRecord) -> PutStatus:
+        """Store a message and wait until it is as safe as the store is configured to make it."""
+        result = self.put(record)
+        if result.status is PutStatus.PUT_OK and self.can_wait:
+            return await self.durable(result)
+        return result.status
+
+    async def durable(self, result: PutResult) -> PutStatus:
+        """Wait for the flush that covers a stored message: PUT_OK, or FLUSH_DISK_TIMEOUT when it takes too long."""
+        future: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+        self._store.when_flushed(result.end_offset, future)
+        return await future
+
+    def _put_aside(self, record: PutRecord) -> None:
+        """Readdress a delayed message to its level's queue; the properties remember where it belongs."""
+        properties = decode_properties(record.properties.decode("utf-8", "replace"))
+        text = properties.get(DELAY, "0")
+        level = min(int(text) if text.isdecimal() else 0, self._levels)
+        if level <= 0:
+            return
+        properties[REAL_TOPIC] = record.topic
+        properties[REAL_QID] = str(record.queue_id)
+        record.properties = encode_properties(properties).encode()
+        record.topic = SCHEDULE_TOPIC
+        record.queue_id = level - 1
