@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 
 from orbitmq.errors import ConnectError, InvalidStateError, RemotingTimeout
@@ -102,13 +101,10 @@ class Remoting:
                 self._connect_timeout_ms / 1000,
             )
         except (OSError, TimeoutError) as error:
-            raise ConnectError(f"cannot connect to {address}: {error or 'timed out'}") from error
+            raise ConnectError(f"cannot connect to {address}: {str(error) or 'timed out'}") from error
         if self._closed:
             connection.abort()
             raise InvalidStateError("this client is shut down")
-        sock = connection.transport and connection.transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections[address] = connection
         connection.when_closed(lambda gone: self._gone(address, gone))
         if self._scan is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 
 from orbitmq.errors import ConfigurationError
@@ -89,9 +88,6 @@ class Server:
             _log.warning("event=too_many_connections peer=%s limit=%d", connection.address, self._connections_max)
             connection.abort()
             return
-        sock = connection.transport and connection.transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections.add(connection)
         if self._on_open:
             self._on_open(connection)

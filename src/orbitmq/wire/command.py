@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -60,7 +60,7 @@ class Command(msgspec.Struct, gc=False):
     def header(self, kind: type[H]) -> H:
         """The typed header; HeaderError names what is missing or malformed."""
         if type(self.typed) is kind:
-            return cast("H", self.typed)
+            return self.typed
         return from_ext(kind, self.ext)
 
     def response(
