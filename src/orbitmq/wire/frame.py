@@ -8,6 +8,8 @@ body        the rest
 
 from __future__ import annotations
 
+import struct
+
 from orbitmq.errors import FrameError
 from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import (
@@ -20,6 +22,8 @@ from orbitmq.wire.command import (
 
 FRAME_SIZE_MAX = 16_777_216  # bytes with the total field; what Java's decoder takes by default
 _LENGTH_SIZE = 4
+_HEAD = struct.Struct(">II")  # total; serialization and header size
+_HEAD_SIZE = _HEAD.size
 
 
 class FrameDecoder:
@@ -29,7 +33,7 @@ class FrameDecoder:
         self._size_max = size_max
         self._typed = typed
         self._pending = bytearray()
-        self._wanted = _LENGTH_SIZE  # bytes the pending part must reach before another look is worth it
+        self._wanted = _HEAD_SIZE  # bytes the pending part must reach before another look is worth it
 
     @property
     def pending_size(self) -> int:
@@ -46,28 +50,32 @@ class FrameDecoder:
             self._pending.clear()
         commands: list[Command] = []
         at, end = 0, len(data)
-        while True:
-            if end - at < _LENGTH_SIZE:
-                self._wanted = _LENGTH_SIZE
-                break
-            size = int.from_bytes(data[at : at + 4], "big") + _LENGTH_SIZE
+        while end - at >= _HEAD_SIZE:
+            total, word = _HEAD.unpack_from(data, at)
+            size = total + _LENGTH_SIZE
             if size > self._size_max:
                 raise FrameError(f"frame of {size} bytes, at most {self._size_max} are allowed")
             if end - at < size:
-                self._wanted = size
                 break
-            commands.append(self._command(data, at + 4, at + size))
+            commands.append(self._command(data, at + _HEAD_SIZE, word, at + size))
             at += size
         if at < end:
-            self._pending += data[at:]
+            self._keep(data[at:])
         return commands
 
-    def _command(self, data: bytes, at: int, end: int) -> Command:
-        start = at + 4
-        if start > end:
-            raise FrameError(f"frame of {end - at} bytes is too short for a header length")
-        kind = data[at]
-        header_end = start + int.from_bytes(data[at + 1 : start], "big")
+    def _keep(self, rest: bytes) -> None:
+        """Hold an incomplete frame. A length that can never be met fails now, not after it was waited for."""
+        self._wanted = _HEAD_SIZE
+        if len(rest) >= _LENGTH_SIZE:
+            size = int.from_bytes(rest[:_LENGTH_SIZE], "big") + _LENGTH_SIZE
+            if not _HEAD_SIZE <= size <= self._size_max:
+                raise FrameError(f"frame of {size} bytes, {_HEAD_SIZE} to {self._size_max} are allowed")
+            self._wanted = size
+        self._pending += rest
+
+    def _command(self, data: bytes, start: int, word: int, end: int) -> Command:
+        kind = word >> 24
+        header_end = start + (word & 0xFFFFFF)
         if header_end > end:
             raise FrameError(f"header of {header_end - start} bytes in a frame with {end - start} left")
         if kind == SerializeType.JSON:
@@ -83,11 +91,10 @@ class FrameDecoder:
 
 def encode_frame(command: Command) -> bytes:
     """The whole frame of a command."""
-    header = (
-        encode_json_header(command) if command.serialize_type == SerializeType.JSON else encode_binary_header(command)
-    )
-    parts = command.body_parts or (command.body,)
-    size = 4 + len(header) + sum(map(len, parts))
-    return b"".join(
-        (b"%b%c%b" % (size.to_bytes(4, "big"), command.serialize_type, len(header).to_bytes(3, "big")), header, *parts)
-    )
+    kind = command.serialize_type
+    header = encode_json_header(command) if kind == SerializeType.JSON else encode_binary_header(command)
+    size = len(header)
+    if command.body_parts:
+        body_size = sum(map(len, command.body_parts))
+        return b"".join((_HEAD.pack(size + body_size + 4, kind << 24 | size), header, *command.body_parts))
+    return b"".join((_HEAD.pack(size + len(command.body) + 4, kind << 24 | size), header, command.body))
