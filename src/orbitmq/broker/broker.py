@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import socket
 
@@ -81,7 +80,7 @@ class Broker:
 
     async def start(self) -> None:
         """Take the port, open the store, serve, register. What fails leaves nothing behind."""
-        self.port = await self._server.bind(self._bind_address(), self.options.listen_port)
+        self.port = await self._server.bind(self.options.listen_address, self.options.listen_port)
         try:
             await asyncio.to_thread(self.store.open)
             self._load()
@@ -109,16 +108,6 @@ class Broker:
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
 
     # ------------------------------------------------------------------------------------------------------- wiring
-
-    def _bind_address(self) -> str:
-        """Loopback unless the operator made the broker reachable by name or by address."""
-        if self.options.bind_address:
-            return self.options.bind_address
-        try:
-            local = ipaddress.ip_address(self.options.broker_ip1).is_loopback
-        except ValueError:
-            local = self.options.broker_ip1 == "localhost"
-        return self.options.broker_ip1 if local else ""
 
     def _load(self) -> None:
         self.topics.load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS
@@ -77,3 +78,15 @@ class BrokerOptions(Options):
     start_accept_send_timestamp: int = option(
         "startAcceptSendRequestTimeStamp", 0, "Refuse sends before this time.", unit="ms since the epoch", minimum=0
     )
+
+    @property
+    def listen_address(self) -> str:
+        """Loopback unless the operator made the broker reachable, by `bindAddress` or by the address it tells clients;
+        empty is every address."""
+        if self.bind_address:
+            return self.bind_address
+        try:
+            local = ipaddress.ip_address(self.broker_ip1).is_loopback
+        except ValueError:
+            local = self.broker_ip1 == "localhost"
+        return self.broker_ip1 if local else ""

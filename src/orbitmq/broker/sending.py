@@ -19,7 +19,7 @@ from orbitmq.errors import BodyError, MessageError, RequestRejected
 from orbitmq.message.batch import BatchItem, decode_batch
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
-from orbitmq.message.properties import TRAN_MSG, decode_properties
+from orbitmq.message.properties import PROPERTIES_SIZE_MAX, TRAN_MSG, decode_properties
 from orbitmq.message.topics import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, check_topic, dlq_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
@@ -35,14 +35,24 @@ MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not say how often they wan
 
 AnySendHeader = SendMessageHeader | SendMessageV2Header
 
-# Put status -> response code. Messages with the first four are stored.
-CODES = {
-    PutStatus.PUT_OK: ResponseCode.SUCCESS,
-    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
-    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
-    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
-    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
-    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+# Put status -> response code and remark. A message of the first four is stored.
+OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
+    PutStatus.PUT_OK: (ResponseCode.SUCCESS, None),
+    PutStatus.FLUSH_DISK_TIMEOUT: (ResponseCode.FLUSH_DISK_TIMEOUT, None),
+    PutStatus.FLUSH_SLAVE_TIMEOUT: (ResponseCode.FLUSH_SLAVE_TIMEOUT, None),
+    PutStatus.SLAVE_NOT_AVAILABLE: (ResponseCode.SLAVE_NOT_AVAILABLE, None),
+    PutStatus.MESSAGE_ILLEGAL: (
+        ResponseCode.MESSAGE_ILLEGAL,
+        "the message is not stored: its topic, body or properties exceed a limit",
+    ),
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: (
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"the message is not stored: its properties exceed {PROPERTIES_SIZE_MAX} bytes",
+    ),
+    PutStatus.SERVICE_NOT_AVAILABLE: (
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "the store takes no messages now: it is stopping, its disk is full or a flush failed; see the broker's log",
+    ),
 }
 
 
@@ -181,15 +191,13 @@ class Sending:
         return self._answer(command, result, queue_id)
 
     def _answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
-        ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
-        answer = command.response(CODES[result.status])
-        answer.ext = ext
-        if result.is_stored:
-            ext["msgId"] = result.message_id()
+        code, remark = OUTCOMES[result.status]
+        answer = command.response(code, remark)
+        answer.ext = ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
+        if result.physical_offset >= 0:
+            ext["msgId"] = result.message_id
             ext["queueId"] = str(queue_id)
             ext["queueOffset"] = str(result.queue_offset)
-        else:
-            answer.remark = result.remark
         return answer
 
     def _refusal(self, command: Command, error: RequestRejected) -> Command:
