@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 WRITE_BUFFER_HIGH = 4 << 20  # bytes not yet taken by the peer at which we stop reading from it: one large pull answer
 WRITE_BUFFER_LOW = 1 << 20
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
+SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
 TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
 
 
@@ -60,6 +61,7 @@ class Connection(asyncio.Protocol):
         self.peer_host = b""  # the peer as the host field of a message
         self.local: tuple[str, int] = ("", 0)
         self.last_active = self.loop.time()  # seconds of the loop's clock
+        self.last_heard = self.last_active
         self.attributes: dict[str, Any] = {}  # what the rooms above remember of this peer
 
     def __repr__(self) -> str:
@@ -83,7 +85,7 @@ class Connection(asyncio.Protocol):
             self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        self.last_active = self.loop.time()
+        self.last_active = self.last_heard = self.loop.time()
         try:
             commands = self._decoder.feed(data)
         except PeerError as error:
@@ -242,6 +244,10 @@ class Connection(asyncio.Protocol):
         entry = self._calls.pop(opaque, None)
         if entry is not None and not entry[0].done():
             entry[0].set_exception(RemotingTimeout(f"no answer from {self.address} in {timeout_ms:.0f} ms"))
+        silent_ms = (self.loop.time() - self.last_heard) * 1000
+        if timeout_ms >= SILENCE_MIN_MS and silent_ms >= timeout_ms:
+            # Nothing at all came: a dead host or a cut wire would keep this connection, and all calls on it, for long.
+            self.abort()
 
     def _resolve(self, command: Command) -> None:
         entry = self._calls.pop(cast("int", command.opaque), None)
