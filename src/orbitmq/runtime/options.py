@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import javaproperties
-
 from orbitmq.errors import ConfigurationError
 
 CONFIGURATION_FILE_MAX = 1 << 20  # a properties file is a few KiB; a larger one is some other file
@@ -115,6 +113,8 @@ def as_text(value: str | int | float | bool) -> str:
 
 def read_properties(path: Path) -> dict[str, str]:
     """The pairs of a Java properties file; ConfigurationError names the file and the cause."""
+    import javaproperties  # only daemons read such files; Spark executors have options without having the package
+
     try:
         if path.stat().st_size > CONFIGURATION_FILE_MAX:
             raise ConfigurationError(f"{path}: larger than {CONFIGURATION_FILE_MAX} bytes, this is no properties file")
