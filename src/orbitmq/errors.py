@@ -26,6 +26,7 @@ answers when the error reaches the border of a request.
     |   +-- StoreDamaged            files that recovery must not repair on its own
     |   +-- StorePoisoned           a flush failed; nothing is accepted until restart
     +-- RequestRejected             a handler refuses a request: response code and remark
+    +-- SourceError                 a Spark read that cannot begin or go on; its text begins with an `ORBITMQ_` name
 """
 
 from __future__ import annotations
@@ -152,3 +153,17 @@ class RequestRejected(OrbitMQError):
         super().__init__(remark)
         self.code = code
         self.remark = remark
+
+
+class SourceError(OrbitMQError):
+    """A Spark read cannot begin or go on.
+
+    Spark hands its users the text of an error only, so the text begins with a `name` to match on:
+    `ORBITMQ_BAD_OPTION`, `ORBITMQ_BAD_SCHEMA`, `ORBITMQ_WORKER_PYTHON`, `ORBITMQ_NAMESERVER_UNAVAILABLE`,
+    `ORBITMQ_BROKER_UNAVAILABLE`, `ORBITMQ_BROKER_REFUSED`, `ORBITMQ_NO_PERMISSION`, `ORBITMQ_GROUP_MISSING`,
+    `ORBITMQ_TOPIC_NOT_FOUND`, `ORBITMQ_DATA_LOSS`, `ORBITMQ_CORRUPT_RECORD`.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name

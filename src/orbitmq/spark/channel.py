@@ -1,0 +1,69 @@
+"""One blocking connection to a broker or name server, for code that runs in a Spark task without an event loop.
+
+Requests may be pipelined; their answers come in any order and are told apart by their correlation number.
+Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Iterable
+from typing import Self
+
+from orbitmq.errors import ConnectError, RemotingTimeout, SendRequestError
+from orbitmq.wire.command import Command
+from orbitmq.wire.frame import FrameDecoder, encode_frame
+
+CONNECT_TIMEOUT_S = 3.0  # as Java clients wait
+RECEIVE_SIZE = 1 << 18  # about one full pull answer a call
+
+
+class Channel:
+    """A connection to `host:port`. ConnectError when there is none; any later error leaves it unusable."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        self.address = address
+        host, _, port = address.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S)
+        except (OSError, ValueError) as error:
+            raise ConnectError(f"no connection to {address}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(timeout_ms / 1000)
+        self._decoder = FrameDecoder(typed=False)
+        self._answers: deque[Command] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._socket.close()
+
+    def send(self, requests: Iterable[Command]) -> None:
+        """Write requests without waiting for their answers. SendRequestError when the connection is broken."""
+        try:
+            self._socket.sendall(b"".join(map(encode_frame, requests)))
+        except OSError as error:
+            raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
+
+    def receive(self) -> Command:
+        """The next answer. RemotingTimeout when none comes in time; FrameError, HeaderError as in `wire.frame`."""
+        while not self._answers:
+            try:
+                data = self._socket.recv(RECEIVE_SIZE)
+            except TimeoutError as error:
+                raise RemotingTimeout(f"no answer from {self.address} within {self._socket.gettimeout()} s") from error
+            except OSError as error:
+                raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
+            if not data:
+                raise SendRequestError(f"{self.address} closed the connection")
+            self._answers.extend(command for command in self._decoder.feed(data) if command.is_response)
+        return self._answers.popleft()
+
+    def call(self, request: Command) -> Command:
+        """Send one request and wait for its answer; nothing else may be under way."""
+        self.send((request,))
+        while (answer := self.receive()).opaque != request.opaque:
+            pass
+        return answer

@@ -1,0 +1,193 @@
+"""Decides which pulls to send for one range of a queue, and in which order the units that come back count.
+
+The range is cut into lanes of consecutive offsets. Some lanes are under way at a time, each with one pull in flight;
+a short answer (brokers cap messages and bytes of a pull, filters leave gaps) is followed up in its own lane, and
+the bodies leave in the order of the lanes whatever the order of the answers. Pure: no socket, no clock.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+
+from orbitmq.errors import SourceError, UnitError
+from orbitmq.message.model import MessageQueue
+from orbitmq.wire.codes import ResponseCode
+
+FILTERED_LANE = 800  # index entries a broker looks at for one filtered pull; shorter lanes would repeat its work
+HELD_SIZE_MAX = 64 << 20  # bytes waiting for an earlier lane; beyond it only the first lane is asked for
+
+# Where size and queue offset of a unit stand, whatever its other fields.
+SIZE = struct.Struct(">i")
+QUEUE_OFFSET = struct.Struct(">q")
+QUEUE_OFFSET_AT = 20
+
+
+@dataclass(frozen=True)
+class QueueRange:
+    """The messages of one queue from offset `start` to before `end`."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        queue = self.queue
+        return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
+
+
+@dataclass(frozen=True)
+class PullAnswer:
+    """What a broker said to a pull, as far as reading is concerned."""
+
+    code: int
+    remark: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+
+
+@dataclass
+class Lane:
+    """Consecutive offsets asked for one pull after another. `at` is the next offset wanted."""
+
+    at: int
+    end: int
+    in_flight: bool = False
+    bodies: list[bytes] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        return self.at >= self.end
+
+
+class RangeFetch:
+    """The state of fetching one range.
+
+    Send a pull for each lane of `wanted()`, give each outcome to `answered`, take bodies with `ready()` until
+    `finished`. After a lost connection call `restart()` and go on. With `strict` a gap in an unfiltered range
+    is an error, otherwise it is stepped over.
+    """
+
+    def __init__(self, wanted: QueueRange, *, batch_size: int, pipeline: int, filtered: bool, strict: bool) -> None:
+        self.range = wanted
+        self._lane_size = max(FILTERED_LANE, batch_size) if filtered else batch_size
+        self._batch_size = batch_size
+        self._pipeline = pipeline
+        self._filtered = filtered
+        self._strict = strict
+        self._next_lane_at = wanted.start
+        self._lanes: deque[Lane] = deque()
+        self._held = 0  # bytes in the bodies of all lanes
+
+    @property
+    def finished(self) -> bool:
+        return not self._lanes and self._next_lane_at >= self.range.end
+
+    def wanted(self) -> list[Lane]:
+        """Lanes a pull should be sent for now; they count as in flight from here on."""
+        while len(self._lanes) < self._pipeline and self._next_lane_at < self.range.end:
+            end = min(self._next_lane_at + self._lane_size, self.range.end)
+            self._lanes.append(Lane(self._next_lane_at, end))
+            self._next_lane_at = end
+        askable = list(self._lanes) if self._held < HELD_SIZE_MAX else list(self._lanes)[:1]
+        lanes = [lane for lane in askable if not lane.in_flight and not lane.done]
+        for lane in lanes:
+            lane.in_flight = True
+        return lanes
+
+    def count_for(self, lane: Lane) -> int:
+        """Messages to ask for in the pull of `lane`."""
+        return min(self._batch_size, lane.end - lane.at)
+
+    def restart(self) -> None:
+        """No answer will come to what is in flight."""
+        for lane in self._lanes:
+            lane.in_flight = False
+
+    def ready(self) -> list[bytes]:
+        """Bodies that are next in the order of the queue; each holds whole units of the range."""
+        bodies: list[bytes] = []
+        while self._lanes:
+            first = self._lanes[0]
+            bodies += first.bodies
+            first.bodies = []
+            if not first.done:
+                break
+            self._lanes.popleft()
+        self._held -= sum(map(len, bodies))
+        return bodies
+
+    def answered(self, lane: Lane, answer: PullAnswer) -> None:
+        """Take the outcome of the pull of `lane`. SourceError when the range cannot be read as promised."""
+        lane.in_flight = False
+        if answer.code == ResponseCode.SUCCESS:
+            self._require_progress(lane, answer)
+            body = answer.body if answer.next_offset <= lane.end else units_before(answer.body, lane.end)
+            if body:
+                lane.bodies.append(body)
+                self._held += len(body)
+            lane.at = answer.next_offset
+        elif answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._filtered:
+            self._require_progress(lane, answer)
+            lane.at = answer.next_offset
+        elif answer.code in GAPS:
+            self._step_over(lane, answer)
+        else:
+            raise refused(str(self.range), answer.code, answer.remark)
+
+    def _step_over(self, lane: Lane, answer: PullAnswer) -> None:
+        """Messages that were there when the read was planned are not: go on behind them, or fail."""
+        found = answer.next_offset if lane.at < answer.next_offset < lane.end else lane.end
+        if self._strict:
+            raise data_loss(
+                f"{self.range}: offsets {lane.at} to {found} are gone, "
+                f"the broker now has {answer.min_offset} to {answer.max_offset} ({found - lane.at} messages lost)"
+            )
+        lane.at = found
+
+    def _require_progress(self, lane: Lane, answer: PullAnswer) -> None:
+        if answer.next_offset <= lane.at:
+            raise refused(str(self.range), answer.code, f"a pull at {lane.at} leads back to {answer.next_offset}")
+
+
+GAPS = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)
+
+
+def units_before(body: bytes, end: int) -> bytes:
+    """The leading units whose queue offset is below `end`."""
+    at = 0
+    try:
+        while at < len(body) and QUEUE_OFFSET.unpack_from(body, at + QUEUE_OFFSET_AT)[0] < end:
+            size = SIZE.unpack_from(body, at)[0]
+            if size <= 0:
+                raise UnitError(f"no message unit at {at}")
+            at += size
+    except struct.error:
+        raise UnitError(f"the unit at {at} is truncated") from None
+    return body[:at]
+
+
+def data_loss(text: str) -> SourceError:
+    """Messages that should be there are not."""
+    return SourceError("ORBITMQ_DATA_LOSS", f"{text}; set failOnDataLoss=false to read what is left")
+
+
+# What the codes of a refusal mean to the one who reads.
+REFUSALS = {
+    ResponseCode.NO_PERMISSION: "ORBITMQ_NO_PERMISSION",
+    ResponseCode.TOPIC_NOT_EXIST: "ORBITMQ_TOPIC_NOT_FOUND",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "ORBITMQ_GROUP_MISSING",
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ORBITMQ_BAD_OPTION",
+}
+
+
+def refused(what: str, code: int, remark: str) -> SourceError:
+    """A broker or name server refused; the name of the error tells the common reasons apart."""
+    name = {int(known): name for known, name in REFUSALS.items()}.get(code, "ORBITMQ_BROKER_REFUSED")
+    return SourceError(name, f"{what}: code {code}, {remark}")

@@ -1,0 +1,139 @@
+"""From options and the offsets brokers have to the ranges that are read: pure, and the same for the same input.
+
+An offset text is JSON topic -> broker -> queue -> offset; where a topic lives on one broker its level may be left
+out, as in Spark's Kafka source. -2 means earliest, -1 latest.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from orbitmq.errors import SourceError
+from orbitmq.message.model import MessageQueue
+from orbitmq.spark.fetch import QueueRange, data_loss
+
+LOG = logging.getLogger(__name__)
+
+EARLIEST = -2
+LATEST = -1
+PIECE_SIZE_MIN = 20_000  # a task costs about as much as reading this many messages
+
+Offsets = Mapping[MessageQueue, int]
+Bounds = Mapping[MessageQueue, tuple[int, int]]  # first offset that can be read, next offset to be written
+
+
+def parse_offsets(option: str, text: str, queues: Iterable[MessageQueue], word: str, *, strict: bool) -> Offsets:
+    """The offsets of an option's text; the word `earliest` or `latest` that the option allows gives none.
+
+    SourceError for any other text, and for queues that do not exist unless not `strict`: then they are left out.
+    """
+    if text.strip().lower() == word:
+        return {}
+    known = sorted(queues)
+    offsets: dict[MessageQueue, int] = {}
+    for topic, level in _object(option, text).items():
+        for queue, offset in _queue_offsets(option, topic, level, known):
+            if queue in known:
+                offsets[queue] = offset
+            elif strict:
+                raise data_loss(f"option {option}: {queue} does not exist")
+            else:
+                LOG.warning("event=queue_missing option=%s queue=%s", option, queue)
+    return offsets
+
+
+def _object(option: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise _bad(option, f"{text!r} is neither a known word nor JSON topic -> broker -> queue -> offset")
+    return value
+
+
+def _queue_offsets(option: str, topic: str, level: Any, known: list[MessageQueue]) -> list[tuple[MessageQueue, int]]:
+    brokers = sorted({queue.broker_name for queue in known if queue.topic == topic})
+    if not brokers:
+        raise _bad(option, f"topic {topic} is not read here")
+    if isinstance(level, dict) and not any(isinstance(below, dict) for below in level.values()):
+        if len(brokers) > 1:
+            raise _bad(option, f"topic {topic} lives on {', '.join(brokers)}: name the broker above the queues")
+        level = {brokers[0]: level}
+    try:
+        return [
+            (MessageQueue(topic, broker, int(queue_id)), _offset(offset))
+            for broker, queues in level.items()
+            for queue_id, offset in queues.items()
+        ]
+    except (AttributeError, TypeError, ValueError):
+        raise _bad(option, f"the offsets of topic {topic} are not broker -> queue -> offset") from None
+
+
+def _offset(value: Any) -> int:
+    if type(value) is not int or value < EARLIEST:
+        raise ValueError
+    return value
+
+
+def starts(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue, int]:
+    """The first offset to read of each queue. With `strict` an offset the broker does not have is an error."""
+    offsets = {}
+    for queue, (low, high) in bounds.items():
+        wanted = given.get(queue, EARLIEST)
+        if wanted == LATEST:
+            raise _bad("startingOffsets", "a batch cannot begin at latest")
+        offsets[queue] = low if wanted == EARLIEST else wanted
+        if not low <= offsets[queue] <= high:
+            lost = f", {low - wanted} messages lost" if wanted < low else ""
+            text = f"{queue}: begin at {wanted} is not possible, the broker has {low} to {high}{lost}"
+            if strict:
+                raise data_loss(text)
+            LOG.warning("event=data_loss begins_at=%d text=%s", low, text)
+            offsets[queue] = low
+    return offsets
+
+
+def ends(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue, int]:
+    """The offset before which to stop, of each queue."""
+    offsets = {}
+    for queue, (low, high) in bounds.items():
+        wanted = given.get(queue, LATEST)
+        if wanted == EARLIEST:
+            raise _bad("endingOffsets", "a batch cannot end at earliest")
+        offsets[queue] = high if wanted == LATEST else wanted
+        if wanted > high:
+            text = f"{queue}: end at {wanted} is not possible, the broker has {low} to {high}"
+            if strict:
+                raise data_loss(text)
+            LOG.warning("event=data_loss ends_at=%d text=%s", high, text)
+            offsets[queue] = high
+    return offsets
+
+
+def split(ranges: Iterable[QueueRange], *, partitions_min: int, records_max: int) -> list[QueueRange]:
+    """The ranges that hold anything, in the order of their queues, long ones cut into even pieces.
+
+    No piece has more than `records_max` messages (0: any number). Towards `partitions_min` pieces are cut in
+    proportion to the length of the ranges, but none below PIECE_SIZE_MIN.
+    """
+    filled = sorted((range_ for range_ in ranges if range_.start < range_.end), key=lambda range_: range_.queue)
+    total = sum(map(len, filled))
+    pieces = []
+    for range_ in filled:
+        count = 1
+        if len(filled) < partitions_min:
+            count = max(1, min(round(partitions_min * len(range_) / total), len(range_) // PIECE_SIZE_MIN))
+        if records_max:
+            count = max(count, -(-len(range_) // records_max))
+        cuts = [range_.start + len(range_) * i // count for i in range(count + 1)]
+        pieces += [QueueRange(range_.queue, start, end) for start, end in pairwise(cuts)]
+    return pieces
+
+
+def _bad(option: str, text: str) -> SourceError:
+    return SourceError("ORBITMQ_BAD_OPTION", f"option {option}: {text}")

@@ -1,0 +1,152 @@
+"""Reads a range of a queue from a broker: sends the pulls `orbitmq.spark.fetch` wants over one channel and moves on
+to another address of the broker when it breaks. Must not know Arrow or Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from orbitmq.errors import FrameError, HeaderError, RemotingError, SourceError
+from orbitmq.message.flags import pull_flag
+from orbitmq.message.model import MessageQueue
+from orbitmq.spark.channel import Channel
+from orbitmq.spark.fetch import Lane, PullAnswer, QueueRange, RangeFetch
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
+
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
+BUSY_PAUSE_S = 0.1
+BUSY_MAX = 100  # answers in a row; with the pause ten seconds, then the task fails and Spark decides
+BROKEN = (RemotingError, FrameError, HeaderError)
+
+
+@dataclass(frozen=True)
+class PullSettings:
+    """How ranges are pulled; the options of a read that a task needs."""
+
+    group: str
+    expression: str
+    batch_size: int
+    pipeline: int
+    timeout_ms: int
+    strict: bool
+
+    @property
+    def filtered(self) -> bool:
+        return self.expression != "*"
+
+
+class RangeReader:
+    """One range read from the `addresses` of its broker, the preferred one first."""
+
+    def __init__(
+        self,
+        wanted: QueueRange,
+        addresses: tuple[str, ...],
+        settings: PullSettings,
+        *,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._addresses = addresses
+        self._settings = settings
+        self._pause = pause
+        self._fetch = RangeFetch(
+            wanted,
+            batch_size=settings.batch_size,
+            pipeline=settings.pipeline,
+            filtered=settings.filtered,
+            strict=settings.strict,
+        )
+        self._failures = 0  # connections lost since the last answer
+        self._busy = 0  # answers in a row that said the broker is busy
+
+    def bodies(self) -> Iterator[list[bytes]]:
+        """Runs of units in the order of the queue, as answers come. SourceError when the range cannot be read."""
+        while not self._fetch.finished:
+            address = self._addresses[self._failures % len(self._addresses)]
+            try:
+                with Channel(address, self._settings.timeout_ms) as channel:
+                    yield from self._drain(channel)
+            except BROKEN as error:
+                self._failures += 1
+                self._fetch.restart()
+                if self._failures > len(self._addresses):  # the first address got a second chance
+                    raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{self._fetch.range}: {error}") from error
+
+    def _drain(self, channel: Channel) -> Iterator[list[bytes]]:
+        """Pull until the range is complete; the next pulls are under way while the caller works on a result."""
+        in_flight: dict[int | None, Lane] = {}
+        self._ask(channel, in_flight)
+        while in_flight:
+            answer = channel.receive()
+            lane = in_flight.pop(answer.opaque, None)
+            if lane is None:
+                continue
+            self._failures = 0
+            if answer.code in BUSY:
+                self._wait_for_busy_broker(lane, answer)
+            else:
+                self._busy = 0
+                self._fetch.answered(lane, _pull_answer(answer))
+            self._ask(channel, in_flight)
+            if bodies := self._fetch.ready():
+                yield bodies
+
+    def _ask(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
+        lanes = self._fetch.wanted()
+        if lanes:
+            pulls = [self._pull(lane) for lane in lanes]
+            in_flight.update(zip([pull.opaque for pull in pulls], lanes, strict=True))
+            channel.send(pulls)
+
+    def _pull(self, lane: Lane) -> Command:
+        settings = self._settings
+        return pull_request(
+            self._fetch.range.queue, lane.at, self._fetch.count_for(lane), settings.group, settings.expression
+        )
+
+    def _wait_for_busy_broker(self, lane: Lane, answer: Command) -> None:
+        lane.in_flight = False
+        self._busy += 1
+        if self._busy > BUSY_MAX:
+            text = f"{self._fetch.range}: the broker stays busy: code {answer.code}, {answer.remark}"
+            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
+        self._pause(BUSY_PAUSE_S)
+
+
+def pull_request(queue: MessageQueue, offset: int, count: int, group: str, expression: str) -> Command:
+    """A pull that carries its subscription, so that the group need not be a registered consumer; it never waits."""
+    header = PullMessageHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        sys_flag=pull_flag(commit_offset=False, suspend=False, subscription=True, class_filter=False),
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        sub_version=0,
+        subscription=expression,
+        expression_type="TAG",
+        broker_name=queue.broker_name,
+    )
+    return request(RequestCode.PULL_MESSAGE, header)
+
+
+POSITIONED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+
+
+def _pull_answer(answer: Command) -> PullAnswer:
+    """HeaderError when offsets are missing where the code requires them."""
+    remark = answer.remark or ""
+    if answer.code not in POSITIONED:
+        return PullAnswer(answer.code, remark, 0, 0, 0, b"")
+    header = answer.header(PullMessageResponseHeader)
+    return PullAnswer(answer.code, remark, header.next_begin_offset, header.min_offset, header.max_offset, answer.body)

@@ -1,0 +1,83 @@
+"""What a Spark program calls: make the data source known to a session, carry it to the executors, name a view.
+Must not know how topics are read."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
+
+import orbitmq
+from orbitmq.errors import SourceError
+from orbitmq.spark.source import TopicSource
+
+WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # what a task imports besides orbitmq itself
+CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes several seconds
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("orbitmq")` known to the session.
+
+    Not needed where orbitmq is installed for the workers' Python: Spark finds `pyspark_orbitmq` there by itself.
+    SourceError ORBITMQ_WORKER_PYTHON when the Python that Spark starts on the driver lacks a package.
+    """
+    if not is_remote():
+        check_worker_python(spark.sparkContext.pythonExec)
+    spark.dataSource.register(TopicSource)
+
+
+def check_worker_python(python: str) -> None:
+    """Spark plans reads with PYSPARK_PYTHON, by default `python3` of the path, whatever Python the driver runs in;
+    without the packages that ends in a stack trace that does not say so."""
+    if shutil.which(python) == sys.executable:
+        return
+    hint = f"set the environment variable PYSPARK_PYTHON={sys.executable} before the session starts"
+    try:
+        command = [python, "-c", f"import {', '.join(WORKER_PACKAGES)}"]
+        tried = subprocess.run(  # noqa: S603 - the command is the Python this session is set to
+            command, capture_output=True, text=True, timeout=CHECK_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError("ORBITMQ_WORKER_PYTHON", f"Spark's workers cannot run: {error}; {hint}") from error
+    if tried.returncode:
+        reason = tried.stderr.strip().rpartition("\n")[2]
+        raise SourceError("ORBITMQ_WORKER_PYTHON", f"the Python of Spark's workers, {python}, fails: {reason}; {hint}")
+
+
+def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> DataFrame:
+    """Give a topic a name for SQL: `create_view(spark, "orders", nameServer="...", subscribe="orders")`.
+
+    The view lasts as long as the session; each query of it reads the topic anew. Returns the DataFrame behind it.
+    """
+    frame = spark.read.format(TopicSource.name()).options(**options).load()
+    frame.createOrReplaceTempView(name)
+    return frame
+
+
+def ship(spark: SparkSession) -> Path:
+    """Carry the orbitmq of this process to executors that have none installed.
+
+    They still need the packages of WORKER_PACKAGES, and lz4 or zstandard for bodies packed with them.
+    Returns the archive, which lives as long as this process.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="orbitmq-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = pack(folder / f"orbitmq-{orbitmq.__version__}.zip")
+    spark.addArtifacts(str(archive), pyfile=True)
+    return archive
+
+
+def pack(archive: Path) -> Path:
+    """Write the sources of the orbitmq package into a zip file that Python can import from."""
+    package = Path(orbitmq.__file__).parent
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
+        for source in sorted(package.rglob("*.py")):
+            zip_file.write(source, source.relative_to(package.parent))
+    return archive
