@@ -6,8 +6,6 @@ import zlib
 from typing import Any
 
 import pytest
-from tests.support.frames import Frame, all_frames
-from tests.support.golden import GOLDEN, vectors
 
 from orbitmq.message.config import DataVersion, SubscriptionGroup, TopicConfig
 from orbitmq.message.javajson import dumps, loads
@@ -21,6 +19,8 @@ from orbitmq.wire.registration import (
     topic_line,
 )
 from orbitmq.wire.settings import decode_settings, encode_settings
+from tests.support.frames import Frame, all_frames
+from tests.support.golden import GOLDEN, vectors
 
 REQUESTS: dict[str, type] = {
     "CHECK_CLIENT_CONFIG": bodies.CheckClientRequest,

@@ -186,10 +186,11 @@ class Handlers:
     def get_kv(self, _: Connection, command: Command) -> Command:
         header = command.header(headers.GetKVConfigHeader)
         value = self._kv.value(header.namespace, header.key)
+        answer = headers.GetKVConfigResponseHeader(value)
         if value is None:
             remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
-            return command.response(ResponseCode.QUERY_NOT_FOUND, remark)
-        return command.response(ResponseCode.SUCCESS, header=headers.GetKVConfigResponseHeader(value))
+            return command.response(ResponseCode.QUERY_NOT_FOUND, remark, answer)
+        return command.response(ResponseCode.SUCCESS, header=answer)
 
     def delete_kv(self, connection: Connection, command: Command) -> Command:
         header = command.header(headers.DeleteKVConfigHeader)

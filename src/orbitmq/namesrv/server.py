@@ -26,8 +26,8 @@ class NameServer:
         self.options = options or NamesrvOptions()
         self._clock = clock or SystemClock()
         self.routes = RouteTable()
-        self._kv = KVConfig(self.options.kv_config_file)
-        self._handlers = Handlers(self.options, self.routes, self._kv, self._clock)
+        self.kv = KVConfig(self.options.kv_config_file)
+        self._handlers = Handlers(self.options, self.routes, self.kv, self._clock)
         self.router = self._handlers.router()
         self._server = Server(
             self.router,
@@ -45,7 +45,7 @@ class NameServer:
 
     async def start(self) -> None:
         """Read the settings and listen. ConfigurationError: the port is taken; StoreDamaged: kvConfig.json is."""
-        self._kv.load()
+        self.kv.load()
         self.port = await self._server.start(self.options.bind_address, self.options.listen_port)
         self._plan_scan()
         _log.info("event=namesrv_started address=%s", self.address)

@@ -6,9 +6,9 @@ from orbitmq.wire.header import Header
 
 
 class GetRouteInfoHeader(Header):
-    """GET_ROUTEINFO_BY_TOPIC (105)."""
+    """GET_ROUTEINFO_BY_TOPIC (105). A binary header cannot tell an empty topic from none: both have no route."""
 
-    topic: str
+    topic: str = ""
     accept_standard_json_only: bool | None = None
 
 

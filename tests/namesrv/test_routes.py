@@ -1,0 +1,245 @@
+"""The route table keeps what living brokers told it, and forgets them when they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from orbitmq.message.config import DataVersion, TopicConfig
+from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, Member, RouteTable
+from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
+
+NOW = 1_700_000_000_000
+MASTER = BrokerIdentity("c1", "a", 0, "10.0.0.1:10911")
+SLAVE = BrokerIdentity("c1", "a", 1, "10.0.0.2:10911")
+OTHER = BrokerIdentity("c2", "b", 0, "10.0.0.3:10911")
+
+
+@pytest.fixture
+def table() -> Iterator[RouteTable]:
+    routes = RouteTable()
+    yield routes
+    routes.validate()
+
+
+def told(*topics: TopicConfig, version: int = 1, filters: tuple[str, ...] = ()) -> BrokerRegistration:
+    return BrokerRegistration(list(filters), TopicTable(DataVersion(version, 0), {t.name: t for t in topics}))
+
+
+def register(
+    table: RouteTable, identity: BrokerIdentity, registration: BrokerRegistration, *, owner: str = "", now_ms: int = NOW
+) -> Member | None:
+    owner = owner or identity.address
+    return table.register(identity, registration, ha_address=f"ha-{identity.address}", owner=owner, now_ms=now_ms)
+
+
+def test_route_of_a_registered_topic(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T", 4, 8, 6), filters=("f:1",)))
+    register(table, SLAVE, told())
+    assert table.route("T") == TopicRouteData(
+        broker_datas=[BrokerData("a", "c1", {0: MASTER.address, 1: SLAVE.address})],
+        filter_server_table={MASTER.address: ["f:1"]},
+        queue_datas=[QueueData("a", perm=6, read_queues=4, write_queues=8)],
+    )
+
+
+def test_unknown_topic_has_no_route(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")))
+    assert table.route("U") is None
+
+
+def test_topic_on_two_brokers_has_both(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")))
+    register(table, OTHER, told(TopicConfig("T")))
+    route = table.route("T")
+    assert route is not None
+    assert [data.broker_name for data in route.broker_datas] == ["a", "b"]
+    assert [data.broker_name for data in route.queue_datas] == ["a", "b"]
+
+
+def test_slave_tells_no_topics_and_learns_its_master(table: RouteTable) -> None:
+    assert register(table, SLAVE, told(TopicConfig("T"))) is None
+    assert table.topics() == []
+    register(table, MASTER, told())
+    master = register(table, SLAVE, told(TopicConfig("T")))
+    assert master is not None
+    assert (master.address, master.ha_address) == (MASTER.address, f"ha-{MASTER.address}")
+    assert table.topics() == []
+
+
+def test_unchanged_version_changes_no_topic(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T", perm=6), version=1))
+    register(table, MASTER, told(TopicConfig("T", perm=4), TopicConfig("U"), version=1))
+    assert table.topics() == ["T"]
+    register(table, MASTER, told(TopicConfig("T", perm=4), TopicConfig("U"), version=2))
+    assert table.topics() == ["T", "U"]
+    route = table.route("T")
+    assert route is not None
+    assert route.queue_datas[0].perm == 4
+
+
+def test_registration_never_removes_a_topic(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T"), TopicConfig("U")))
+    register(table, MASTER, told(TopicConfig("U"), version=2))
+    assert table.topics() == ["T", "U"]
+
+
+def test_broker_at_a_new_address_is_heard_whatever_its_version(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")))
+    register(table, BrokerIdentity("c1", "a", 0, "10.0.0.9:1"), told(TopicConfig("U")))
+    assert table.topics() == ["T", "U"]
+    assert table.cluster_info().brokers["a"].addresses == {0: "10.0.0.9:1"}
+
+
+def test_process_that_changes_its_role_is_listed_once(table: RouteTable) -> None:
+    register(table, SLAVE, told())
+    register(table, BrokerIdentity("c1", "a", 0, SLAVE.address), told())
+    assert table.cluster_info().brokers["a"].addresses == {0: SLAVE.address}
+
+
+def test_broker_is_kept_for_120_seconds_of_silence(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")), now_ms=NOW)
+    register(table, OTHER, told(), now_ms=NOW + 1)
+    assert table.expire(NOW + EXPIRED_AFTER_MS) == []
+    expired = table.expire(NOW + EXPIRED_AFTER_MS + 1)
+    assert [member.address for member in expired] == [MASTER.address]
+    assert table.route("T") is None
+    assert list(table.cluster_info().brokers) == ["b"]
+
+
+def test_renewed_broker_is_not_expired(table: RouteTable) -> None:
+    register(table, MASTER, told(version=7))
+    table.renew(MASTER, NOW + 60_000)
+    assert table.expire(NOW + EXPIRED_AFTER_MS + 1) == []
+    assert table.data_version(MASTER) == DataVersion(7, 0)
+    table.renew(OTHER, NOW)
+    assert table.data_version(OTHER) is None
+
+
+def test_topics_stay_while_a_slave_lives(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")))
+    register(table, SLAVE, told())
+    table.unregister(MASTER)
+    route = table.route("T")
+    assert route is not None
+    assert route.broker_datas[0].addresses == {1: SLAVE.address}
+    table.unregister(SLAVE)
+    assert table.route("T") is None
+    assert table.cluster_info() == ClusterInfo()
+
+
+def test_closed_connection_removes_its_broker_only(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")), owner="one")
+    register(table, OTHER, told(TopicConfig("U")), owner="two")
+    assert table.connection_closed("one") == [MASTER.address]
+    assert table.topics() == ["U"]
+
+
+def test_broker_that_came_back_over_another_connection_stays(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")), owner="old")
+    register(table, MASTER, told(TopicConfig("T")), owner="new")
+    assert table.connection_closed("old") == []
+    assert table.topics() == ["T"]
+
+
+def test_cluster_lists(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T"), TopicConfig("S")))
+    register(table, OTHER, told(TopicConfig("U"), TopicConfig("S")))
+    assert table.cluster_info().clusters == {"c1": ["a"], "c2": ["b"]}
+    assert table.topics_of_cluster("c1") == ["T", "S"]
+    assert table.topics_of_cluster("c2") == ["S", "U"]
+    assert table.topics_of_cluster("c3") == []
+    assert table.system_topics() == ["c1", "c2", "a", "b"]
+    assert table.any_address() == MASTER.address
+
+
+def test_topics_are_chosen_by_the_flag_of_their_first_broker(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T", sys_flag=1), TopicConfig("U", sys_flag=2)))
+    register(table, OTHER, told(TopicConfig("T", sys_flag=2)))
+    assert table.topics_where(lambda flag: flag == 2) == ["U"]
+
+
+def test_write_permission_is_wiped_and_given_back_for_one_broker(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T", perm=7), TopicConfig("R", perm=4)))
+    register(table, OTHER, told(TopicConfig("T", perm=6)))
+    assert table.wipe_write_permission("a") == 2
+    assert permissions(table, "T") == {"a": 5, "b": 6}
+    assert table.add_write_permission("a") == 2
+    assert permissions(table, "T") == {"a": 6, "b": 6}
+    assert permissions(table, "R") == {"a": 6}
+    assert table.wipe_write_permission("nobody") == 0
+
+
+def permissions(table: RouteTable, topic: str) -> dict[str, int]:
+    route = table.route(topic)
+    return {} if route is None else {data.broker_name: data.perm for data in route.queue_datas}
+
+
+def test_topic_is_deleted_everywhere_or_in_one_cluster(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T"), TopicConfig("S")))
+    register(table, OTHER, told(TopicConfig("T"), TopicConfig("S")))
+    table.delete_topic("T")
+    table.delete_topic("S", "c1")
+    table.delete_topic("no such topic")
+    assert table.topics() == ["S"]
+    assert permissions(table, "S") == {"b": 6}
+    table.delete_topic("S", "c2")
+    assert table.topics() == []
+
+
+ADDRESSES = st.sampled_from(["h1:1", "h2:1", "h3:1"])
+IDENTITIES = st.builds(
+    BrokerIdentity, st.sampled_from(["c1", "c2"]), st.sampled_from("ab"), st.integers(0, 2), ADDRESSES
+)
+TOPICS = st.lists(st.sampled_from("TUV").map(TopicConfig), max_size=2)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Whatever happens in whatever order, the invariants hold and a table without living brokers is empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = RouteTable()
+        self.now_ms = NOW
+
+    @rule(identity=IDENTITIES, topics=TOPICS, version=st.integers(0, 2), owner=st.integers(0, 2))
+    def register(self, identity: BrokerIdentity, topics: list[TopicConfig], version: int, owner: int) -> None:
+        self.table.register(identity, told(*topics, version=version), ha_address="", owner=owner, now_ms=self.now_ms)
+
+    @rule(identity=IDENTITIES)
+    def unregister(self, identity: BrokerIdentity) -> None:
+        self.table.unregister(identity)
+
+    @rule(owner=st.integers(0, 2))
+    def close(self, owner: int) -> None:
+        self.table.connection_closed(owner)
+
+    @rule(milliseconds=st.integers(0, EXPIRED_AFTER_MS))
+    def pass_time(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        self.table.expire(self.now_ms)
+
+    @rule(topic=st.sampled_from("TUV"), cluster=st.sampled_from(["c1", "c2", None]))
+    def delete(self, topic: str, cluster: str | None) -> None:
+        self.table.delete_topic(topic, cluster)
+
+    @invariant()
+    def invariants_hold(self) -> None:
+        self.table.validate()
+        for topic in self.table.topics():
+            route = self.table.route(topic)
+            assert route is not None
+            assert all(data.addresses for data in route.broker_datas)
+
+    def teardown(self) -> None:
+        self.table.expire(self.now_ms + EXPIRED_AFTER_MS + 1)
+        assert self.table.topics() == []
+        assert self.table.cluster_info() == ClusterInfo()
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
