@@ -88,7 +88,7 @@ class Registrar:
 
     async def _announce_to(self, address: str, registration: BrokerRegistration) -> None:
         try:
-            await announce_topics(self._remoting, address, self._identity(), registration, self._timeout_ms)
+            await announce_topics(self._remoting, address, self._identity(), registration, timeout_ms=self._timeout_ms)
         except OrbitMQError as error:
             _log.warning("event=announce_failed namesrv=%s error=%s", address, error)
 
@@ -104,7 +104,7 @@ class Registrar:
     async def _try_once(self, address: str) -> bool:
         try:
             registration = BrokerRegistration(topic_table=self._snapshot(None))
-            await register_broker(self._remoting, address, self._identity(), registration, self._timeout_ms)
+            await register_broker(self._remoting, address, self._identity(), registration, timeout_ms=self._timeout_ms)
         except OrbitMQError as error:
             _log.warning("event=register_failed namesrv=%s error=%s", address, error)
             return False
@@ -113,6 +113,6 @@ class Registrar:
 
     async def _unregister(self, address: str, header: UnregisterBrokerHeader) -> None:
         try:
-            await unregister_broker(self._remoting, address, header, UNREGISTER_TIMEOUT_MS)
+            await unregister_broker(self._remoting, address, header, timeout_ms=UNREGISTER_TIMEOUT_MS)
         except OrbitMQError as error:
             _log.info("event=unregister_failed namesrv=%s error=%s", address, error)

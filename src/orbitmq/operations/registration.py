@@ -1,20 +1,21 @@
-"""What a broker asks a name server: to be registered, and to be forgotten."""
+"""What a broker asks a name server: to be registered, and to be forgotten. Knows no topic table and no schedule."""
 
 from __future__ import annotations
 
-from orbitmq.errors import BrokerError
 from orbitmq.net.remoting import Remoting
+from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import BrokerRegistration
-from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.command import Command, request
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import request
 from orbitmq.wire.headers_namesrv import RegisterBrokerHeader, RegisterBrokerResponseHeader, UnregisterBrokerHeader
 from orbitmq.wire.registration import encode_registration, registration_crc
 
 
-def _registration(header: RegisterBrokerHeader, registration: BrokerRegistration) -> Command:
+def _body(header: RegisterBrokerHeader, registration: BrokerRegistration) -> bytes:
+    """The body, and its check sum into the header."""
     body = encode_registration(registration, compressed=header.compressed)
     header.body_crc32 = registration_crc(body)
-    return request(RequestCode.REGISTER_BROKER, header, body)
+    return body
 
 
 async def register_broker(
@@ -22,12 +23,12 @@ async def register_broker(
     name_server: str,
     header: RegisterBrokerHeader,
     registration: BrokerRegistration,
+    *,
     timeout_ms: float,
 ) -> RegisterBrokerResponseHeader:
     """Register and wait for the answer. BrokerError when the name server refuses."""
-    answer = await remoting.call(name_server, _registration(header, registration), timeout_ms)
-    if answer.code != ResponseCode.SUCCESS:
-        raise BrokerError(answer.code, answer.remark, name_server)
+    body = _body(header, registration)
+    answer = await ask(remoting, name_server, RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
     return answer.header(RegisterBrokerResponseHeader)
 
 
@@ -36,16 +37,16 @@ async def announce_topics(
     name_server: str,
     header: RegisterBrokerHeader,
     registration: BrokerRegistration,
+    *,
     timeout_ms: float,
 ) -> None:
     """Register without waiting: topics that were just created."""
-    await remoting.oneway(name_server, _registration(header, registration), timeout_ms)
+    body = _body(header, registration)
+    await remoting.oneway(name_server, request(RequestCode.REGISTER_BROKER, header, body, oneway=True), timeout_ms)
 
 
 async def unregister_broker(
-    remoting: Remoting, name_server: str, header: UnregisterBrokerHeader, timeout_ms: float
+    remoting: Remoting, name_server: str, header: UnregisterBrokerHeader, *, timeout_ms: float
 ) -> None:
     """Take the broker out of the routes. BrokerError when the name server refuses."""
-    answer = await remoting.call(name_server, request(RequestCode.UNREGISTER_BROKER, header), timeout_ms)
-    if answer.code != ResponseCode.SUCCESS:
-        raise BrokerError(answer.code, answer.remark, name_server)
+    await ask(remoting, name_server, RequestCode.UNREGISTER_BROKER, header, timeout_ms=timeout_ms)
