@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import pull_flag
+from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import max_offset
@@ -37,6 +38,13 @@ class Ledger:
 
     acknowledged: dict[bytes, Place] = field(default_factory=dict)
     sent: int = 0
+    target: int = 0
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def acknowledge(self, body: bytes, place: Place) -> None:
+        self.acknowledged[body] = place
+        if len(self.acknowledged) >= self.target:
+            self.reached.set()
 
 
 def send_header(queue_id: int) -> SendMessageV2Header:
@@ -76,7 +84,7 @@ async def send_until_killed(address: str, ledger: Ledger, dice: random.Random) -
             ledger.sent += 1
             body = b"%d:" % ledger.sent + dice.randbytes(dice.randrange(1, 3000))
             reply = await send(remoting, address, send_header(dice.randrange(QUEUES)), body, timeout_ms=10_000)
-            ledger.acknowledged[body] = (reply.queue_id, reply.queue_offset)
+            ledger.acknowledge(body, (reply.queue_id, reply.queue_offset))
     except OrbitMQError:
         return  # the kill; what this sender did not hear about may or may not be there
     finally:
@@ -85,10 +93,9 @@ async def send_until_killed(address: str, ledger: Ledger, dice: random.Random) -
 
 async def load_and_kill(broker: OrbitUp, ledger: Ledger, dice: random.Random, *, after_acks: int) -> None:
     """Send from many sides and kill the process once so many more messages are acknowledged."""
-    target = len(ledger.acknowledged) + after_acks
+    ledger.target, ledger.reached = len(ledger.acknowledged) + after_acks, asyncio.Event()
     senders = [asyncio.create_task(send_until_killed(broker.address, ledger, dice)) for _ in range(SENDERS)]
-    while len(ledger.acknowledged) < target:
-        await asyncio.sleep(0.001)
+    await ledger.reached.wait()
     broker.kill()
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.gather(*senders)
@@ -99,7 +106,7 @@ async def read_back(address: str) -> dict[bytes, list[Place]]:
     found: dict[bytes, list[Place]] = {}
     remoting = Remoting()
     for queue_id in range(QUEUES):
-        offset, end = 0, await max_offset(remoting, address, TOPIC, queue_id)
+        offset, end = 0, await max_offset(remoting, address, MessageQueue(TOPIC, "", queue_id))
         while offset < end:
             reply = await pull(remoting, address, pull_header(queue_id, offset))
             units = decode_units(reply.body)
