@@ -75,6 +75,8 @@ _REASONS = {
         autoDeleteUnusedStats diskFallRecorded enableDetailStat enableScheduleMessageStats
     """,
     "consumers may read as slowly as they like": "consumerFallbehindThreshold disableConsumeIfConsumerReadSlowly",
+    "the commit log is always flushed at its interval": "flushCommitLogTimed",
+    "routes of another environment are not looked up": "clusterTest productEnvName",
     "name servers are given by namesrvAddr": "fetchNamesrvAddrByAddressServer",
     "the broker always registers in full": "forceRegister",
     "reply messages are not passed on": "storeReplyMessageEnable",

@@ -53,11 +53,12 @@ def up(
             help="Where everything is kept that the file does not place elsewhere.",
             show_default="~/.orbitmq",
             file_okay=False,
+            metavar="DIR",
         ),
     ] = None,
-    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free port.")] = 9876,
+    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 9876,
     broker_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="0 takes a free port.", show_default="10911")
+        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.", show_default="10911")
     ] = None,
     config: Annotated[Path | None, typer.Option("-c", help="Properties file of the broker.", metavar="FILE")] = None,
     log_level: LogLevel = "warning",
@@ -79,7 +80,9 @@ def namesrv(
     config: Annotated[Path | None, typer.Option("-c", help="Properties file.", metavar="FILE")] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Overrides listenPort; 0 takes a free port.", show_default="9876"),
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Overrides listenPort; 0 takes a free port.", show_default="9876"
+        ),
     ] = None,
     print_config: PrintConfig = False,
     log_level: LogLevel = "info",

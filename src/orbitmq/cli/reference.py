@@ -1,0 +1,158 @@
+"""The generated pages of the reference: what the option classes, the foreign keys and the command table declare.
+
+`python -m orbitmq.cli.reference DIRECTORY` writes them; a test compares them with the committed files. Must not hold
+a fact of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
+from orbitmq.cli.main import app
+from orbitmq.client.settings import ClientSettings, LitePullSettings, ProducerSettings, PushSettings, options_of
+from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.runtime.options import Option, Options, as_text
+from orbitmq.spark.options import ReadOptions
+from orbitmq.store.options import StoreOptions
+
+_OPTIONS_HEAD = """\
+# Options
+
+Written by `make reference` from the option tables in the code.
+
+The keys stand in a Java properties file given with `-c`, as Apache RocketMQ's do. A value that is not allowed stops
+the start with a line that names the key, the value and what is allowed. `-p` prints the effective configuration.
+"""
+_FOREIGN_HEAD = """
+## Keys of Apache RocketMQ without effect
+
+A configuration file written for Apache RocketMQ is taken as it is. These keys are known, do nothing, and give one
+warning each; any other key is called unknown.
+"""
+_FIXED_HEAD = """
+## Keys with one value
+
+Ignoring these would break a promise in silence, so any other value is refused.
+"""
+_COMMANDS_HEAD = """\
+# Commands
+
+Written by `make reference` from the command table in the code.
+
+| exit code | meaning |
+|---|---|
+| 0 | done; for a daemon: stopped cleanly by SIGTERM or Ctrl-C |
+| 1 | failure |
+| 2 | wrong usage or configuration |
+| 4 | the operating system refused: unwritable directory, privileged port |
+| 7 | somebody else has it: port in use, directory locked |
+"""
+_CLIENT_HEAD = """\
+# Settings of the clients
+
+Written by `make reference` from the tables in the code.
+
+These are keyword arguments of the constructors; the second column is the property of Apache RocketMQ's client that
+means the same.
+"""
+_SPARK_HEAD = """\
+# Options of the Spark data source
+
+Written by `make reference` from the option table in the code.
+
+`spark.read.format("orbitmq").option(key, value)`; names are not case-sensitive.
+"""
+_HELP_WIDTH = 100
+
+
+def options_page() -> str:
+    """Every key that can stand in a configuration file."""
+    return "".join(
+        (
+            _OPTIONS_HEAD,
+            "\n## Broker\n",
+            _option_table(BrokerOptions),
+            "\n## Store of the broker\n",
+            _option_table(StoreOptions),
+            "\n## Name server\n",
+            _option_table(NamesrvOptions),
+            _FOREIGN_HEAD,
+            _table(("key", "why"), ((f"`{key}`", why) for key, why in sorted(WITHOUT_EFFECT.items()))),
+            _FIXED_HEAD,
+            _table(
+                ("key", "only value", "why"), ((f"`{key}`", f"`{only}`", why) for key, (only, why) in FIXED.items())
+            ),
+        )
+    )
+
+
+def commands_page() -> str:
+    """The help of every command."""
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    return "".join((_COMMANDS_HEAD, *map(_help, names)))
+
+
+def client_page() -> str:
+    """The keyword arguments of every client class."""
+    titles = {"Producer": ProducerSettings, "PushConsumer": PushSettings, "LitePullConsumer": LitePullSettings}
+    return _CLIENT_HEAD + "".join(f"\n## {title}\n{_setting_table(kind)}" for title, kind in titles.items())
+
+
+def spark_page() -> str:
+    """The options of a read and the columns it can give."""
+    from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS  # loads pyspark, which only this page needs
+
+    rows = [
+        (f"`{name}`", column.type.simpleString(), "yes" if name in DEFAULT_COLUMNS else "")
+        for name, column in COLUMNS.items()
+    ]
+    columns = _table(("column", "type", "without option `columns`"), rows)
+    return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}"
+
+
+PAGES = {
+    "options.md": options_page,
+    "commands.md": commands_page,
+    "client.md": client_page,
+    "spark.md": spark_page,
+}
+
+
+def _option_table(options: type[Options]) -> str:
+    return _table(("key", "default", "allowed", "what it does"), (_option_row(o) for _, o in options.table().values()))
+
+
+def _setting_table(kind: type[ClientSettings]) -> str:
+    rows = ((f"`{name}`", *_option_row(declared)) for name, declared in options_of(kind).items())
+    return _table(("setting", "key", "default", "allowed", "what it does"), rows)
+
+
+def _option_row(declared: Option) -> tuple[str, ...]:
+    default = as_text(declared.default)
+    allowed = f"{declared.allowed()} ({declared.unit})" if declared.unit else declared.allowed()
+    return f"`{declared.key}`", f"`{default}`" if default else "", allowed, declared.text
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n" + "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def _help(name: str) -> str:
+    asked = CliRunner().invoke(app, [name, "--help"], prog_name="orbitmq", terminal_width=_HELP_WIDTH)
+    return f"\n## orbitmq {name}\n\n```\n{asked.output.strip()}\n```\n"
+
+
+def main(directory: str) -> None:
+    for name, page in PAGES.items():
+        (Path(directory) / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

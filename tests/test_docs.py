@@ -1,0 +1,62 @@
+"""The documentation says what exists: generated pages are up to date, hand-written ones are complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.cli.reference import PAGES
+from orbitmq.namesrv.server import NameServer
+from orbitmq.net.routing import Router
+from orbitmq.store.options import StoreOptions
+from orbitmq.wire.codes import RequestCode
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+ROOMS = sorted(path.name for path in (ROOT / "src" / "orbitmq").iterdir() if (path / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_generated_page_is_up_to_date(page: str) -> None:
+    assert (REFERENCE / page).read_text(encoding="utf-8") == PAGES[page](), "run make reference"
+
+
+def _documented(title: str) -> set[tuple[int, str]]:
+    """Code and name of every row in one section of requests.md."""
+    section = (REFERENCE / "requests.md").read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
+    return {(int(code), name) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \| \S.*\|$", section, re.MULTILINE)}
+
+
+def _served(router: Router) -> set[tuple[int, str]]:
+    return {(code, RequestCode(code).name) for code in router.handlers}
+
+
+def test_every_request_of_the_name_server_is_documented() -> None:
+    assert _documented("Name server") == _served(NameServer().router)
+
+
+def test_every_request_of_the_broker_is_documented(tmp_path: Path) -> None:
+    broker = Broker(BrokerOptions(), StoreOptions(store_path_root_dir=str(tmp_path)))
+    assert _documented("Broker") == _served(broker.router)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/reference/{path.name}" for path in REFERENCE.glob("*.md"))])
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", (ROOT / page).read_text(encoding="utf-8"))
+    assert not [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
+
+
+def test_the_architecture_page_names_every_room() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert not [room for room in ROOMS if f"`{room}/`" not in page]
+
+
+def test_every_room_says_what_it_is() -> None:
+    empty = [
+        room for room in ROOMS if not (ROOT / "src" / "orbitmq" / room / "__init__.py").read_text().startswith('"""')
+    ]
+    assert not empty
