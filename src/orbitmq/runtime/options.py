@@ -44,9 +44,9 @@ class Option:
             return "one of " + ", ".join(self.choices)
         kind = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[type(self.default)]
         if self.minimum is not None and self.maximum is not None:
-            return f"{kind} from {self.minimum:g} to {self.maximum:g}"
+            return f"{kind} from {_limit(self.minimum)} to {_limit(self.maximum)}"
         if self.minimum is not None:
-            return f"{kind}, at least {self.minimum:g}"
+            return f"{kind}, at least {_limit(self.minimum)}"
         return kind
 
     def _convert(self, text: str) -> str | int | float | bool:
@@ -63,6 +63,10 @@ class Option:
 
     def _refused(self, text: str) -> ConfigurationError:
         return ConfigurationError(f"option {self.key}: value {text!r} is not allowed; give {self.allowed()}")
+
+
+def _limit(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def option(
