@@ -10,6 +10,7 @@ import asyncio
 import errno
 import gc
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
@@ -60,11 +61,16 @@ def up(
     """Name server and broker in one process; what the file does not place elsewhere is kept below `data_dir`."""
     with _one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
-        names = NamesrvOptions(listen_port=namesrv_port, kv_config_path=str(home / "namesrv" / "kvConfig.json"))
         port = None if broker_port is None else str(broker_port)
         pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions)
         pairs = {"storePathRootDir": str(home / "store"), **pairs}
         broker, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
+        names = NamesrvOptions(
+            listen_port=namesrv_port,
+            bind_address=broker.listen_address,  # whoever reaches the broker has to find it first
+            kv_config_path=str(home / "namesrv" / "kvConfig.json"),
+            config_store_path=str(home / "namesrv" / "namesrv.properties"),
+        )
         _warn(remarks)
         _run(_up(names, broker, store), log_level)
 
@@ -95,27 +101,26 @@ def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bo
 
 async def _up(names: NamesrvOptions, options: BrokerOptions, store: StoreOptions) -> None:
     async with _running(NameServer(names)) as nameserver:
-        address = f"127.0.0.1:{nameserver.port}"
-        options = options.replace(namesrv_addr=";".join(filter(None, (address, options.namesrv_addr))))
-        async with _running(Broker(options, store)) as daemon:
+        addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
+        async with _running(Broker(options.replace(namesrv_addr=addresses), store)) as daemon:
             await _serve(
-                f"orbitmq {__version__} is up; Ctrl-C stops it.\n",
-                _address("name server", address),
-                _address("broker", f"{options.broker_ip1}:{daemon.port}"),
-                f"  data         {store.store_path_root_dir}\n",
-                "Send a message and read it back, with Python or any Apache RocketMQ client:\n",
-                _first_steps(address),
+                f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
+                _address("name server", nameserver.address),
+                _address("broker", daemon.address),
+                f"  {'data':<12} {store.root}\n\n",
+                "Any Apache RocketMQ client works with it. To send a message and read it back from here:\n\n",
+                _first_steps(nameserver.address),
             )
 
 
 async def _namesrv(options: NamesrvOptions) -> None:
     async with _running(NameServer(options)) as daemon:
-        await _serve(_address("name server", f"127.0.0.1:{daemon.port}"))
+        await _serve(_address("name server", daemon.address))
 
 
 async def _broker(options: BrokerOptions, store: StoreOptions) -> None:
     async with _running(Broker(options, store)) as daemon:
-        await _serve(_address("broker", f"{options.broker_ip1}:{daemon.port}"))
+        await _serve(_address("broker", daemon.address))
 
 
 @asynccontextmanager
@@ -156,10 +161,16 @@ def _address(name: str, address: str) -> str:
 
 
 def _first_steps(namesrv: str) -> str:
-    return f"""
-  python
-  >>> from orbitmq.client import Message, Producer, PullConsumer
-  >>> producer = Producer("greeters", namesrv_addr="{namesrv}")
+    """A command to paste: one message there and back with the client of this installation."""
+    return f"""\
+{shlex.quote(sys.executable)} -c "
+from orbitmq.client import LitePullConsumer, Message, Producer
+with Producer('greeters', namesrv_addr='{namesrv}') as producer:
+    print(producer.send(Message('greetings', b'hello')))
+with LitePullConsumer('readers', namesrv_addr='{namesrv}') as consumer:
+    consumer.subscribe('greetings')
+    print(consumer.poll(timeout=10))
+"
 """
 
 
