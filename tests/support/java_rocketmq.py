@@ -68,6 +68,9 @@ def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = 
         "rocketmq.client.localOffsetStoreDir": home / "offsets",
         "rocketmq.client.logUseSlf4j": "true",
         "rmq.logback.configurationFile": _LOGGING,  # 5.x has its own copy of logback
+        # Consumers look for changed assignments and lock their queues every 20 s; a test that hits that period is slow.
+        "rocketmq.client.rebalance.waitInterval": 2000,
+        "rocketmq.client.rebalance.lockInterval": 2000,
         "java.net.preferIPv4Stack": "true",
     }
     definitions = [f"-D{name}={value}" for name, value in properties.items()]
@@ -185,6 +188,17 @@ class JavaSystem:
         self.namesrv_address = self.nameserver.address
         self.address = self.broker.address
         self.store_dir = self.broker.store_dir
+
+    def stop(self) -> int:
+        """Clean stop of both; the exit code of the broker."""
+        code = self.broker.stop()
+        self.nameserver.stop()
+        return code
+
+    def kill(self) -> None:
+        """kill -9 of both."""
+        self.broker.kill()
+        self.nameserver.kill()
 
     def __enter__(self) -> Self:
         self.nameserver.__enter__()
