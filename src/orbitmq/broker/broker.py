@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 
 from orbitmq.broker.administration import Administration
 from orbitmq.broker.clients import Consumers, Producers
@@ -58,13 +59,16 @@ class Broker:
         self.offsets = ConsumerOffsets(config)
         self.producers = Producers()
         self.consumers = Consumers(self._wants_notice)
-        self.store = MessageStore(store_options, clock=self._clock, on_arrival=self._arrived, delay_levels=self._levels)
+        self.store = MessageStore(
+            store_options, clock=self._clock, on_arrival=self._arrived, deliver=self._deliver, delay_levels=self._levels
+        )
         self._delayed = DelayedDelivery(self.store, self._levels, config, self._clock)
         self._locks = QueueLocks()
         self.router = Router("broker")
         self._server = Server(self.router, on_close=self._client_gone)
         self._remoting = Remoting()
         self._periodic = Periodic()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
         self._writing = Writing(self.store, len(self._levels))
         self._sending = Sending(self._writing, self.topics, self.groups, options, self._clock)
@@ -80,6 +84,7 @@ class Broker:
 
     async def start(self) -> None:
         """Take the port, open the store, serve, register. What fails leaves nothing behind."""
+        self._loop = asyncio.get_running_loop()
         self.port = await self._server.bind(self.options.listen_address, self.options.listen_port)
         try:
             await asyncio.to_thread(self.store.open)
@@ -103,7 +108,7 @@ class Broker:
         self._pulling.held.release_all()
         await self._server.stop()
         await self._remoting.close()
-        await asyncio.to_thread(self._save)
+        await self._save()
         await asyncio.to_thread(self.store.close)
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
 
@@ -115,9 +120,12 @@ class Broker:
         self.offsets.load()
         self._delayed.load()
 
-    def _save(self) -> None:
-        for file in (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file):
-            file.save_now()
+    async def _save(self) -> None:
+        """Write every table once more. What cannot be written is logged there and keeps nothing else from closing."""
+        files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file)
+        for file in files:
+            file.mark()
+        await asyncio.gather(*(file.flush() for file in files), return_exceptions=True)
 
     def _add_handlers(self) -> None:
         handlers = (
@@ -183,6 +191,11 @@ class Broker:
 
     def _arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int, _store_timestamp: int) -> None:
         self._pulling.held.arrived(topic, queue_id, next_offset, tags_code)
+
+    def _deliver(self, callback: Callable[[], object]) -> None:
+        """Flush workers call from their own threads; a loop that has ended wants to hear nothing."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
 
     def _wants_notice(self, group: str) -> bool:
         config = self.groups.table.get(group)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from orbitmq.errors import StoreError
 from orbitmq.runtime.files import save_with_backup
 
 _log = logging.getLogger(__name__)
@@ -19,33 +20,34 @@ class SavedFile:
         self.path = path
         self._render = render
         self._dirty = False
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[OSError | None] | None = None
 
     def mark(self) -> None:
         """The content changed: write it soon."""
         self._dirty = True
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
-            self._writing.add_done_callback(self._written)
 
     async def flush(self) -> None:
-        """Return when everything marked so far is on disk. OSError when the last write failed."""
+        """Return when everything marked so far is on disk; what failed before is tried again. StoreError if in vain."""
+        if self._dirty:
+            self.mark()
         while self._writing is not None:
-            await asyncio.shield(self._writing)
+            error = await asyncio.shield(self._writing)
+            if error is not None:
+                raise StoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
 
-    def save_now(self) -> None:
-        """Write on the calling thread: before the loop starts or after it ended."""
-        self._dirty = False
-        save_with_backup(self.path, self._render())
-
-    async def _write(self) -> None:
-        while self._dirty:
-            self._dirty = False
-            await asyncio.to_thread(save_with_backup, self.path, self._render())
-
-    def _written(self, task: asyncio.Task[None]) -> None:
-        self._writing = None
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
+    async def _write(self) -> OSError | None:
+        """The error that kept the last content from the disk. Clears `_writing` in the step that finds nothing more
+        to write, so that no mark falls between the two."""
+        try:
+            while self._dirty:
+                self._dirty = False
+                await asyncio.to_thread(save_with_backup, self.path, self._render())
+        except OSError as error:
             self._dirty = True
             _log.error("event=save_failed path=%s error=%s", self.path, error)
+            return error
+        finally:
+            self._writing = None
+        return None
