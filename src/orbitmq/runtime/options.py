@@ -7,6 +7,7 @@ Keys are those of Apache RocketMQ. This module must not know any concrete option
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ class Option:
     def parse(self, text: str) -> str | int | float | bool:
         """The value of `text`; ConfigurationError names key, value and what is allowed."""
         value = self._convert(text.strip())
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self._refused(text)
         too_small = self.minimum is not None and not isinstance(value, str) and value < self.minimum
         too_large = self.maximum is not None and not isinstance(value, str) and value > self.maximum
         if too_small or too_large or (self.choices and value not in self.choices):
