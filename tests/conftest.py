@@ -1,0 +1,33 @@
+"""Tests written as coroutines run on an event loop of their own, the one their `loop_factory` fixture makes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
+
+
+@pytest.fixture(params=LOOPS)
+def both_loops(request: pytest.FixtureRequest) -> LoopFactory:
+    """For tests of the sockets themselves: each runs on plain asyncio and on uvloop."""
+    return LOOPS[request.param]
+
+
+@pytest.fixture
+def turned_clock() -> LoopFactory:
+    """For tests of timers: the loop's clock is turned instead of waited for."""
+    return TurnedLoop
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    found = pyfuncitem.funcargs
+    arguments = {name: found[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    factory = found.get("turned_clock") or found.get("both_loops") or asyncio.new_event_loop
+    run(pyfuncitem.obj(**arguments), factory)
+    return True

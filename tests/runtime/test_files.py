@@ -1,0 +1,119 @@
+"""A small file survives a crash at any step of its replacement, and damage is never taken for an empty file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq.errors import BodyError, StoreDamaged
+from orbitmq.runtime import files
+from orbitmq.runtime.files import load_with_backup, save_with_backup
+
+
+class Crash(BaseException):
+    """The machine stops here."""
+
+
+def parse(text: str) -> str:
+    if not (text.startswith("<") and text.endswith(">")):
+        raise BodyError("damaged")
+    return text
+
+
+def load(path: Path) -> str | None:
+    return load_with_backup(path, parse)
+
+
+@contextmanager
+def crash_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Stop at the n-th thing that reaches the disk; half of what a write was to bring is there then."""
+    taken: list[str] = []
+
+    def stopping(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def door(*arguments: Any) -> Any:
+            if len(taken) == step:
+                if name == "write":
+                    arguments[0].write_bytes(arguments[1][: len(arguments[1]) // 2])
+                raise Crash
+            taken.append(name)
+            return act(*arguments)
+
+        return door
+
+    with patch.context() as context:
+        context.setattr(files, "_write_synced", stopping("write", files._write_synced))
+        context.setattr(os, "replace", stopping("rename", os.replace))
+        yield taken
+
+
+def test_a_file_is_saved_and_read_back_and_its_predecessor_kept(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "topics.json"
+    assert load(path) is None
+    save_with_backup(path, "<first>")
+    save_with_backup(path, "<zweite ü>")
+    assert load(path) == "<zweite ü>"
+    assert path.with_name("topics.json.bak").read_text() == "<first>"
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["topics.json", "topics.json.bak"]
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_crash_between_any_two_steps_leaves_the_old_or_the_new_content(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "topics.json"
+    save_with_backup(path, "<oldest>")
+    save_with_backup(path, "<old>")
+    steps: list[str] = []
+    try:
+        with crash_at(step, monkeypatch) as steps:
+            save_with_backup(path, "<new>")
+    except Crash:
+        assert load(path) == "<old>"
+    else:
+        assert steps == ["write", "write", "rename"]
+        assert load(path) == "<new>"
+    save_with_backup(path, "<after>")
+    assert load(path) == "<after>"
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "not text"])
+def test_the_backup_stands_in_for_a_damaged_file(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "topics.json"
+    save_with_backup(path, "<old>")
+    save_with_backup(path, "<new>")
+    inflict(damage, path)
+    assert load(path) == "<old>"
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "not text"])
+@pytest.mark.parametrize("backup_damage", ["cut", "not text"])
+def test_a_damaged_backup_is_not_taken_for_a_fresh_start(tmp_path: Path, damage: str, backup_damage: str) -> None:
+    path = tmp_path / "topics.json"
+    save_with_backup(path, "<old>")
+    save_with_backup(path, "<new>")
+    inflict(damage, path)
+    inflict(backup_damage, path.with_name("topics.json.bak"))
+    with pytest.raises(StoreDamaged, match=r"topics\.json"):
+        load(path)
+
+
+@pytest.mark.parametrize("backup_damage", ["gone", "empty"])
+def test_with_nothing_left_it_is_a_fresh_start(tmp_path: Path, backup_damage: str) -> None:
+    path = tmp_path / "topics.json"
+    save_with_backup(path, "<old>")
+    save_with_backup(path, "<new>")
+    inflict("gone", path)
+    inflict(backup_damage, path.with_name("topics.json.bak"))
+    assert load(path) is None
+
+
+def inflict(damage: str, path: Path) -> None:
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes({"empty": b"", "cut": path.read_bytes()[:-1], "not text": b"<\xff>"}[damage])
