@@ -1,0 +1,12 @@
+"""The store: everything a broker keeps on disk for its messages. Knows no network.
+
+    files        the only door to the file system        numbered     endless streams cut into numbered files
+    commit_log   every message, one after another        queue        20-byte entries that point into it
+    dispatch     log to queues, for puts and recovery    recovery     what to believe after a start
+    flushing     worker threads that sync                walk         units of a log file, one after another
+    reading      the batch rules of a pull               engine       the store as a broker sees it
+    reader       read-only access for tools and Spark
+
+A message is appended to the commit log and entered into its queue in one turn of the event loop; disks are waited
+for on worker threads only.
+"""

@@ -1,0 +1,47 @@
+"""The checkpoint file: up to which store time everything is known to be on disk.
+
+    offset | size | field
+         0 |    8 | store time up to which the commit log is flushed
+         8 |    8 | store time up to which the consume queues are flushed
+        16 |    8 | store time up to which the index is flushed
+
+4096 bytes; what newer versions keep behind these fields is left as it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from orbitmq.store.files import PAGE, Files
+
+FIELDS = struct.Struct(">qqq")
+SAFETY_MS = 3000  # flushes are not atomic with the times taken of them
+
+
+class Checkpoint:
+    """Store times in milliseconds; 0 is unknown."""
+
+    def __init__(self, door: Files, path: Path) -> None:
+        self.log_timestamp = 0
+        self.queue_timestamp = 0
+        self._door = door
+        self._path = path
+        self._index_timestamp = 0
+
+    @property
+    def safe_timestamp(self) -> int:
+        """Messages stored before this need not be looked at after a crash."""
+        return max(0, min(self.log_timestamp, self.queue_timestamp) - SAFETY_MS)
+
+    def load(self) -> None:
+        """A missing or short file is no checkpoint; its times are 0 then."""
+        data = self._door.read(self._path) or b""
+        if len(data) >= FIELDS.size:
+            self.log_timestamp, self.queue_timestamp, self._index_timestamp = FIELDS.unpack_from(data)
+        else:
+            self._door.write(self._path, bytes(PAGE))
+
+    def save(self) -> None:
+        """Return when the times are on disk. OSError when they are not."""
+        self._door.write(self._path, FIELDS.pack(self.log_timestamp, self.queue_timestamp, self._index_timestamp))

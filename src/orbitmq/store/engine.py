@@ -1,0 +1,389 @@
+"""The store as a broker sees it: put, get, look up; open and close in the right order.
+
+One thread, the broker's event loop, calls everything here. Worker threads flush and claim disk blocks; they never
+append. The key index, the retention of old files and replication are to stand beside the flushers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from orbitmq.errors import StoreError, StorePoisoned
+from orbitmq.message.batch import BatchItem
+from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+from orbitmq.message.hosts import HOST_V4_SIZE
+from orbitmq.message.properties import PROPERTIES_SIZE_MAX
+from orbitmq.message.unit import body_crc, pack_unit, unit_size
+from orbitmq.runtime.clock import Clock
+from orbitmq.store import reading, searching
+from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.dispatch import Dispatcher, delay_level, is_queued
+from orbitmq.store.files import DirectoryLock, Files
+from orbitmq.store.flushing import Deliver, FlushCallback, LogFlusher, QueueFlusher
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
+from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.queues import ConsumeQueues
+from orbitmq.store.reading import BatchLimits, GetResult, GetStatus, Matcher
+from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.store.recovery import recover
+from orbitmq.store.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+UNIT_SIZE_SLACK = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
+RESERVE_INTERVAL_MS = 1000  # the worker is woken when it is needed; this only bounds how late it may be
+
+# topic, queue id, queue offset of the message + 1, tag hash, store timestamp
+OnArrival = Callable[[str, int, int, int, int], object]
+
+UNAVAILABLE = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+ILLEGAL = PutResult(PutStatus.MESSAGE_ILLEGAL)
+PROPERTIES_TOO_LONG = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
+
+
+def call(job: Callable[[], object]) -> object:
+    """Run a completion callback where it is."""
+    return job()
+
+
+class MessageStore:
+    """A store directory, opened with `open` and left with `close`.
+
+    `on_arrival` is called for each message that readers can get from now on. `deliver` runs completion callbacks,
+    which come from a worker thread: a broker gives its event loop's `call_soon_threadsafe`. `delay_levels` are the
+    milliseconds of each delay level, level 1 first.
+    """
+
+    def __init__(
+        self,
+        options: StoreOptions,
+        *,
+        clock: Clock,
+        on_arrival: OnArrival | None = None,
+        deliver: Deliver = call,
+        delay_levels: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS),
+        files: Files | None = None,
+    ) -> None:
+        self.options = options
+        self._clock = clock
+        self._on_arrival = on_arrival
+        self._door = files or Files()
+        self._abort = options.root / "abort"
+        self._log = CommitLog(self._door, options.commit_log_directory, options.mapped_file_size_commit_log)
+        self._queues = ConsumeQueues(self._door, options.root / "consumequeue", options.consume_queue_file_size)
+        self._dispatcher = Dispatcher(self._queues, delay_levels)
+        self._checkpoint = Checkpoint(self._door, options.root / "checkpoint")
+        self._limits = BatchLimits(options)
+        self._lock: DirectoryLock | None = None
+        self._refusal: StoreError | None = StoreError("the store is not open")
+        self._is_full = False
+        self._log_flusher = LogFlusher(self._log, self._checkpoint, options, clock, deliver)
+        self._queue_flusher = QueueFlusher(self._queues, self._dispatcher, self._checkpoint, options, clock)
+        self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)
+        self._log_worker = self._worker("flush-log", self._log_flusher.step, options.flush_interval_commit_log_ms)
+        self._queue_worker = self._worker(
+            "flush-queues", self._queue_flusher.step, options.flush_interval_consume_queue_ms
+        )
+
+    # ------------------------------------------------------------------------------------------------ open and close
+
+    def open(self) -> None:
+        """Lock the directory, load and recover what is there; takes time after a crash.
+
+        StoreLocked when another store owns it, StoreDamaged for files that do not belong there, StoreError when the
+        disk refuses. A directory that does not exist is made.
+        """
+        try:
+            self._door.make_directory(self.options.root)
+            self._lock = self._door.lock(self.options.root / "lock")
+            self._load()
+        except OSError as error:
+            self._let_go()
+            raise StoreError(f"the store directory {self.options.root} cannot be used: {error}") from error
+        except StoreError:
+            self._let_go()
+            raise
+        self._refusal = None
+        for worker in (self._reserve_worker, self._log_worker, self._queue_worker):
+            worker.start()
+
+    def close(self) -> None:
+        """Flush everything and let the directory go; afterwards a start finds nothing to recover.
+
+        The abort file stays when the disk has failed, so that the next start looks at everything.
+        """
+        if self._lock is None:
+            return
+        for worker in (self._reserve_worker, self._log_worker, self._queue_worker):
+            worker.stop()
+        if not self.is_poisoned:
+            try:
+                self._log_flusher.flush()
+                self._queue_flusher.flush()
+                self._door.remove(self._abort)
+            except OSError as error:
+                self._poison(error)
+        self._refusal = StoreError("the store is closed")
+        self._let_go()
+
+    def _load(self) -> None:
+        clean = self._door.size(self._abort) < 0
+        self._log.files.load()
+        self._queues.load()
+        self._checkpoint.load()
+        recover(
+            self._log,
+            self._queues,
+            self._dispatcher,
+            self._checkpoint,
+            clean=clean,
+            check_crc=self.options.check_crc_on_recover,
+        )
+        self._door.write(self._abort, b"")
+
+    def _let_go(self) -> None:
+        self._log.close()
+        self._queues.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def put(self, record: PutRecord) -> PutResult:
+        """Store one message. StorePoisoned after a failed flush, StoreError while not open.
+
+        MessageIllegal for a topic that cannot be a directory; other refusals are a status.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        topic, queue_id, body, properties = record.topic, record.queue_id, record.body, record.properties
+        sys_flag = _with_host_bits(record)
+        queue = self._queues.table.get((topic, queue_id)) or self._queues.create(topic, queue_id)
+        size = unit_size(sys_flag, body, queue.topic_bytes, properties)
+        if len(properties) > PROPERTIES_SIZE_MAX:
+            return PROPERTIES_TOO_LONG
+        if not self._is_legal(len(body), size):
+            return ILLEGAL
+        queued = is_queued(sys_flag)
+        offset = self._room(size, queue if queued else None)
+        if offset is None:
+            return UNAVAILABLE
+        now_ms = self._clock.now_ms()
+        queue_offset = queue.max_offset if queued else QueueOffset(0)
+        unit = pack_unit(
+            size, body_crc(body), queue_id, record.flag, queue_offset, offset, sys_flag, record.born_timestamp,
+            record.born_host, now_ms, record.store_host, record.reconsume_times, record.prepared_transaction_offset,
+            body, queue.topic_bytes, properties,
+        )  # fmt: skip
+        self._log.append(unit, now_ms)
+        if queued:
+            self._enter(queue, queue_offset, offset, size, properties, now_ms)
+        return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
+
+    def put_batch(self, record: PutRecord, items: Sequence[BatchItem]) -> PutResult:
+        """Store the messages of a batch, all in one file. `record` gives what they share; its body is not looked at,
+        its properties are added to those of every message. Raises as `put` does.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        sys_flag = _with_host_bits(record)
+        if not items or sys_flag & TRANSACTION_MASK or delay_level(record.properties) > 0:
+            return ILLEGAL
+        queue = self._queues.find_or_create(record.topic, record.queue_id)
+        texts = [_joined(item.properties, record.properties) for item in items]
+        if max(map(len, texts)) > PROPERTIES_SIZE_MAX:
+            return PROPERTIES_TOO_LONG
+        sizes = [
+            unit_size(sys_flag, item.body, queue.topic_bytes, text) for item, text in zip(items, texts, strict=True)
+        ]
+        if sum(len(item.body) for item in items) > self.options.max_message_size or not self._log.fits(sum(sizes)):
+            return ILLEGAL
+        offset = self._room(sum(sizes), queue)
+        if offset is None:
+            return UNAVAILABLE
+        now_ms = self._clock.now_ms()
+        first = queue.max_offset
+        units, places, place = [], [], offset
+        for number, (item, text, size) in enumerate(zip(items, texts, sizes, strict=True)):
+            unit = pack_unit(
+                size, body_crc(item.body), record.queue_id, item.flag, first + number, place, sys_flag,
+                record.born_timestamp, record.born_host, now_ms, record.store_host, record.reconsume_times, 0,
+                item.body, queue.topic_bytes, text,
+            )  # fmt: skip
+            units.append(unit)
+            places.append(place)
+            place = PhysicalOffset(place + size)
+        self._log.append(b"".join(units), now_ms)
+        for number, (place, size, text) in enumerate(zip(places, sizes, texts, strict=True)):
+            self._enter(queue, first + number, place, size, text, now_ms)
+        return PutResult(PutStatus.PUT_OK, offset, first, sum(sizes), now_ms, record.store_host, tuple(places))
+
+    def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
+        """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` if the disk failed.
+
+        Callbacks are run by `deliver`, those of one flush together and in the order of their calls.
+        """
+        self._log_flusher.when_flushed(offset, callback)
+        if self._refusal is not None:
+            self._log_flusher.give_up()
+        else:
+            self._log_worker.wake()
+
+    def _room(self, size: int, queue: ConsumeQueue | None) -> PhysicalOffset | None:
+        """The place for `size` bytes of units; None when the disk is full. Nothing is written without room for both."""
+        try:
+            if queue is not None and queue.end >= queue.limit:
+                queue.make_room()
+            if self._log.end + size <= self._log.limit:
+                return self._log.end
+            offset = self._log.make_room(size)
+        except OSError as error:
+            self._full(error)
+            return None
+        self._is_full = False
+        self._reserve_worker.wake()
+        return offset
+
+    def _enter(
+        self, queue: ConsumeQueue, queue_offset: int, offset: int, size: int, properties: bytes, now_ms: int
+    ) -> None:
+        code = self._dispatcher.code_of(queue, properties, now_ms)
+        self._dispatcher.enter(queue, queue_offset, offset, size, code, now_ms)
+        if self._on_arrival is not None:
+            self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code, now_ms)
+
+    def _is_legal(self, body_size: int, size: int) -> bool:
+        body_max = self.options.max_message_size
+        return body_size <= body_max and size <= body_max + UNIT_SIZE_SLACK and self._log.fits(size)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def get(self, topic: str, queue_id: int, offset: int, max_count: int, matcher: Matcher | None = None) -> GetResult:
+        """Messages of a queue from `offset` on, those whose tag hash `matcher` takes. StoreError while not open.
+
+        The buffers stay valid after the store has gone on, removed the file, or closed.
+        """
+        queue = self._open_queue(topic, queue_id)
+        if queue is None:
+            zero = QueueOffset(0)
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
+        return reading.get(self._log, queue, offset, max_count, matcher, self._limits)
+
+    def unit_at(self, physical_offset: int) -> memoryview | None:
+        """The unit at a place of the log, None when nothing can be read there. Whether it is one is not checked."""
+        return self._log.unit_at(physical_offset)
+
+    def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
+        """Where the next message of the queue goes; 0 for a queue that does not exist."""
+        queue = self._open_queue(topic, queue_id)
+        return queue.max_offset if queue is not None else QueueOffset(0)
+
+    def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
+        """The first message of the queue that still exists; 0 for a queue that does not."""
+        queue = self._open_queue(topic, queue_id)
+        return queue.min_offset if queue is not None else QueueOffset(0)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
+        """The message stored nearest to `timestamp`, in milliseconds; 0 for an empty queue."""
+        queue = self._open_queue(topic, queue_id)
+        return searching.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Store time of the first message of the queue in milliseconds, -1 without one."""
+        queue = self._open_queue(topic, queue_id)
+        entry = queue.entry(queue.min_offset) if queue is not None else None
+        return searching.store_time(self._log, entry[0]) if entry is not None else -1
+
+    def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a message is taken to be no longer in memory; a message that does not exist is not."""
+        queue = self._open_queue(topic, queue_id)
+        entry = queue.entry(offset) if queue is not None else None
+        return entry is not None and self._log.end - entry[0] > self._limits.memory_bytes
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Queues of a topic that ever got a message."""
+        return sorted(queue.queue_id for queue in self._queues if queue.topic == topic)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the queues of a topic; a topic made anew begins at offset 0. Its messages stay in the log."""
+        for queue in self._queues:
+            if queue.topic == topic:
+                del self._queues.table[topic, queue.queue_id]
+                queue.destroy()
+
+    @property
+    def commit_log_min_offset(self) -> PhysicalOffset:
+        """First byte of the log that still exists, -1 for an empty log."""
+        return self._log.min_offset
+
+    @property
+    def commit_log_max_offset(self) -> PhysicalOffset:
+        """Where the next message goes."""
+        return self._log.end
+
+    @property
+    def flushed_offset(self) -> PhysicalOffset:
+        """How far the log is on disk."""
+        return self._log.flushed
+
+    @property
+    def earliest_message_time(self) -> int:
+        """Store time of the first message of the log in milliseconds, -1 for an empty log."""
+        first = self._log.min_offset
+        return searching.store_time(self._log, first) if first != NO_OFFSET else -1
+
+    @property
+    def is_poisoned(self) -> bool:
+        """A flush failed; nothing is written any more until the store is opened anew."""
+        return isinstance(self._refusal, StorePoisoned)
+
+    def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        if self._lock is None:
+            raise StoreError("the store is not open")
+        return self._queues.table.get((topic, queue_id))
+
+    # ------------------------------------------------------------------------------------------------------- failures
+
+    def _worker(self, name: str, step: Callable[[], None], interval_ms: int) -> Worker:
+        return Worker(f"orbitmq-{name}", step, interval_ms, self._poison)
+
+    def _reserve(self) -> None:
+        """A full disk is no failure: the next put meets it where it can be answered."""
+        try:
+            self._log.reserve_ahead()
+        except OSError as error:
+            self._full(error)
+
+    def _full(self, error: OSError) -> None:
+        if not self._is_full:
+            self._is_full = True
+            _log.error("event=disk_full directory=%s error=%s", self.options.root, error)
+
+    def _poison(self, error: Exception) -> None:
+        """What is on disk is unknown once a flush failed: a second one may succeed and prove nothing."""
+        _log.error("event=store_poisoned directory=%s error=%s", self.options.root, error)
+        self._refusal = StorePoisoned(
+            f"the store {self.options.root} failed and accepts nothing until restart: {error}"
+        )
+        self._log_flusher.give_up()
+
+
+def _with_host_bits(record: PutRecord) -> int:
+    """The system flag with the bits that tell how long the host fields are."""
+    sys_flag = record.sys_flag
+    if len(record.born_host) != HOST_V4_SIZE:
+        sys_flag |= BORN_HOST_V6
+    if len(record.store_host) != HOST_V4_SIZE:
+        sys_flag |= STORE_HOST_V6
+    return sys_flag
+
+
+def _joined(own: bytes, common: bytes) -> bytes:
+    """Properties of one message of a batch: its own, then those of the batch."""
+    separator = b"\x02" if own and common and not own.endswith(b"\x02") else b""
+    return own + separator + common

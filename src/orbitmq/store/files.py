@@ -1,0 +1,179 @@
+"""The only door to the file system: mapped files, small whole files, directories, the lock.
+
+Everything the store does to a disk passes through `Files`, so that tests can hand it a disk that loses pages,
+fails to flush or is full. This module knows nothing of messages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
+
+PAGE: Final = 4096
+
+
+class MappedFile:
+    """One file of fixed size, mapped into memory.
+
+    Write through `data`, read through `view`. Slices of `view` stay valid after `close`, even when the file is
+    removed: the memory goes with the last of them.
+    """
+
+    def __init__(self, path: Path, size: int, *, create: bool, writable: bool) -> None:
+        self.path = path
+        self.size = size
+        self._descriptor = _open(path, size, create=create, writable=writable)
+        self._closing = threading.Lock()  # a worker may be inside sync when the owner closes
+        self._directory_synced = not create
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        try:
+            self.data = mmap.mmap(self._descriptor, size, access=access)
+        except (OSError, ValueError) as error:
+            os.close(self._descriptor)
+            raise StoreError(f"{path}: cannot be mapped: {error}") from error
+        self.view = memoryview(self.data).toreadonly()
+
+    def reserve(self, start: int, size: int) -> None:
+        """Claim disk blocks. A page without one kills the process when the disk is full at its first write."""
+        os.posix_fallocate(self._descriptor, start, min(size, self.size - start))
+
+    def sync(self) -> None:
+        """Return when everything written before the call is on disk.
+
+        `mmap.flush` would hold the interpreter lock for the whole write; fdatasync writes the same pages without.
+        """
+        with self._closing:
+            if self._descriptor < 0:
+                return
+            os.fdatasync(self._descriptor)
+            if not self._directory_synced:
+                sync_directory(self.path.parent)
+                self._directory_synced = True
+
+    def clear_from(self, position: int) -> None:
+        """Make everything behind `position` zero. Nobody may read or write the file meanwhile."""
+        os.ftruncate(self._descriptor, position)
+        os.ftruncate(self._descriptor, self.size)
+
+    def modified_ms(self) -> int:
+        """When the file was last written."""
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def close(self) -> None:
+        """Let go of the file; slices handed out keep its memory."""
+        with self._closing:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+        self.view.release()
+        with suppress(BufferError):  # a reader may still hold a slice; the map is freed when the last one goes
+            self.data.close()
+
+
+class DirectoryLock:
+    """The claim on a store directory; an fcntl record lock, so that a Java broker and this one exclude each other."""
+
+    # Record locks belong to the process and vanish when it closes any descriptor of the file, so two stores of one
+    # process must be kept apart before the second one opens it.
+    _held: Final[set[Path]] = set()
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()
+        if self._path in self._held:
+            raise StoreLocked(f"the store directory {path.parent} is in use by this process")
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise StoreLocked(f"the store directory {path.parent} is in use by another process") from error
+        self._held.add(self._path)
+        os.pwrite(self._descriptor, b"lock", 0)
+        os.fdatasync(self._descriptor)
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+        os.close(self._descriptor)
+
+
+class Files:
+    """The file system."""
+
+    def make_directory(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def names(self, directory: Path) -> list[str]:
+        """Names in `directory`, sorted; none when it does not exist."""
+        return sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def size(self, path: Path) -> int:
+        """Size of a regular file, -1 for anything else."""
+        return path.stat().st_size if path.is_file() else -1
+
+    def create(self, path: Path, size: int) -> MappedFile:
+        """A new zero-filled file of its full size, in a directory that is made if missing."""
+        self.make_directory(path.parent)
+        return MappedFile(path, size, create=True, writable=True)
+
+    def open(self, path: Path, size: int, *, writable: bool) -> MappedFile:
+        """An existing file, which must have exactly `size` bytes."""
+        return MappedFile(path, size, create=False, writable=writable)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_directory(self, directory: Path) -> None:
+        """Remove a directory that has become empty; one with content stays."""
+        try:
+            directory.rmdir()
+        except OSError:
+            return
+
+    def read(self, path: Path) -> bytes | None:
+        """All bytes of a small file, None when there is none."""
+        return path.read_bytes() if path.is_file() else None
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Overwrite the beginning of a small file, made if missing, and return when that is on disk."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(descriptor, data, 0)
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_directory(path.parent)
+
+    def lock(self, path: Path) -> DirectoryLock:
+        """StoreLocked when another process, or another store of this one, holds it."""
+        return DirectoryLock(path)
+
+
+def sync_directory(directory: Path) -> None:
+    """Return when the names in `directory` are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path, size: int, *, create: bool, writable: bool) -> int:
+    flags = os.O_RDWR if writable else os.O_RDONLY
+    descriptor = os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
+    if create:
+        os.ftruncate(descriptor, size)
+    elif os.fstat(descriptor).st_size != size:
+        found = os.fstat(descriptor).st_size
+        os.close(descriptor)
+        raise StoreDamaged(f"{path}: has {found} bytes, not {size}; a store keeps the file sizes it began with")
+    return descriptor

@@ -1,0 +1,95 @@
+"""The options of the store; keys and defaults are RocketMQ's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbitmq.runtime.options import Options, option
+
+ASYNC_FLUSH = "ASYNC_FLUSH"
+SYNC_FLUSH = "SYNC_FLUSH"
+ENTRY_SIZE = 20
+
+
+@dataclass(frozen=True)
+class StoreOptions(Options):
+    """Where the store lies, how its files are cut, when it flushes, how much one read may return."""
+
+    store_path_root_dir: str = option(
+        "storePathRootDir", "~/store", "Directory of the store; `~` is the home directory."
+    )
+    store_path_commit_log: str = option(
+        "storePathCommitLog", "", "Directory of the commit log; empty is `commitlog` in the store's directory."
+    )
+    mapped_file_size_commit_log: int = option(
+        "mappedFileSizeCommitLog", 1 << 30, "Size of one commit log file; an existing store keeps its own.",
+        unit="bytes", minimum=4096, maximum=1 << 31,
+    )  # fmt: skip
+    mapped_file_size_consume_queue: int = option(
+        "mappedFileSizeConsumeQueue", 300_000 * ENTRY_SIZE,
+        "Size of one consume queue file, rounded up to a multiple of 20; an existing store keeps its own.",
+        unit="bytes", minimum=ENTRY_SIZE, maximum=1 << 31,
+    )  # fmt: skip
+    flush_disk_type: str = option(
+        "flushDiskType", ASYNC_FLUSH, "Whether a send is answered before or after its message is on disk.",
+        choices=(ASYNC_FLUSH, SYNC_FLUSH),
+    )  # fmt: skip
+    sync_flush_timeout_ms: int = option(
+        "syncFlushTimeout", 5000, "How long a send waits for its flush with SYNC_FLUSH.", unit="ms", minimum=1
+    )
+    flush_interval_commit_log_ms: int = option(
+        "flushIntervalCommitLog", 500, "How often the commit log is flushed.", unit="ms", minimum=1
+    )
+    flush_commit_log_least_pages: int = option(
+        "flushCommitLogLeastPages", 4, "Pages that must be new before the commit log is flushed.", minimum=0
+    )
+    flush_commit_log_thorough_interval_ms: int = option(
+        "flushCommitLogThoroughInterval", 10_000, "How often the commit log is flushed however little is new.",
+        unit="ms", minimum=0,
+    )  # fmt: skip
+    flush_interval_consume_queue_ms: int = option(
+        "flushIntervalConsumeQueue", 1000, "How often consume queues are flushed.", unit="ms", minimum=1
+    )
+    flush_consume_queue_least_pages: int = option(
+        "flushConsumeQueueLeastPages", 2, "Pages that must be new before a consume queue is flushed.", minimum=0
+    )
+    flush_consume_queue_thorough_interval_ms: int = option(
+        "flushConsumeQueueThoroughInterval", 60_000,
+        "How often every consume queue is flushed and the checkpoint written.", unit="ms", minimum=0,
+    )  # fmt: skip
+    max_message_size: int = option("maxMessageSize", 4 << 20, "Largest body, or batch body.", unit="bytes", minimum=10)
+    check_crc_on_recover: bool = option(
+        "checkCRCOnRecover", True, "Check every body when a start reads the commit log."
+    )
+    max_transfer_bytes_on_message_in_memory: int = option(
+        "maxTransferBytesOnMessageInMemory", 256 << 10, "Bytes of one pull answer while the messages are recent.",
+        unit="bytes", minimum=1,
+    )  # fmt: skip
+    max_transfer_count_on_message_in_memory: int = option(
+        "maxTransferCountOnMessageInMemory", 32, "Messages of one pull answer while they are recent.", minimum=1
+    )
+    max_transfer_bytes_on_message_in_disk: int = option(
+        "maxTransferBytesOnMessageInDisk", 64 << 10, "Bytes of one pull answer of messages no longer in memory.",
+        unit="bytes", minimum=1,
+    )  # fmt: skip
+    max_transfer_count_on_message_in_disk: int = option(
+        "maxTransferCountOnMessageInDisk", 8, "Messages of one pull answer of messages no longer in memory.", minimum=1
+    )
+    access_message_in_memory_max_ratio: int = option(
+        "accessMessageInMemoryMaxRatio", 40, "Part of the machine's memory that is taken to hold recent messages.",
+        unit="percent", minimum=0, maximum=100,
+    )  # fmt: skip
+
+    @property
+    def root(self) -> Path:
+        return Path(self.store_path_root_dir).expanduser()
+
+    @property
+    def commit_log_directory(self) -> Path:
+        return Path(self.store_path_commit_log).expanduser() if self.store_path_commit_log else self.root / "commitlog"
+
+    @property
+    def consume_queue_file_size(self) -> int:
+        """The configured size rounded up to whole entries."""
+        return -(-self.mapped_file_size_consume_queue // ENTRY_SIZE) * ENTRY_SIZE

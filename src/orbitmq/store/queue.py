@@ -1,0 +1,218 @@
+"""A consume queue: 20 bytes for each message of one queue, pointing into the commit log.
+
+    offset | size | field
+         0 |    8 | physical offset of the message
+         8 |    4 | size of the message
+        12 |    8 | hash of its tags, or when it is due, for a message of the delay topic
+
+Entries lie one after another from offset 0 on; the entry of queue offset n is at byte 20 * n. An entry without
+size was never written.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.store.files import MappedFile
+from orbitmq.store.numbered import NumberedFiles
+from orbitmq.store.positions import NO_OFFSET, QueueOffset
+
+_log = logging.getLogger(__name__)
+
+ENTRY = struct.Struct(">qiq")
+ENTRY_SIZE = ENTRY.size
+FILLER = ENTRY.pack(0, 0x7FFFFFFF, 0)  # stands for messages that were gone before the queue began
+FILLER_SIZE = 0x7FFFFFFF
+FILES_SEARCHED_AFTER_CRASH = 3  # more than the flusher ever leaves behind
+RESERVE_STEP = 64 << 10  # 3276 entries; small, since a broker may have thousands of queues
+
+Entry = tuple[int, int, int]
+
+
+class ConsumeQueue:
+    """One queue of one topic. `end` is the byte where the next entry goes, `limit` how far blocks are claimed.
+
+    Invariant: max_physical_offset is the end of the message of the last entry, -1 without any.
+    """
+
+    def __init__(self, topic: str, queue_id: int, files: NumberedFiles) -> None:
+        self.topic = topic
+        self.topic_bytes = topic.encode()
+        self.queue_id = queue_id
+        self.is_schedule = topic == SCHEDULE_TOPIC
+        self.files = files
+        self.end = 0
+        self.limit = 0
+        self.flushed = 0
+        self.max_physical_offset: int = NO_OFFSET
+        self._min = 0
+        self._data: mmap.mmap | bytearray = bytearray()  # of the file being written
+        self._file_start = 0
+
+    @property
+    def max_offset(self) -> QueueOffset:
+        """Where the next message goes."""
+        return QueueOffset(self.end // ENTRY_SIZE)
+
+    @property
+    def min_offset(self) -> QueueOffset:
+        """The first entry whose message still exists."""
+        return QueueOffset(self._min // ENTRY_SIZE)
+
+    # ------------------------------------------------------------------------------------------------------ writing
+
+    def put(self, queue_offset: int, physical_offset: int, size: int, code: int) -> None:
+        """Enter a message, unless recovery has brought one that is already here. OSError when the disk is full."""
+        if physical_offset + size <= self.max_physical_offset:
+            return
+        if queue_offset * ENTRY_SIZE != self.end and not self._accepts(queue_offset):
+            return
+        if self.end >= self.limit:
+            self.make_room()
+        ENTRY.pack_into(self._data, self.end - self._file_start, physical_offset, size, code)
+        self.end += ENTRY_SIZE
+        self.max_physical_offset = physical_offset + size
+
+    def make_room(self) -> None:
+        """Claim room for at least one entry. OSError when the disk has none; the queue is then as before."""
+        if not self.files.files or self.end == self.files.end:
+            self.files.add(self.files.create(self.files.start_of(self.end)))
+            self._write_into(self.files.files[-1])
+            self.limit = self._file_start
+        while self.limit <= self.end:
+            self.files.files[-1].reserve(self.limit - self._file_start, RESERVE_STEP)
+            self.limit = min(self.limit + RESERVE_STEP, self.files.end) // ENTRY_SIZE * ENTRY_SIZE
+
+    def _write_into(self, file: MappedFile) -> None:
+        self._data = file.data
+        self._file_start = self.files.end - self.files.file_size
+
+    def _accepts(self, queue_offset: int) -> bool:
+        """Whether an entry that does not follow the last one is taken; the rules are RocketMQ's."""
+        if not self.files.files:
+            self._fill_up_to(queue_offset)
+            return True
+        if 0 < queue_offset * ENTRY_SIZE < self.end:
+            return False
+        if queue_offset:
+            _log.warning(
+                "event=queue_offset_skipped topic=%s queue=%d expected=%d found=%d",
+                self.topic, self.queue_id, self.max_offset, queue_offset,
+            )  # fmt: skip
+        return True
+
+    def _fill_up_to(self, queue_offset: int) -> None:
+        """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
+        self._min = queue_offset * ENTRY_SIZE
+        self.end = self.files.start_of(self._min)
+        while self.end < self._min:
+            if self.end >= self.limit:
+                self.make_room()
+            count = (min(self.limit, self._min) - self.end) // ENTRY_SIZE
+            position = self.end - self._file_start
+            self._data[position : position + count * ENTRY_SIZE] = FILLER * count
+            self.end += count * ENTRY_SIZE
+
+    # ------------------------------------------------------------------------------------------------------ reading
+
+    def entry(self, queue_offset: int) -> Entry | None:
+        """(physical offset, size, code), None when there is no such entry."""
+        view = self.view(queue_offset)
+        return ENTRY.unpack_from(view) if view is not None else None
+
+    def last_entry(self) -> Entry | None:
+        return self.entry(self.end // ENTRY_SIZE - 1)
+
+    def view(self, queue_offset: int) -> memoryview | None:
+        """The entries from `queue_offset` to the end of its file; None when there is none."""
+        start = queue_offset * ENTRY_SIZE
+        file = self.files.find(start)
+        if file is None or not self.files.start <= start < self.end:
+            return None
+        file_start = self.files.start_of(start)
+        return file.view[start - file_start : min(self.end - file_start, self.files.file_size)]
+
+    def entries(self, queue_offset: int) -> Iterator[Entry]:
+        """All entries from `queue_offset` on."""
+        while (view := self.view(queue_offset)) is not None:
+            yield from ENTRY.iter_unpack(view)
+            queue_offset += len(view) // ENTRY_SIZE
+
+    # ------------------------------------------------------------------------------------------------- after a start
+
+    def recover(self, *, clean: bool) -> None:
+        """Find the end: the first entry that was never written.
+
+        After a clean exit only the last file can have one, and nothing lies behind it. After a crash the last three
+        files are searched, as in RocketMQ, and what lies behind is removed.
+        """
+        files = self.files.files
+        for index in range(max(0, len(files) - (1 if clean else FILES_SEARCHED_AFTER_CRASH)), len(files)):
+            valid = count_valid(files[index].view) * ENTRY_SIZE
+            if valid < self.files.file_size or files[index] is files[-1]:
+                end = self.files.start + index * self.files.file_size + valid
+                if not clean:
+                    self.files.cut(end)
+                self._end_at(end)
+                return
+
+    def truncate(self, physical_offset: int) -> None:
+        """Remove the entries of messages at `physical_offset` and behind."""
+        if self.max_physical_offset > physical_offset:
+            end = ENTRY_SIZE * self._first_at_or_behind(physical_offset)
+            self.files.cut(end)
+            self._end_at(end)
+
+    def _end_at(self, end: int) -> None:
+        self.end = self.flushed = self.limit = end
+        if self.files.files:
+            self._write_into(self.files.files[-1])
+        last = self.last_entry()
+        self.max_physical_offset = last[0] + last[1] if last and last[1] != FILLER_SIZE else NO_OFFSET
+
+    def forget_below(self, physical_offset: int) -> None:
+        """The commit log begins at `physical_offset`: move the minimum to the first entry that still has a message."""
+        self._min = ENTRY_SIZE * self._first_at_or_behind(max(physical_offset, 0))
+
+    def _first_at_or_behind(self, physical_offset: int) -> int:
+        first, last = self.files.start // ENTRY_SIZE, self.end // ENTRY_SIZE
+        return bisect_left(range(last), physical_offset, first, last, key=self._place)
+
+    def _place(self, queue_offset: int) -> int:
+        """Physical offset of an entry; a filler lies before everything."""
+        entry = self.entry(queue_offset)
+        assert entry is not None, "the search stays inside the queue"
+        return NO_OFFSET if entry[1] == FILLER_SIZE else entry[0]
+
+    # ------------------------------------------------------------------------------------------------ flush and close
+
+    def flush(self) -> None:
+        """Return when the entries made before the call are on disk. OSError when they are not. For any thread."""
+        end = self.end
+        if end > self.flushed:
+            self.files.sync(self.flushed, end)
+            self.flushed = end
+
+    def close(self) -> None:
+        self._data = bytearray()
+        self.files.close()
+
+    def destroy(self) -> None:
+        """Remove the queue from disk."""
+        self._data = bytearray()
+        self.files.destroy()
+
+
+def count_valid(view: memoryview) -> int:
+    """Entries of a file before the first that was never written."""
+    count = 0
+    for physical_offset, size, _ in ENTRY.iter_unpack(view):
+        if size <= 0 or physical_offset < 0:
+            break
+        count += 1
+    return count

@@ -1,0 +1,129 @@
+"""The batch rules of a pull: which messages of a queue one answer takes, and what else it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from enum import Enum, auto
+
+import msgspec
+
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.positions import QueueOffset
+from orbitmq.store.queue import ENTRY, ENTRY_SIZE, ConsumeQueue
+
+SCAN_BYTES_MIN = 16_000  # 800 entries: how far one pull looks for a message that matches
+
+Matcher = Callable[[int], bool]
+
+
+class GetStatus(Enum):
+    """Names are RocketMQ's; they travel as the remark of a pull answer."""
+
+    FOUND = auto()
+    NO_MATCHED_MESSAGE = auto()
+    MESSAGE_WAS_REMOVING = auto()
+    OFFSET_FOUND_NULL = auto()
+    OFFSET_OVERFLOW_BADLY = auto()
+    OFFSET_OVERFLOW_ONE = auto()
+    OFFSET_TOO_SMALL = auto()
+    NO_MATCHED_LOGIC_QUEUE = auto()
+    NO_MESSAGE_IN_QUEUE = auto()
+
+
+class GetResult(msgspec.Struct):
+    """`buffers` are units of the log, uncopied; `next_offset` is where the next pull should begin.
+
+    `is_behind` says that the reader is further behind than the machine's memory reaches.
+    """
+
+    status: GetStatus
+    next_offset: QueueOffset
+    min_offset: QueueOffset
+    max_offset: QueueOffset
+    buffers: list[memoryview]
+    size: int = 0
+    is_behind: bool = False
+
+
+class BatchLimits:
+    """How much one pull may take, and how far behind the log's end a message counts as no longer in memory."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.memory_bytes = memory * options.access_message_in_memory_max_ratio // 100
+        self.in_memory = (
+            options.max_transfer_bytes_on_message_in_memory,
+            options.max_transfer_count_on_message_in_memory,
+        )
+        self.on_disk = (options.max_transfer_bytes_on_message_in_disk, options.max_transfer_count_on_message_in_disk)
+
+
+def get(
+    log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, matcher: Matcher | None, limits: BatchLimits
+) -> GetResult:
+    """Messages of `queue` from `offset` on that `matcher` takes by their tag hash."""
+    low, high = queue.min_offset, queue.max_offset
+    if (outside := _outside(offset, low, high)) is not None:
+        status, following = outside
+        return GetResult(status, QueueOffset(following), low, high, [])
+    view = queue.view(offset)
+    if view is None:
+        following = (offset // _entries_a_file(queue) + 1) * _entries_a_file(queue)
+        return GetResult(GetStatus.OFFSET_FOUND_NULL, QueueOffset(following), low, high, [])
+    return _scan(log, view, offset, max_count, matcher, limits, low, high)
+
+
+def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
+    """Status and next offset of a read that cannot find anything."""
+    if high == 0:
+        return GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < low:
+        return GetStatus.OFFSET_TOO_SMALL, low
+    if offset == high:
+        return GetStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > high:
+        return GetStatus.OFFSET_OVERFLOW_BADLY, high
+    return None
+
+
+def _scan(
+    log: CommitLog,
+    view: memoryview,
+    offset: int,
+    max_count: int,
+    matcher: Matcher | None,
+    limits: BatchLimits,
+    low: QueueOffset,
+    high: QueueOffset,
+) -> GetResult:
+    buffers: list[memoryview] = []
+    total = consumed = place = skip_below = 0
+    status = GetStatus.NO_MATCHED_MESSAGE
+    memory_start = log.end - limits.memory_bytes
+    scan_bytes = max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)
+    for place, size, code in ENTRY.iter_unpack(view[: scan_bytes - scan_bytes % -ENTRY_SIZE]):
+        if buffers:
+            bytes_max, count_max = limits.in_memory if place >= memory_start else limits.on_disk
+            count = len(buffers)
+            if count >= max_count or count >= count_max or total + size > bytes_max:
+                break
+        consumed += 1
+        if place < skip_below or (matcher is not None and not matcher(code)):
+            continue
+        unit = log.slice(place, size)
+        if unit is None:
+            # Its file was removed meanwhile: the other messages of that file are gone with it.
+            skip_below = log.files.start_of(place) + log.files.file_size
+            status = status if buffers else GetStatus.MESSAGE_WAS_REMOVING
+            continue
+        buffers.append(unit)
+        total += size
+        status = GetStatus.FOUND
+        skip_below = 0
+    return GetResult(status, QueueOffset(offset + consumed), low, high, buffers, total, is_behind=place < memory_start)
+
+
+def _entries_a_file(queue: ConsumeQueue) -> int:
+    return queue.files.file_size // ENTRY_SIZE

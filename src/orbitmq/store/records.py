@@ -1,0 +1,73 @@
+"""What goes into a put and what comes out of it."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import msgspec
+
+from orbitmq.message.ids import offset_message_id
+from orbitmq.store.positions import PhysicalOffset, QueueOffset
+
+
+class PutStatus(Enum):
+    """Names are RocketMQ's, for they reach tools and logs."""
+
+    PUT_OK = auto()
+    FLUSH_DISK_TIMEOUT = auto()
+    FLUSH_SLAVE_TIMEOUT = auto()
+    SLAVE_NOT_AVAILABLE = auto()
+    SERVICE_NOT_AVAILABLE = auto()
+    MESSAGE_ILLEGAL = auto()
+    PROPERTIES_SIZE_EXCEEDED = auto()
+
+
+class PutRecord(msgspec.Struct, gc=False):
+    """A message on its way into the store.
+
+    `properties` is the encoded text in UTF-8; tag and delay level are read out of it. The hosts' lengths decide the
+    IPv6 bits of the system flag, the caller need not set them.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes | memoryview
+    properties: bytes
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class PutResult(msgspec.Struct, gc=False):
+    """Where a message, or the first one of a batch, went. Only PUT_OK has a place.
+
+    `size` counts every byte that was appended, `places` the physical offsets of a batch, one a message.
+    """
+
+    status: PutStatus
+    physical_offset: PhysicalOffset = PhysicalOffset(-1)
+    queue_offset: QueueOffset = QueueOffset(0)
+    size: int = 0
+    store_timestamp: int = 0
+    store_host: bytes = b""
+    places: tuple[PhysicalOffset, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Messages stored."""
+        return len(self.places) or int(self.size > 0)
+
+    @property
+    def end_offset(self) -> PhysicalOffset:
+        """When the log is flushed up to here, the put is on disk."""
+        return PhysicalOffset(self.physical_offset + self.size)
+
+    @property
+    def message_id(self) -> str:
+        """The offset message id; of a batch, the ids joined by commas."""
+        places = self.places or (self.physical_offset,)
+        return ",".join([offset_message_id(self.store_host, place) for place in places])

@@ -1,0 +1,100 @@
+"""What to believe after a start: where the log ends, and queues that agree with it.
+
+One routine serves clean and unclean exits; they differ in where the walk over the log begins and in how much of the
+queues is searched. The walk ends at the first unit that is not whole; what lies behind it is removed, from the log
+and from the queues. Messages that no queue knows yet are entered on the way.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from orbitmq.errors import UnitError
+from orbitmq.message.unit import decode_unit
+from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.dispatch import Dispatcher
+from orbitmq.store.files import MappedFile
+from orbitmq.store.positions import NO_OFFSET
+from orbitmq.store.queues import ConsumeQueues
+from orbitmq.store.walk import Walk, WalkEnd
+
+_log = logging.getLogger(__name__)
+
+FILES_WALKED_WITHOUT_START = 3  # as RocketMQ; only for logs whose queues tell nothing
+
+
+def recover(
+    log: CommitLog,
+    queues: ConsumeQueues,
+    dispatcher: Dispatcher,
+    checkpoint: Checkpoint,
+    *,
+    clean: bool,
+    check_crc: bool,
+) -> None:
+    """Bring loaded files into a state that may be served and written. OSError when the disk fails or is full."""
+    if not log.files.files:
+        queues.destroy()
+        return
+    for queue in queues:
+        queue.recover(clean=clean)
+    furthest = queues.furthest()
+    known = furthest.max_physical_offset if furthest is not None else NO_OFFSET
+    start = _clean_start(log, queues) if clean else _crash_start(log, checkpoint.safe_timestamp)
+    end = _walk(log, dispatcher, start, known if clean else start, check_crc=check_crc)
+    log.begin_at(end)
+    for queue in queues:
+        queue.truncate(end)
+        queue.forget_below(log.min_offset)
+    _log.info("event=recovered clean=%s walked_from=%d log_start=%d log_end=%d", clean, start, log.min_offset, end)
+
+
+def _walk(log: CommitLog, dispatcher: Dispatcher, start: int, dispatch_from: int, *, check_crc: bool) -> int:
+    """Enter every message from `dispatch_from` on into its queue; the end of the last good unit."""
+    files = log.files
+    position = start % files.file_size
+    for file_start in range(files.start_of(start), files.end, files.file_size):
+        file = files.find(file_start)
+        assert file is not None, "files follow one another without gaps"
+        walk = Walk(file.view, file_start, position, check_crc=check_crc)
+        for unit in walk:
+            if unit.physical_offset >= dispatch_from:
+                dispatcher.dispatch(unit)
+            log.last_store_timestamp = unit.store_timestamp
+        if walk.ended is not WalkEnd.BLANK:
+            if walk.ended is WalkEnd.DAMAGED:
+                _log.warning("event=log_damaged file=%s position=%d", file.path, walk.position)
+            return file_start + walk.position
+        position = 0
+    return files.end
+
+
+def _clean_start(log: CommitLog, queues: ConsumeQueues) -> int:
+    """After a clean exit every message is in its queue: the last one any queue knows is the place to look from.
+
+    When the log does not have it, the log has lost its end after all, and its last files are walked.
+    """
+    furthest = queues.furthest()
+    entry = furthest.last_entry() if furthest is not None else None
+    if entry is not None and (file := log.files.find(entry[0])) is not None:
+        walk = Walk(file.view, log.files.start_of(entry[0]), entry[0] % log.files.file_size)
+        if next(iter(walk), None) is not None:
+            return entry[0]
+    return max(log.files.start, log.files.end - FILES_WALKED_WITHOUT_START * log.files.file_size)
+
+
+def _crash_start(log: CommitLog, safe_timestamp: int) -> int:
+    """The last file that begins with a message stored before the checkpoint; the first file when there is none."""
+    for index in reversed(range(len(log.files.files))):
+        if 0 < _first_timestamp(log.files.files[index]) <= safe_timestamp:
+            return log.files.start + index * log.files.file_size
+    return log.files.start
+
+
+def _first_timestamp(file: MappedFile) -> int:
+    """Store time of the first message of a file, 0 without one."""
+    try:
+        return decode_unit(file.view, with_body=False).store_timestamp
+    except UnitError:
+        return 0

@@ -1,0 +1,58 @@
+"""Walks over the units of one commit log file. Pure: bytes in, units out; recovery and tools share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from orbitmq.errors import UnitError
+from orbitmq.message.unit import BLANK, BLANK_MAGIC, Buffer, Unit, body_crc, decode_unit
+from orbitmq.store.positions import FilePosition
+
+
+class WalkEnd(Enum):
+    """Why a walk ended."""
+
+    FILE_END = auto()  # no room for another record
+    BLANK = auto()  # a blank record: the log goes on in the next file
+    NOTHING = auto()  # zeros, the part that was never written
+    DAMAGED = auto()  # anything else
+
+
+class Walk:
+    """Iterates once over the units from `position` on; afterwards `position` is behind the last good one.
+
+    `file_start` is the offset of the buffer's first byte: a unit that claims another place is old garbage.
+    """
+
+    def __init__(self, buffer: Buffer, file_start: int, position: int = 0, *, check_crc: bool = True) -> None:
+        self.position = FilePosition(position)
+        self.ended: WalkEnd | None = None
+        self._buffer = buffer
+        self._file_start = file_start
+        self._check_crc = check_crc
+
+    def __iter__(self) -> Iterator[Unit]:
+        while (unit := self._unit()) is not None:
+            yield unit
+            self.position = FilePosition(self.position + unit.size)
+        self.ended = self._why()
+
+    def _unit(self) -> Unit | None:
+        try:
+            unit = decode_unit(self._buffer, self.position)
+        except UnitError:
+            return None
+        if unit.physical_offset != self._file_start + self.position:
+            return None
+        if self._check_crc and unit.body and body_crc(unit.body) != unit.body_crc:
+            return None
+        return unit
+
+    def _why(self) -> WalkEnd:
+        if len(self._buffer) - self.position < BLANK.size:
+            return WalkEnd.FILE_END
+        size, magic = BLANK.unpack_from(self._buffer, self.position)
+        if magic == BLANK_MAGIC:
+            return WalkEnd.BLANK
+        return WalkEnd.NOTHING if size == magic == 0 else WalkEnd.DAMAGED
