@@ -137,6 +137,7 @@ def decode_json_header(data: bytes, *, typed: bool = True) -> Command:
             if command.code == straight[0] and not command.flag & FLAG_RESPONSE and command.opaque is not None:
                 return command
         command = _decode_any(data)
+        command.typed = None
         if command.opaque is None:
             command.opaque = next_opaque()
         return command

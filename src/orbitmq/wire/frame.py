@@ -86,6 +86,7 @@ class FrameDecoder:
             raise FrameError(f"header serialization {kind} is unknown")
         command.serialize_type = kind
         command.body = data[header_end:end]
+        command.body_parts = ()
         return command
 
 
