@@ -134,7 +134,7 @@ class Broker:
             Querying(self.store, self.offsets),
             Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options),
-            Administration(self.topics, self.groups, self.offsets, self.store.delete_topic),
+            Administration(self.topics, self.groups, self.offsets, self.store.remove_topic),
         )
         for handler in handlers:
             handler.add_to(self.router)

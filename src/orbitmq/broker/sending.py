@@ -15,7 +15,7 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.stored_properties import has, waits_for_store, with_cluster, without_wait
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import BodyError, MessageError, RequestRejected
+from orbitmq.errors import BodyError, MessageError, RequestRejected, StoreError
 from orbitmq.message.batch import BatchItem, decode_batch
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
@@ -91,7 +91,9 @@ class Sending:
                 return self._send_to_unknown(connection, command, header)
             return self._store(connection, command, header, topic)
         except RequestRejected as error:
-            return self._refusal(command, error)
+            return self._refusal(command, error.code, error.remark)
+        except StoreError as error:
+            return self._refusal(command, error.response_code, str(error))
 
     def _is_open_to(self, topic: TopicConfig) -> bool:
         """RocketMQ checks its own write permission for order topics only: clients follow the route."""
@@ -108,7 +110,9 @@ class Sending:
             await self._topics.file.flush()
             answer = self._store(connection, command, header, topic)
         except RequestRejected as error:
-            return self._refusal(command, error)
+            return self._refusal(command, error.code, error.remark)
+        except StoreError as error:
+            return self._refusal(command, error.response_code, str(error))
         return answer if answer is None or isinstance(answer, Command) else await answer
 
     def _create_topic(self, header: AnySendHeader) -> TopicConfig:
@@ -200,8 +204,8 @@ class Sending:
             ext["queueOffset"] = str(result.queue_offset)
         return answer
 
-    def _refusal(self, command: Command, error: RequestRejected) -> Command:
+    def _refusal(self, command: Command, code: int, remark: str) -> Command:
         """Clients read region and trace switch from refusals too."""
-        answer = command.response(error.code, error.remark)
+        answer = command.response(code, remark)
         answer.ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
         return answer

@@ -8,6 +8,7 @@ from orbitmq.message.batch import BatchItem
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 
 _DELAY_PAIR = DELAY.encode() + b"\x01"
@@ -19,7 +20,8 @@ class Writing:
     def __init__(self, store: MessageStore, levels: int) -> None:
         self._store = store
         self._levels = levels
-        self.can_wait = store.sync_flush
+        self._timeout_seconds = store.options.sync_flush_timeout_ms / 1000
+        self.can_wait = store.options.flush_disk_type == SYNC_FLUSH
 
     def put(self, record: PutRecord) -> PutResult:
         """Store a message, in the schedule topic first if it is delayed."""
@@ -40,9 +42,13 @@ class Writing:
 
     async def durable(self, result: PutResult) -> PutStatus:
         """Wait for the flush that covers a stored message: PUT_OK, or FLUSH_DISK_TIMEOUT when it takes too long."""
-        future: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-        self._store.when_flushed(result.end_offset, future)
-        return await future
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._store.when_flushed(result.end_offset, lambda flushed: _settle(future, flushed))
+        try:
+            flushed = await asyncio.wait_for(future, self._timeout_seconds)
+        except TimeoutError:
+            flushed = False
+        return PutStatus.PUT_OK if flushed else PutStatus.FLUSH_DISK_TIMEOUT
 
     def _put_aside(self, record: PutRecord) -> None:
         """Readdress a delayed message to its level's queue; the properties remember where it belongs."""
@@ -56,3 +62,8 @@ class Writing:
         record.properties = encode_properties(properties).encode()
         record.topic = SCHEDULE_TOPIC
         record.queue_id = level - 1
+
+
+def _settle(future: asyncio.Future[bool], flushed: bool) -> None:  # noqa: FBT001 - the callback's one value
+    if not future.done():  # whoever waited may have given up
+        future.set_result(flushed)
