@@ -64,6 +64,6 @@ class Writing:
         record.queue_id = level - 1
 
 
-def _settle(future: asyncio.Future[bool], flushed: bool) -> None:  # noqa: FBT001 - the callback's one value
+def _settle(future: asyncio.Future[bool], flushed: bool) -> None:
     if not future.done():  # whoever waited may have given up
         future.set_result(flushed)
