@@ -222,11 +222,17 @@ def _write_logback_files(home: Path) -> None:
 
 
 class Driver:
-    """A Java driver at work (class `orbitmq.drivers.Main`); it prints one JSON object a line."""
+    """A Java driver at work (class `main`); it prints one JSON object a line."""
 
-    def __init__(self, *arguments: object, version: str = ROCKETMQ_4) -> None:
+    def __init__(
+        self,
+        *arguments: object,
+        version: str = ROCKETMQ_4,
+        main: str = "orbitmq.drivers.Main",
+        jvm: tuple[str, ...] = _SMALL_JVM,
+    ) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="driver-"))
-        command = java_command(version, "orbitmq.drivers.Main", self._home, process="driver")
+        command = java_command(version, main, self._home, jvm=jvm, process="driver")
         self.process = ChildProcess([*command, *map(str, arguments)], output=self._home / "rows.jsonl", cwd=self._home)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -4,10 +4,10 @@ import java.util.HashMap;
 import java.util.Map;
 
 /** The words {@code --name value} of a command line. */
-final class Arguments {
+public final class Arguments {
     private final Map<String, String> values = new HashMap<>();
 
-    Arguments(String[] words) {
+    public Arguments(String[] words) {
         if (words.length % 2 != 0) {
             throw new IllegalArgumentException("arguments come in pairs: --name value");
         }
@@ -16,7 +16,7 @@ final class Arguments {
         }
     }
 
-    String text(String name) {
+    public String text(String name) {
         String value = values.get(name);
         if (value == null) {
             throw new IllegalArgumentException("--" + name + " is needed");
@@ -24,15 +24,15 @@ final class Arguments {
         return value;
     }
 
-    String text(String name, String otherwise) {
+    public String text(String name, String otherwise) {
         return values.getOrDefault(name, otherwise);
     }
 
-    int number(String name, int otherwise) {
+    public int number(String name, int otherwise) {
         return Integer.parseInt(text(name, String.valueOf(otherwise)));
     }
 
-    boolean is(String name) {
+    public boolean is(String name) {
         return Boolean.parseBoolean(text(name, "false"));
     }
 }
