@@ -69,7 +69,7 @@ class Option:
 
 
 def _limit(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def option(
