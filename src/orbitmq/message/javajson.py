@@ -7,6 +7,7 @@ does. Pure: text in, values out. It must not know what any body means.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ import msgspec
 from orbitmq.errors import BodyError
 
 DEPTH_MAX = 64  # no body of the protocol nests deeper than 8; a hostile one must not exhaust the stack
+REFERRED_MAX = 100_000  # values that `$ref` may repeat, all in all: a short text must not stand for an endless one
 
 _decode_standard = msgspec.json.decode
 _SPACE = re.compile(r"[\s,]*")
@@ -39,16 +41,41 @@ def loads(text: str | bytes | bytearray | memoryview) -> Any:
     Keys of objects are `str`, `int` (bare numbers) or `ObjectKey`.
     """
     try:
-        # Most texts are plain JSON; `$ref` needs the walk below.
         data = text.encode() if isinstance(text, str) else bytes(text)
+    except UnicodeEncodeError as error:
+        raise BodyError(f"body has half a character at {error.start}") from error
+    try:
+        # Most texts are plain JSON; `$ref` needs the walk below.
         if b'"$ref"' not in data:
-            return _decode_standard(data)
+            return _shallow(_decode_standard(data), data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
     try:
         return _Reader(data.decode("utf-8")).document()
     except UnicodeDecodeError as error:
         raise BodyError(f"body is not UTF-8 at byte {error.start}") from error
+
+
+def _shallow(value: Any, data: bytes) -> Any:
+    """The value, unless it nests deeper than the limit; looked at only if the text has brackets enough for that."""
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX:
+        level = [value]
+        for _ in range(DEPTH_MAX + 1):
+            level = [member for container in level for member in _content(container)]
+        if level:
+            raise _too_deep()
+    return value
+
+
+def _content(value: Any) -> Iterable[Any]:
+    """The members of an object or array, none of a plain value."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _too_deep() -> BodyError:
+    return BodyError(f"body nests deeper than {DEPTH_MAX} levels")
 
 
 class _Reader:
@@ -64,9 +91,16 @@ class _Reader:
         self._skip()
         if self._at != len(self._text):
             raise self._wrong("the end")
-        for container, key, path in self._references:
-            container[key] = _resolve(value, path)
+        self._follow(value)
         return value
+
+    def _follow(self, root: Any) -> None:
+        """Put what they refer to in the place of references. It may hold no further ones: circles end here."""
+        targets = [_resolve(root, path) for _, _, path in self._references]
+        if sum(map(_referred_size, targets)) > REFERRED_MAX:
+            raise BodyError(f"body refers to more than {REFERRED_MAX} values")
+        for (container, key, _), target in zip(self._references, targets, strict=True):
+            container[key] = target
 
     def _wrong(self, expected: str) -> BodyError:
         return BodyError(f"body is not JSON: {expected} expected at character {self._at}")
@@ -79,7 +113,7 @@ class _Reader:
 
     def _value(self, depth: int) -> Any:
         if depth > DEPTH_MAX:
-            raise BodyError(f"body nests deeper than {DEPTH_MAX} levels")
+            raise _too_deep()
         sign = self._skip()
         if sign == "{":
             return self._object(depth)
@@ -120,9 +154,8 @@ class _Reader:
         return result
 
     def _note_reference(self, container: Any, key: Any) -> None:
-        value = container[key]
-        if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$ref"), str):
-            self._references.append((container, key, value["$ref"]))
+        if _is_reference(container[key]):
+            self._references.append((container, key, container[key]["$ref"]))
 
     def _key(self, sign: str, depth: int) -> Any:
         if sign == "{":
@@ -170,7 +203,10 @@ class _Reader:
 
 def _number(match: re.Match[str]) -> int | float:
     text = match.group().rstrip("LlFfDdBbSs")
-    return float(text) if match.group(1) or match.group(2) else int(text)
+    try:
+        return float(text) if match.group(1) or match.group(2) else int(text)
+    except ValueError:
+        raise BodyError(f"body has a number of {len(text)} digits") from None
 
 
 def _join_surrogates(text: str) -> str:
@@ -197,6 +233,17 @@ def _resolve(root: Any, path: str) -> Any:
     return value
 
 
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$ref"), str)
+
+
+def _referred_size(value: Any) -> int:
+    """How many values a reference to `value` stands for."""
+    if _is_reference(value):
+        raise BodyError(f"body refers to a part that refers to {value['$ref']} in turn")
+    return 1 + sum(map(_referred_size, _content(value)))
+
+
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -217,7 +264,7 @@ def _scalar(value: Any) -> str | None:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, float):
-        return repr(value)
+        return repr(value) if math.isfinite(value) else "null"
     return None
 
 
