@@ -145,9 +145,12 @@ class RangeFetch:
         """Messages that were there when the read was planned are not: go on behind them, or fail."""
         found = answer.next_offset if lane.at < answer.next_offset < lane.end else lane.end
         if self._strict:
+            below = max(min(answer.min_offset, self.range.end) - lane.at, 0)
+            above = max(self.range.end - max(answer.max_offset, self.range.start), 0)
+            lost = below + above or found - lane.at
             raise data_loss(
-                f"{self.range}: offsets {lane.at} to {found} are gone, "
-                f"the broker now has {answer.min_offset} to {answer.max_offset} ({found - lane.at} messages lost)"
+                f"{self.range}: offset {lane.at} is gone, the broker has {answer.min_offset} to {answer.max_offset}; "
+                f"{lost} messages before offset {self.range.end} are lost"
             )
         lane.at = found
 
