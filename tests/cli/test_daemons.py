@@ -187,7 +187,7 @@ def test_a_configuration_file_places_the_store_of_up(tmp_path: Path) -> None:
     file = conf(tmp_path, storePathRootDir=tmp_path / "elsewhere")
     arguments = ("--data-dir", tmp_path / "data", "--namesrv-port", 0, "--broker-port", 0, "-c", file)
     with started(tmp_path, "up", *arguments):
-        assert (tmp_path / "elsewhere" / "commitlog").is_dir()
+        assert (tmp_path / "elsewhere" / "abort").exists()
         assert not (tmp_path / "data" / "store").exists()
 
 
