@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from orbitmq.runtime.options import read_properties
-from tests.support.process import ChildProcess, write_properties
+from tests.support.orbit_process import ORBITMQ, is_registered
+from tests.support.process import ChildProcess, free_port, wait_until, write_properties
 
-ORBITMQ = str(Path(sys.executable).with_name("orbitmq"))
 SMALL_STORE = {"mappedFileSizeCommitLog": 1 << 20, "listenPort": 0}
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The command, which is expected to end by itself."""
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
-    command = [ORBITMQ, *map(str, arguments)]
+    command = [str(ORBITMQ), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
@@ -35,7 +35,7 @@ def conf(directory: Path, **pairs: object) -> Path:
 
 def started(tmp_path: Path, *arguments: object) -> ChildProcess:
     """The command, once it has printed the address it serves at."""
-    process = ChildProcess([ORBITMQ, *map(str, arguments)], output=tmp_path / f"{arguments[0]}.out", cwd=tmp_path)
+    process = ChildProcess([str(ORBITMQ), *map(str, arguments)], output=tmp_path / f"{arguments[0]}.out", cwd=tmp_path)
     process.wait_for(lambda: address(process, str(arguments[0])), 30, "its address")
     return process
 
@@ -191,7 +191,9 @@ def test_a_configuration_file_places_the_store_of_up(tmp_path: Path) -> None:
         assert not (tmp_path / "data" / "store").exists()
 
 
-def test_a_broker_without_a_name_server_still_starts(tmp_path: Path, taken_port: int) -> None:
-    # The listener accepts and never answers: the broker has to go on trying beside its work.
-    with started(tmp_path, "broker", "-c", conf(tmp_path), "-n", f"127.0.0.1:{taken_port}") as process:
-        assert address(process, "broker")
+def test_a_broker_started_before_its_name_server_registers_when_that_comes(tmp_path: Path) -> None:
+    namesrv = f"127.0.0.1:{free_port()}"
+    with started(tmp_path, "broker", "-c", conf(tmp_path, brokerName="early"), "-n", namesrv):
+        assert not is_registered(namesrv, "early")
+        with started(tmp_path, "namesrv", "--port", namesrv.split(":")[1]):
+            wait_until(lambda: is_registered(namesrv, "early"), 30, "the registration")

@@ -13,7 +13,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
@@ -37,6 +37,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_REFUSED = 4  # the operating system does not let us: an unwritable directory, a privileged port
 EXIT_CONFLICT = 7  # somebody else has it: a port in use, a locked directory
+EXIT_INTERRUPTED = 130  # by a second Ctrl-C, without a clean stop
 
 # Collections of the youngest generation after this many new containers, not Python's 700: a loaded broker makes that
 # many in a millisecond, and nearly all of them die without the collector's help.
@@ -72,7 +73,7 @@ def up(
             config_store_path=str(home / "namesrv" / "namesrv.properties"),
         )
         _warn(remarks)
-        _run(_up(names, broker, store), log_level)
+        _run(lambda stopped: _up(names, broker, store, stopped), log_level)
 
 
 def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_level: logging.Level) -> None:
@@ -84,7 +85,7 @@ def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_leve
         if print_only:
             _print_config(options)
         else:
-            _run(_namesrv(options), log_level)
+            _run(lambda stopped: _namesrv(options, stopped), log_level)
 
 
 def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bool, log_level: logging.Level) -> None:
@@ -96,14 +97,15 @@ def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bo
         if print_only:
             _print_config(options, store)
         else:
-            _run(_broker(options, store), log_level)
+            _run(lambda stopped: _broker(options, store, stopped), log_level)
 
 
-async def _up(names: NamesrvOptions, options: BrokerOptions, store: StoreOptions) -> None:
+async def _up(names: NamesrvOptions, options: BrokerOptions, store: StoreOptions, stopped: asyncio.Event) -> None:
     async with _running(NameServer(names)) as nameserver:
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
         async with _running(Broker(options.replace(namesrv_addr=addresses), store)) as daemon:
             await _serve(
+                stopped,
                 f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
                 _address("name server", nameserver.address),
                 _address("broker", daemon.address),
@@ -113,14 +115,14 @@ async def _up(names: NamesrvOptions, options: BrokerOptions, store: StoreOptions
             )
 
 
-async def _namesrv(options: NamesrvOptions) -> None:
+async def _namesrv(options: NamesrvOptions, stopped: asyncio.Event) -> None:
     async with _running(NameServer(options)) as daemon:
-        await _serve(_address("name server", daemon.address))
+        await _serve(stopped, _address("name server", daemon.address))
 
 
-async def _broker(options: BrokerOptions, store: StoreOptions) -> None:
+async def _broker(options: BrokerOptions, store: StoreOptions, stopped: asyncio.Event) -> None:
     async with _running(Broker(options, store)) as daemon:
-        await _serve(_address("broker", daemon.address))
+        await _serve(stopped, _address("broker", daemon.address))
 
 
 @asynccontextmanager
@@ -132,8 +134,27 @@ async def _running(daemon: D) -> AsyncIterator[D]:
         await daemon.stop()
 
 
-async def _serve(*ready: str) -> None:
-    """Say that everything is ready, and wait for SIGINT or SIGTERM."""
+async def _serve(stopped: asyncio.Event, *ready: str) -> None:
+    """Say that everything is ready, and wait to be stopped."""
+    sys.stdout.writelines(ready)
+    sys.stdout.flush()
+    gc.collect()
+    gc.freeze()  # what has been loaded and built stays: no collection needs to look at it again
+    gc.set_threshold(*GC_THRESHOLDS)
+    await stopped.wait()
+
+
+def _run(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level: logging.Level) -> None:
+    """Run `main`; the event it gets is set by SIGINT or SIGTERM, also while it still starts."""
+
+    async def watched() -> None:
+        await main(_stop_signal())
+
+    logging.configure(sys.stderr, log_level)
+    uvloop.run(watched())
+
+
+def _stop_signal() -> asyncio.Event:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -143,17 +164,7 @@ async def _serve(*ready: str) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    sys.stdout.writelines(ready)
-    sys.stdout.flush()
-    gc.collect()
-    gc.freeze()  # what has been loaded and built stays: no collection needs to look at it again
-    gc.set_threshold(*GC_THRESHOLDS)
-    await stopped.wait()
-
-
-def _run(daemon: Coroutine[None, None, None], log_level: logging.Level) -> None:
-    logging.configure(sys.stderr, log_level)
-    uvloop.run(daemon)
+    return stopped
 
 
 def _address(name: str, address: str) -> str:
@@ -193,6 +204,8 @@ def _one_line_errors(command: str) -> Iterator[None]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _fail(command, f"{place}{error.strerror or error}", _exit_code(error))
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def _fail(command: str, text: str, code: int) -> NoReturn:

@@ -52,6 +52,7 @@ Written by `make reference` from the command table in the code.
 | 2 | wrong usage or configuration |
 | 4 | the operating system refused: unwritable directory, privileged port |
 | 7 | somebody else has it: port in use, directory locked |
+| 130 | ended by a second Ctrl-C, without a clean stop |
 """
 _CLIENT_HEAD = """\
 # Settings of the clients
