@@ -132,6 +132,13 @@ def test_topics_stay_while_a_slave_lives(table: RouteTable) -> None:
     assert table.cluster_info() == ClusterInfo()
 
 
+def test_old_process_cannot_unregister_the_one_that_took_over(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")))
+    register(table, BrokerIdentity("c1", "a", 0, "10.0.0.9:1"), told(TopicConfig("T")))
+    table.unregister(MASTER)
+    assert table.topics() == ["T"]
+
+
 def test_closed_connection_removes_its_broker_only(table: RouteTable) -> None:
     register(table, MASTER, told(TopicConfig("T")), owner="one")
     register(table, OTHER, told(TopicConfig("U")), owner="two")

@@ -118,8 +118,9 @@ class RouteTable:
             )
 
     def unregister(self, identity: BrokerIdentity) -> None:
-        """A broker says goodbye."""
-        self._drop(identity.name, lambda broker_id, _: broker_id == identity.id)
+        """A broker says goodbye. One that has taken over its id at another address stays, unlike in RocketMQ."""
+        leaving = (identity.id, identity.address)
+        self._drop(identity.name, lambda broker_id, member: (broker_id, member.address) == leaving)
 
     def connection_closed(self, owner: Hashable) -> list[str]:
         """Drop what registered over this connection; a broker that came back over another one stays.
