@@ -20,9 +20,9 @@ from tests.support.process import ChildProcess, free_port, wait_until, write_pro
 SMALL_STORE = {"mappedFileSizeCommitLog": 1 << 20, "listenPort": 0}
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, namesrv: str = "") -> subprocess.CompletedProcess[str]:
     """The command, which is expected to end by itself."""
-    environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+    environment = {**os.environ, "NAMESRV_ADDR": namesrv}
     command = [str(ORBITMQ), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
@@ -73,6 +73,16 @@ def test_the_broker_prints_its_effective_configuration(tmp_path: Path) -> None:
     assert printed["mappedFileSizeConsumeQueue"] == "6000000"
     assert not (tmp_path / "store").exists()
     assert run("broker", "-c", tmp_path / "printed.conf", "--print-config").stdout == result.stdout
+
+
+def test_name_servers_come_from_flag_file_and_environment_in_this_order(tmp_path: Path) -> None:
+    file, empty = conf(tmp_path, namesrvAddr="file:1"), write_properties(tmp_path / "empty.conf", {})
+    printed = [
+        run("broker", "-c", file, "-n", "flag:1", "-p", namesrv="environment:1").stdout,
+        run("broker", "-c", file, "-p", namesrv="environment:1").stdout,
+        run("broker", "-c", empty, "-p", namesrv="environment:1").stdout,
+    ]
+    assert [text.splitlines()[0].partition("=")[2] for text in printed] == ["flag:1", "file:1", "environment:1"]
 
 
 def test_the_name_server_prints_its_effective_configuration(tmp_path: Path) -> None:
