@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import typing
 from typing import Any
 
+import msgspec
 import pytest
 
 from orbitmq.wire import headers, headers_admin, headers_namesrv
 from orbitmq.wire.codes import LANGUAGES, RequestCode, ResponseCode, SerializeType
 from orbitmq.wire.command import Command, decode_json_header
 from orbitmq.wire.frame import FrameDecoder, encode_frame
-from orbitmq.wire.header import Header, to_ext
+from orbitmq.wire.header import Header, Int32, Int64, to_ext
 from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessageV2Header
 from tests.support.frames import all_frames, files, frames
 from tests.support.golden import vectors
@@ -144,16 +146,26 @@ def declared_headers() -> list[type[Header]]:
     return [v for v in values if isinstance(v, type) and issubclass(v, Header) and v is not Header]
 
 
+TYPES = {"String": str, "Integer": Int32, "Long": Int64, "Boolean": bool, "boolean": bool}
+
+
 @pytest.mark.parametrize("kind", declared_headers(), ids=lambda kind: kind.__name__)
-def test_declared_headers_have_javas_fields(kind: type[Header]) -> None:
+def test_declared_headers_have_javas_fields_and_types(kind: type[Header]) -> None:
     name = kind.__name__
     if name in ONLY_IN_5:
         return
     base = name.removesuffix("Header").lower()
     table = {java.lower(): fields for java, fields in vectors()["command_headers"].items()}
     java = table.get(JAVA_NAMES.get(name, "").lower()) or table.get(base + "requestheader") or table[base + "header"]
-    fields = {field["name"] for field in java} - UNUSED_FIELDS.get(name, set())
-    assert set(kind.__struct_encode_fields__) - EXTRA_FIELDS.get(name, set()) == fields
+    types = {field["name"]: TYPES[field["type"]] for field in java if field["name"] not in UNUSED_FIELDS.get(name, ())}
+    hints = typing.get_type_hints(kind, include_extras=True)
+    declared = {field.encode_name: without_none(hints[field.name]) for field in msgspec.structs.fields(kind)}
+    assert {field: declared[field] for field in declared.keys() - EXTRA_FIELDS.get(name, set())} == types
+
+
+def without_none(hint: Any) -> Any:
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return kinds[0] if type(None) in typing.get_args(hint) else hint
 
 
 def test_codes_have_javas_numbers() -> None:

@@ -77,11 +77,22 @@ def test_stream_may_come_byte_by_byte() -> None:
     assert [len(decoder.feed(bytes([byte]))) for byte in frame] == [0] * (len(frame) - 1) + [1]
 
 
-@given(st.integers(1, 1 << 31), INT32, TEXTS)
+@given(INT32, INT32, TEXTS)
 def test_headers_of_the_load_are_typed_whatever_their_values(count: int, flags: int, group: str) -> None:
     header = PullMessageHeader(group, "T", 1, 2, count, flags, 0, 15_000, 0, subscription="a || b")
     (command,) = FrameDecoder().feed(encode_frame(request(RequestCode.PULL_MESSAGE, header)))
     assert command.header(PullMessageHeader) == header
+
+
+@pytest.mark.parametrize("name", ["queueId", "queueOffset"])
+@pytest.mark.parametrize("kind", SerializeType)
+def test_number_that_java_could_not_hold_is_refused(name: str, kind: SerializeType) -> None:
+    command = pull_request(kind)
+    assert command.ext is not None
+    command.ext[name] = str(1 << 63)
+    (again,) = FrameDecoder().feed(encode_frame(command))
+    with pytest.raises(HeaderError, match=name):
+        again.header(PullMessageHeader)
 
 
 @given(st.dictionaries(st.sampled_from("abcdefghijklmn"), TEXTS))
@@ -134,6 +145,7 @@ def framed(header: bytes, *, kind: int = 0, header_size: int | None = None, size
         (framed(b'{"extFields":7}'), HeaderError),
         (framed(b"\xff\xfe"), HeaderError),
         (framed(b"short", kind=1), HeaderError),
+        (framed(bytes(13) + b"\x00\x00\x00\x01\xff\x00\x00\x00\x00", kind=1), HeaderError),
     ],
 )
 def test_what_java_closes_the_connection_for_is_an_error(data: bytes, error: type[Exception]) -> None:

@@ -214,6 +214,7 @@ def decode_binary_header(data: bytes) -> Command:
     try:
         code, language, version, opaque, flag, remark_size = _FIXED.unpack_from(data)
         remark, at = _slice(data, _FIXED.size, remark_size)
+        remark_text = remark.decode()
         (ext_size,) = _LENGTH.unpack_from(data, at)
         ext = _decode_entries(data, at + 4, ext_size)
     except (struct.error, UnicodeDecodeError) as error:
@@ -224,7 +225,7 @@ def decode_binary_header(data: bytes) -> Command:
         flag=flag,
         language=_language_of(language),
         opaque=opaque,
-        remark=remark.decode() if remark_size else None,
+        remark=remark_text or None,
         version=version,
         serialize_type=SerializeType.ROCKETMQ,
     )

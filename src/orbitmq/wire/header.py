@@ -7,11 +7,15 @@ spelling where it differs. On the wire every value is text: whole numbers in dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from orbitmq.errors import HeaderError
+
+# Java's int and long: a number beyond them would only fail later, where it is packed into a message.
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 _REQUIRED = object()
 

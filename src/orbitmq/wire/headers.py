@@ -4,7 +4,7 @@ Names, types and Java's spelling where it differs; `wire.header` holds the one c
 
 from __future__ import annotations
 
-from orbitmq.wire.header import Header, renamed
+from orbitmq.wire.header import Header, Int32, Int64, renamed
 
 
 class SendMessageHeader(Header):
@@ -13,16 +13,16 @@ class SendMessageHeader(Header):
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int32 | None = None
     unit_mode: bool = False
     batch: bool = False
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int32 | None = None
     broker_name: str | None = renamed("bname", None)
 
 
@@ -32,15 +32,15 @@ class SendMessageV2Header(Header):
     producer_group: str = renamed("a")
     topic: str = renamed("b")
     default_topic: str = renamed("c")
-    default_topic_queue_nums: int = renamed("d")
-    queue_id: int = renamed("e")
-    sys_flag: int = renamed("f")
-    born_timestamp: int = renamed("g")
-    flag: int = renamed("h")
+    default_topic_queue_nums: Int32 = renamed("d")
+    queue_id: Int32 = renamed("e")
+    sys_flag: Int32 = renamed("f")
+    born_timestamp: Int64 = renamed("g")
+    flag: Int32 = renamed("h")
     properties: str | None = renamed("i", None)
-    reconsume_times: int | None = renamed("j", None)
+    reconsume_times: Int32 | None = renamed("j", None)
     unit_mode: bool = renamed("k", False)
-    max_reconsume_times: int | None = renamed("l", None)
+    max_reconsume_times: Int32 | None = renamed("l", None)
     batch: bool = renamed("m", False)
     broker_name: str | None = renamed("n", None)
 
@@ -49,8 +49,8 @@ class SendMessageResponseHeader(Header):
     """Answer of every send that was stored."""
 
     msg_id: str
-    queue_id: int
-    queue_offset: int
+    queue_id: Int32
+    queue_offset: Int64
     transaction_id: str | None = None
     region: str = renamed("MSG_REGION", "DefaultRegion")
     trace_on: bool = renamed("TRACE_ON", True)
@@ -59,13 +59,13 @@ class SendMessageResponseHeader(Header):
 class ConsumerSendMsgBackHeader(Header):
     """CONSUMER_SEND_MSG_BACK (36)."""
 
-    offset: int
+    offset: Int64
     group: str
-    delay_level: int
+    delay_level: Int32
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool = False
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int32 | None = None
     broker_name: str | None = renamed("bname", None)
 
 
@@ -74,13 +74,13 @@ class PullMessageHeader(Header):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    sys_flag: int
-    commit_offset: int
-    suspend_timeout_millis: int
-    sub_version: int
+    queue_id: Int32
+    queue_offset: Int64
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: Int64
+    suspend_timeout_millis: Int64
+    sub_version: Int64
     subscription: str | None = None
     expression_type: str | None = None
     broker_name: str | None = renamed("bname", None)
@@ -89,10 +89,10 @@ class PullMessageHeader(Header):
 class PullMessageResponseHeader(Header):
     """Answer of a pull: all four are required for the codes 0, 19, 20 and 21."""
 
-    suggest_which_broker_id: int
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
+    suggest_which_broker_id: Int64
+    next_begin_offset: Int64
+    min_offset: Int64
+    max_offset: Int64
 
 
 class QueryConsumerOffsetHeader(Header):
@@ -100,14 +100,14 @@ class QueryConsumerOffsetHeader(Header):
 
     consumer_group: str
     topic: str
-    queue_id: int
+    queue_id: Int32
     broker_name: str | None = renamed("bname", None)
 
 
 class QueryConsumerOffsetResponseHeader(Header):
     """The stored offset: the next one to consume."""
 
-    offset: int
+    offset: Int64
 
 
 class UpdateConsumerOffsetHeader(Header):
@@ -115,8 +115,8 @@ class UpdateConsumerOffsetHeader(Header):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    commit_offset: int
+    queue_id: Int32
+    commit_offset: Int64
     broker_name: str | None = renamed("bname", None)
 
 
@@ -124,63 +124,63 @@ class SearchOffsetHeader(Header):
     """SEARCH_OFFSET_BY_TIMESTAMP (29)."""
 
     topic: str
-    queue_id: int
-    timestamp: int
+    queue_id: Int32
+    timestamp: Int64
     broker_name: str | None = renamed("bname", None)
 
 
 class SearchOffsetResponseHeader(Header):
     """The queue offset found."""
 
-    offset: int
+    offset: Int64
 
 
 class GetMaxOffsetHeader(Header):
     """GET_MAX_OFFSET (30)."""
 
     topic: str
-    queue_id: int
+    queue_id: Int32
     broker_name: str | None = renamed("bname", None)
 
 
 class GetMaxOffsetResponseHeader(Header):
     """The next queue offset to be written."""
 
-    offset: int
+    offset: Int64
 
 
 class GetMinOffsetHeader(Header):
     """GET_MIN_OFFSET (31)."""
 
     topic: str
-    queue_id: int
+    queue_id: Int32
     broker_name: str | None = renamed("bname", None)
 
 
 class GetMinOffsetResponseHeader(Header):
     """The first queue offset that can be read."""
 
-    offset: int
+    offset: Int64
 
 
 class GetEarliestMsgStoretimeHeader(Header):
     """GET_EARLIEST_MSG_STORETIME (32)."""
 
     topic: str
-    queue_id: int
+    queue_id: Int32
     broker_name: str | None = renamed("bname", None)
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header):
     """Milliseconds, -1 when the queue holds nothing."""
 
-    timestamp: int
+    timestamp: Int64
 
 
 class ViewMessageHeader(Header):
     """VIEW_MESSAGE_BY_ID (33): `offset` is the position in the commit log."""
 
-    offset: int
+    offset: Int64
 
 
 class UnregisterClientHeader(Header):

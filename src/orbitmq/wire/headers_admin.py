@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.wire.header import Header
+from orbitmq.wire.header import Header, Int32
 
 
 class CreateTopicHeader(Header):
@@ -10,12 +10,12 @@ class CreateTopicHeader(Header):
 
     topic: str
     default_topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
     topic_filter_type: str
     order: bool
-    topic_sys_flag: int | None = None
+    topic_sys_flag: Int32 | None = None
 
 
 class DeleteTopicHeader(Header):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.wire.header import Header
+from orbitmq.wire.header import Header, Int32, Int64
 
 
 class GetRouteInfoHeader(Header):
@@ -19,9 +19,9 @@ class RegisterBrokerHeader(Header):
     broker_addr: str
     cluster_name: str
     ha_server_addr: str
-    broker_id: int
+    broker_id: Int64
     compressed: bool = False
-    body_crc32: int | None = None
+    body_crc32: Int32 | None = None
 
 
 class RegisterBrokerResponseHeader(Header):
@@ -37,7 +37,7 @@ class UnregisterBrokerHeader(Header):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Int64
 
 
 class QueryDataVersionHeader(Header):
@@ -46,7 +46,7 @@ class QueryDataVersionHeader(Header):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Int64
 
 
 class QueryDataVersionResponseHeader(Header):
@@ -111,7 +111,7 @@ class WipeWritePermOfBrokerHeader(Header):
 class WipeWritePermOfBrokerResponseHeader(Header):
     """How many topics changed."""
 
-    wipe_topic_count: int
+    wipe_topic_count: Int32
 
 
 class AddWritePermOfBrokerHeader(Header):
@@ -123,4 +123,4 @@ class AddWritePermOfBrokerHeader(Header):
 class AddWritePermOfBrokerResponseHeader(Header):
     """How many topics changed."""
 
-    add_topic_count: int
+    add_topic_count: Int32
