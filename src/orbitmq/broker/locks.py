@@ -33,7 +33,7 @@ class QueueLocks:
         """Free the queues that `client_id` owns."""
         held = self._table.get(group, {})
         for queue in queues:
-            if held.get(queue, ("", 0))[0] == client_id:
+            if queue in held and held[queue][0] == client_id:
                 del held[queue]
         if not held:
             self._table.pop(group, None)
