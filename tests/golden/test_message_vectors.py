@@ -8,7 +8,6 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from tests.support.golden import vectors
 
 from orbitmq.errors import ConfigurationError, MessageIllegal, UnitError
 from orbitmq.message import flags, properties, topics
@@ -20,6 +19,7 @@ from orbitmq.message.hosts import encode_host, host_text
 from orbitmq.message.ids import decode_offset_message_id, decode_unique_id, offset_message_id
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.unit import body_crc, decode_unit, encode_unit, message_of
+from tests.support.golden import vectors
 
 WRITTEN_AT_MS = 1_795_300_000_000  # the day the vectors were made; unique ids are read back relative to it
 

@@ -18,9 +18,10 @@ def test_round_trip(properties: dict[str, str]) -> None:
 def test_finding_one_property_agrees_with_decoding_all(text: str) -> None:
     everything = decode_properties(text)
     for name in ("TAGS", "KEYS", "a", "é"):
-        assert find_property(text.encode(), name.encode()) == everything.get(name)
+        found = find_property(text.encode(), name.encode() + b"\x01")
+        assert (found.decode() if found is not None else None) == everything.get(name)
 
 
 def test_last_of_equal_names_wins() -> None:
     assert decode_properties("a\x011\x02a\x012\x02") == {"a": "2"}
-    assert find_property(b"WAIT\x01false\x02WAIT\x01true", b"WAIT") == "true"
+    assert find_property(b"WAIT\x01false\x02WAIT\x01true", b"WAIT\x01") == b"true"

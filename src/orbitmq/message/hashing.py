@@ -28,6 +28,11 @@ def code_units(text: str) -> bytes | memoryview:
 
 
 @lru_cache(TAGS_REMEMBERED)
-def tags_code(tags: str | None) -> int:
-    """What a consume queue entry holds for a message: the hash of its whole tag text, 0 without one."""
-    return string_hash(tags) if tags else 0
+def tags_code(tags: str | bytes | None) -> int:
+    """What a consume queue entry holds for a message: the hash of its whole tag text, 0 without one.
+
+    Bytes are the text in UTF-8, as it lies in the properties.
+    """
+    if not tags:
+        return 0
+    return string_hash(tags if isinstance(tags, str) else tags.decode("utf-8", "replace"))

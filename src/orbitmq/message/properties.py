@@ -77,15 +77,18 @@ def decode_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def find_property(properties: bytes, name: bytes) -> str | None:
-    """One value out of an encoded text, the same that `decode_properties` would give, without decoding the rest."""
+def find_property(properties: bytes, start_of_pair: bytes) -> bytes | None:
+    """One value out of an encoded text, the one that `decode_properties` would give, without decoding anything.
+
+    `start_of_pair` is the name followed by 0x01.
+    """
     end = len(properties)
-    while (start := properties.rfind(name + b"\x01", 0, end)) >= 0:
-        end = start + len(name)  # the next search looks strictly before this match
+    while (start := properties.rfind(start_of_pair, 0, end)) >= 0:
         if start == 0 or properties[start - 1] == 2:
-            value_start = start + len(name) + 1
+            value_start = start + len(start_of_pair)
             value_end = properties.find(b"\x02", value_start)
-            value = properties[value_start : value_end if value_end >= 0 else len(properties)]
+            value = properties[value_start:] if value_end < 0 else properties[value_start:value_end]
             if value:
-                return value.decode("utf-8", "replace")
+                return value
+        end = start + len(start_of_pair) - 1  # look strictly before this match
     return None

@@ -15,14 +15,14 @@ from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset
 
-RESERVE_STEP = 16 << 20  # one claim; about a quarter of a second of the highest load one core can take
-RESERVE_AHEAD = 2 * RESERVE_STEP  # one step for the worker's own time, one in hand
+RESERVE_STEP = 4 << 20  # one claim; some 50 ms of the highest load one core can take
+RESERVE_AHEAD = 4 * RESERVE_STEP  # the worker needs a quarter of the time to prepare it
 
 
 class CommitLog:
     """`end` is where the next unit goes, `limit` how far units may go before `make_room` must be asked.
 
-    Invariants: start <= flushed <= end <= limit + BLANK.size, and everything below limit has disk blocks.
+    Invariants: start <= flushed <= end <= limit + BLANK.size, and every byte below the latter has disk blocks.
     """
 
     def __init__(self, door: Files, directory: Path, file_size: int) -> None:
@@ -31,6 +31,7 @@ class CommitLog:
         self.flushed = PhysicalOffset(0)
         self.limit = 0
         self.last_store_timestamp = 0
+        self.units_size_max = file_size - BLANK.size
         self._door = door
         self._data: mmap.mmap | bytearray = bytearray()  # of the file being written
         self._file_start = self._file_end = 0  # equal while there is none
@@ -65,10 +66,6 @@ class CommitLog:
         self._data[start:stop] = units
         self.end = PhysicalOffset(self._file_start + stop)
         self.last_store_timestamp = store_timestamp
-
-    def fits(self, size: int) -> bool:
-        """Whether a file can hold `size` bytes of units at all."""
-        return size + BLANK.size <= self.files.file_size
 
     def make_room(self, size: int) -> PhysicalOffset:
         """The place for `size` bytes of units, in the next file when this one cannot take them.
@@ -105,9 +102,10 @@ class CommitLog:
             with self._reserving:
                 if self._next is not None and self._reserved >= self.files.end + self.files.file_size:
                     return  # a whole file is ready already
-                self._reserve_step()
+                file, position, size = self._reserve_step()
+            file.warm(position, size)
 
-    def _reserve_step(self) -> None:
+    def _reserve_step(self) -> tuple[MappedFile, int, int]:
         file = self.files.find(self._reserved) or self._next
         if file is None:
             file = self._next = self.files.create(self._reserved)
@@ -115,6 +113,7 @@ class CommitLog:
         step = min(RESERVE_STEP, self.files.file_size - position)
         file.reserve(position, step)
         self._reserved += step
+        return file, position, step
 
     # ------------------------------------------------------------------------------------------------------ reading
 

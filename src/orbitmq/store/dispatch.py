@@ -9,13 +9,13 @@ from __future__ import annotations
 from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.hashing import tags_code
-from orbitmq.message.properties import DELAY, TAGS, find_property
+from orbitmq.message.properties import DELAY, NAME_END, TAGS, find_property
 from orbitmq.message.unit import Unit
 from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.queues import ConsumeQueues
 
-_TAGS = TAGS.encode()
-_DELAY = DELAY.encode()
+_TAGS = (TAGS + NAME_END).encode()
+_DELAY = (DELAY + NAME_END).encode()
 
 
 def is_queued(sys_flag: int) -> bool:
@@ -26,7 +26,7 @@ def is_queued(sys_flag: int) -> bool:
 def delay_level(properties: bytes) -> int:
     """The delay level a message asks for, 0 without one."""
     text = find_property(properties, _DELAY)
-    return int(text) if text is not None and text.isdecimal() else 0
+    return int(text) if text is not None and text.isdigit() else 0
 
 
 class Dispatcher:

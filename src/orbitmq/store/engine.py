@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from orbitmq.errors import StoreError, StorePoisoned
 from orbitmq.message.batch import BatchItem
@@ -25,7 +26,7 @@ from orbitmq.store.files import DirectoryLock, Files
 from orbitmq.store.flushing import Deliver, FlushCallback, LogFlusher, QueueFlusher
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
-from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.reading import BatchLimits, GetResult, GetStatus, Matcher
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
@@ -78,6 +79,7 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._queues, delay_levels)
         self._checkpoint = Checkpoint(self._door, options.root / "checkpoint")
         self._limits = BatchLimits(options)
+        self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
         self._lock: DirectoryLock | None = None
         self._refusal: StoreError | None = StoreError("the store is not open")
         self._is_full = False
@@ -167,12 +169,13 @@ class MessageStore:
         size = unit_size(sys_flag, body, queue.topic_bytes, properties)
         if len(properties) > PROPERTIES_SIZE_MAX:
             return PROPERTIES_TOO_LONG
-        if not self._is_legal(len(body), size):
+        if size > self._unit_size_max or len(body) > self.options.max_message_size:
             return ILLEGAL
+        log = self._log
         queued = is_queued(sys_flag)
-        offset = self._room(size, queue if queued else None)
-        if offset is None:
+        if (log.end + size > log.limit or queue.end >= queue.limit) and not self._make_room(size, queue, queued):
             return UNAVAILABLE
+        offset = log.end
         now_ms = self._clock.now_ms()
         queue_offset = queue.max_offset if queued else QueueOffset(0)
         unit = pack_unit(
@@ -180,7 +183,7 @@ class MessageStore:
             record.born_host, now_ms, record.store_host, record.reconsume_times, record.prepared_transaction_offset,
             body, queue.topic_bytes, properties,
         )  # fmt: skip
-        self._log.append(unit, now_ms)
+        log.append(unit, now_ms)
         if queued:
             self._enter(queue, queue_offset, offset, size, properties, now_ms)
         return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
@@ -201,11 +204,12 @@ class MessageStore:
         sizes = [
             unit_size(sys_flag, item.body, queue.topic_bytes, text) for item, text in zip(items, texts, strict=True)
         ]
-        if sum(len(item.body) for item in items) > self.options.max_message_size or not self._log.fits(sum(sizes)):
+        total = sum(sizes)
+        if sum(len(item.body) for item in items) > self.options.max_message_size or total > self._log.units_size_max:
             return ILLEGAL
-        offset = self._room(sum(sizes), queue)
-        if offset is None:
+        if not self._make_room(total, queue, queued=True):
             return UNAVAILABLE
+        offset = self._log.end
         now_ms = self._clock.now_ms()
         first = queue.max_offset
         units, places, place = [], [], offset
@@ -221,7 +225,7 @@ class MessageStore:
         self._log.append(b"".join(units), now_ms)
         for number, (place, size, text) in enumerate(zip(places, sizes, texts, strict=True)):
             self._enter(queue, first + number, place, size, text, now_ms)
-        return PutResult(PutStatus.PUT_OK, offset, first, sum(sizes), now_ms, record.store_host, tuple(places))
+        return PutResult(PutStatus.PUT_OK, offset, first, total, now_ms, record.store_host, tuple(places))
 
     def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
         """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` if the disk failed.
@@ -234,20 +238,19 @@ class MessageStore:
         else:
             self._log_worker.wake()
 
-    def _room(self, size: int, queue: ConsumeQueue | None) -> PhysicalOffset | None:
-        """The place for `size` bytes of units; None when the disk is full. Nothing is written without room for both."""
+    def _make_room(self, size: int, queue: ConsumeQueue, queued: bool) -> bool:
+        """Room for the units and for their entries, before anything is written; False when the disk is full."""
         try:
-            if queue is not None and queue.end >= queue.limit:
+            if queued and queue.end >= queue.limit:
                 queue.make_room()
-            if self._log.end + size <= self._log.limit:
-                return self._log.end
-            offset = self._log.make_room(size)
+            if self._log.end + size > self._log.limit:
+                self._log.make_room(size)
+                self._reserve_worker.wake()
         except OSError as error:
             self._full(error)
-            return None
+            return False
         self._is_full = False
-        self._reserve_worker.wake()
-        return offset
+        return True
 
     def _enter(
         self, queue: ConsumeQueue, queue_offset: int, offset: int, size: int, properties: bytes, now_ms: int
@@ -256,10 +259,6 @@ class MessageStore:
         self._dispatcher.enter(queue, queue_offset, offset, size, code, now_ms)
         if self._on_arrival is not None:
             self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code, now_ms)
-
-    def _is_legal(self, body_size: int, size: int) -> bool:
-        body_max = self.options.max_message_size
-        return body_size <= body_max and size <= body_max + UNIT_SIZE_SLACK and self._log.fits(size)
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -304,6 +303,11 @@ class MessageStore:
         queue = self._open_queue(topic, queue_id)
         entry = queue.entry(offset) if queue is not None else None
         return entry is not None and self._log.end - entry[0] > self._limits.memory_bytes
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[Entry]:
+        """Up to `count` queue entries from `offset` on: physical offset, size, and tag hash or time due."""
+        queue = self._open_queue(topic, queue_id)
+        return list(islice(queue.entries(offset), count)) if queue is not None else []
 
     def queue_ids(self, topic: str) -> list[int]:
         """Queues of a topic that ever got a message."""
