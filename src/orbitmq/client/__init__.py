@@ -1,0 +1,72 @@
+"""The client library: producers and consumers for orbitmq and for Apache RocketMQ 4.9 and later brokers.
+
+The classes here are for asyncio; `orbitmq.client.sync` has the same under the same names for threads. Decisions are
+pure code in `core`; everything else carries them out.
+"""
+
+from __future__ import annotations
+
+from orbitmq.client.core.allocation import STRATEGIES, Allocate, averagely, by_circle, by_consistent_hash
+from orbitmq.client.core.model import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    PullResult,
+    PullStatus,
+    SendResult,
+    SendStatus,
+)
+from orbitmq.client.lite_pull import LitePullConsumer
+from orbitmq.client.producer import Producer
+from orbitmq.client.push import PushConsumer
+from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings
+from orbitmq.client.workers import Listener
+from orbitmq.errors import (
+    BrokerError,
+    ClientError,
+    ConnectError,
+    InvalidStateError,
+    MessageIllegal,
+    OrbitMQError,
+    RemotingError,
+    RemotingTimeout,
+    SendRequestError,
+    TooManyRequestsError,
+)
+from orbitmq.message.model import Message, MessageExt, MessageQueue
+from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
+
+__all__ = [
+    "STRATEGIES",
+    "Allocate",
+    "BrokerError",
+    "ClientError",
+    "ConcurrentContext",
+    "ConnectError",
+    "ConsumeConcurrentlyStatus",
+    "ConsumeFromWhere",
+    "InvalidStateError",
+    "Listener",
+    "LitePullConsumer",
+    "LitePullSettings",
+    "Message",
+    "MessageExt",
+    "MessageIllegal",
+    "MessageModel",
+    "MessageQueue",
+    "OrbitMQError",
+    "Producer",
+    "ProducerSettings",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "PushSettings",
+    "RemotingError",
+    "RemotingTimeout",
+    "SendRequestError",
+    "SendResult",
+    "SendStatus",
+    "TooManyRequestsError",
+    "averagely",
+    "by_circle",
+    "by_consistent_hash",
+]

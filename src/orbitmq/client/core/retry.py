@@ -13,7 +13,6 @@ from orbitmq.errors import (
     BrokerError,
     ClientError,
     ConnectError,
-    MessageIllegal,
     OrbitMQError,
     RemotingError,
     RemotingTimeout,
@@ -56,6 +55,7 @@ class SendLoop:
     """The broker of each attempt so far."""
     _unsafe: SendResult | None = None  # stored, but flush or replication was not confirmed
     _error: OrbitMQError | None = None
+    _final: bool = False  # the error is one that another attempt cannot change
     _out_of_time: bool = False
 
     @property
@@ -84,17 +84,15 @@ class SendLoop:
     def failed(self, error: OrbitMQError) -> bool:
         """An attempt failed. True: another one may help."""
         self._error = error
-        if isinstance(error, BrokerError):
-            return error.code in self.rules.codes
-        return isinstance(error, (RemotingError, ClientError))
+        elsewhere = isinstance(error, (RemotingError, ClientError))
+        self._final = not elsewhere and not (isinstance(error, BrokerError) and error.code in self.rules.codes)
+        return not self._final
 
     def outcome(self) -> SendResult:
         """The result, or the error that tells what failed, where and after how many attempts."""
         if self._unsafe is not None:
             return self._unsafe
-        if isinstance(self._error, BrokerError) and self._error.code not in self.rules.codes:
-            raise self._error
-        if isinstance(self._error, MessageIllegal):
+        if self._final and self._error is not None:
             raise self._error
         if self._out_of_time:
             raise TooManyRequestsError(f"{self._story()}: its {self.rules.timeout_ms} ms are over") from self._error

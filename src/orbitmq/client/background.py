@@ -1,0 +1,44 @@
+"""Tasks that run beside the caller: kept, watched, ended together. Knows nothing of what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+_log = logging.getLogger(__name__)
+
+
+class Background:
+    """The tasks of one owner. One that ends with an error is logged; the owner lives on."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` until it ends or `stop` cancels it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def finish(self, grace_s: float) -> None:
+        """Let the tasks end by themselves, at most `grace_s` seconds, then `stop`."""
+        tasks = self._tasks - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Cancel every task and wait until all have ended."""
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("event=task_failed owner=%s", self._owner, exc_info=error)

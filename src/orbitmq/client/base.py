@@ -1,0 +1,164 @@
+"""What every client has: settings, a life from start to shutdown, an instance, and questions about queues."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from enum import Enum
+from types import TracebackType
+from typing import ClassVar, Self
+
+from orbitmq.client.core.addresses import name_servers
+from orbitmq.client.instance import Instance, join, leave
+from orbitmq.client.settings import ClientSettings
+from orbitmq.errors import InvalidStateError
+from orbitmq.message.config import TopicConfig
+from orbitmq.message.ids import decode_offset_message_id
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.topics import check_group, check_topic
+from orbitmq.message.unit import decode_unit, message_of
+from orbitmq.operations import offsets, pulling, topics
+from orbitmq.runtime.clock import Clock, SystemClock
+
+NAMESRV_VARIABLE = "NAMESRV_ADDR"
+
+
+class State(Enum):
+    """The life of a client; there is no way back."""
+
+    CREATED = "not started"
+    STARTING = "starting, or its start failed"
+    RUNNING = "running"
+    CLOSED = "shut down"
+
+
+class Client(ABC):
+    """Base of producers and consumers; `async with` starts and shuts down.
+
+    A client belongs to the event loop and the process that started it; after a fork the child must make its own.
+    """
+
+    _consumes: ClassVar[bool]
+
+    def __init__(self, group: str, namesrv_addr: str | Iterable[str] | None, settings: ClientSettings) -> None:
+        check_group(group)
+        self.group = group
+        self._addresses = name_servers(namesrv_addr or os.environ.get(NAMESRV_VARIABLE))
+        self._base_settings = settings
+        self._state = State.CREATED
+        self._pid = os.getpid()
+        self._clock: Clock = SystemClock()
+        self._shared: Instance | None = None
+
+    # ----------------------------------------------------------------------------------------------------- lifecycle
+
+    async def start(self) -> None:
+        """Join the brokers. InvalidStateError when it was started before; after an error the client cannot be used."""
+        if self._state is not State.CREATED:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}; a client is started once")
+        self._state = State.STARTING
+        self._shared = join(self._addresses, self._base_settings, self.group, consumer=self._consumes)
+        try:
+            await self._begin(self._shared)
+        except BaseException:
+            await self._leave(self._shared)
+            raise
+        self._state = State.RUNNING
+
+    async def shutdown(self) -> None:
+        """Leave the brokers; every wait in it has a limit. Does nothing unless the client is running."""
+        if self._state is not State.RUNNING or self._shared is None:
+            return
+        self._state = State.CLOSED
+        try:
+            await self._end(self._shared)
+        finally:
+            await self._leave(self._shared)
+
+    async def _leave(self, instance: Instance) -> None:
+        instance.remove(self.group, consumer=self._consumes)
+        await leave(instance)
+
+    @abstractmethod
+    async def _begin(self, instance: Instance) -> None:
+        """Add itself to the instance before anything else, then do what starting means."""
+
+    @abstractmethod
+    async def _end(self, instance: Instance) -> None:
+        """What shutting down means, before the instance is left."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    @property
+    def is_running(self) -> bool:
+        """Between a successful start and shutdown."""
+        return self._state is State.RUNNING
+
+    @property
+    def client_id(self) -> str:
+        """The name brokers know this client by. InvalidStateError before start."""
+        return self._instance.client_id
+
+    def _check_running(self) -> Instance:
+        """The instance; InvalidStateError unless the client is running in this process."""
+        if self._state is not State.RUNNING or self._shared is None:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}")
+        if os.getpid() != self._pid:
+            raise InvalidStateError(f"{self._name()} belongs to process {self._pid}; make another one after a fork")
+        return self._shared
+
+    @property
+    def _instance(self) -> Instance:
+        return self._check_running()
+
+    def _name(self) -> str:
+        return f"{type(self).__name__} of group {self.group}"
+
+    # ----------------------------------------------------------------------------------------------------- questions
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The next offset to be written in `queue`. BrokerError, ClientError, RemotingError."""
+        return await offsets.max_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The first offset that can be read from `queue`. BrokerError, ClientError, RemotingError."""
+        return await offsets.min_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch)."""
+        address = await self._instance.routes.master(queue)
+        return await offsets.search_offset(self._instance.remoting, address, queue, timestamp_ms)
+
+    async def earliest_store_time(self, queue: MessageQueue) -> int:
+        """When the first readable message was stored, in milliseconds since the epoch; -1 when there is none."""
+        address = await self._instance.routes.master(queue)
+        return await offsets.earliest_store_time(self._instance.remoting, address, queue)
+
+    async def view_message(self, offset_msg_id: str) -> MessageExt:
+        """The message with this offset message id, asked of the broker whose address is in it.
+
+        MessageIllegal when it is no such id, BrokerError when the broker has no such message.
+        """
+        place = decode_offset_message_id(offset_msg_id)
+        host = f"[{place.host}]" if ":" in place.host else place.host
+        address = f"{host}:{place.port}"
+        unit = await pulling.view_message(self._instance.remoting, address, place.physical_offset)
+        return message_of(decode_unit(unit))
+
+    async def create_topic(self, topic: str, *, queues: int = 4, template: str = "TBW102") -> None:
+        """Create `topic` with `queues` queues on every master that has the template topic; change it if it exists."""
+        check_topic(topic)
+        routes, remoting = self._instance.routes, self._instance.remoting
+        found = await routes.find_publish(template, template, queues)
+        brokers = {queue.broker_name: queue for queue in found.queues}
+        for queue in brokers.values():
+            configuration = TopicConfig(topic, queues, queues)
+            await topics.create_topic(remoting, await routes.master(queue), configuration, template=template)

@@ -1,0 +1,158 @@
+"""Runs asyncio objects for threads: one event loop in one thread a process, and methods that wait for their coroutines.
+
+    class Producer(Face[asynchronous.Producer]):
+        send = waiting(asynchronous.Producer.send)
+
+A method is declared by naming the one that does the work, and has its parameters, result and documentation. Knows no
+particular client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import uvloop
+
+from orbitmq.errors import InvalidStateError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
+C_co = TypeVar("C_co", covariant=True)
+
+
+class LoopThread:
+    """An event loop on a daemon thread."""
+
+    def __init__(self) -> None:
+        self.loop = uvloop.new_event_loop()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._woken = False
+        self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on the loop."""
+        return threading.current_thread() is self._thread
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run `function` on the loop soon. Many calls of one moment cost one wake-up of the loop."""
+        self._calls.append(function)
+        if not self._woken:
+            self._woken = True
+            self.loop.call_soon_threadsafe(self._work)
+
+    def _work(self) -> None:
+        self._woken = False  # before the queue is emptied: a call that comes meanwhile wakes the loop once more
+        while self._calls:
+            self._calls.popleft()()
+
+
+_lock = threading.Lock()
+_current: LoopThread | None = None
+
+
+def loop_thread() -> LoopThread:
+    """The one of this process, begun at first use."""
+    global _current
+    with _lock:
+        if _current is None:
+            _current = LoopThread()
+        return _current
+
+
+def _after_fork() -> None:
+    """Threads do not live on in a child: it begins its own loop. Objects of the parent refuse to work there."""
+    global _current, _lock
+    _current, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def submit(start: Callable[[], asyncio.Future[R]]) -> concurrent.futures.Future[R]:
+    """Call `start` on the loop; a future for threads with the outcome of the one it returns."""
+    outcome: concurrent.futures.Future[R] = concurrent.futures.Future()
+
+    def begin() -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            start().add_done_callback(functools.partial(_pass_on, outcome))
+        except Exception as error:  # the caller's, whose thread waits for it
+            outcome.set_exception(error)
+
+    loop_thread().call(begin)
+    return outcome
+
+
+def _pass_on(outcome: concurrent.futures.Future[R], future: asyncio.Future[R]) -> None:
+    if future.cancelled():
+        outcome.set_exception(concurrent.futures.CancelledError())
+    elif (error := future.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(future.result())
+
+
+def run(work: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine on the loop and wait for its result. InvalidStateError on the loop, where it would never end."""
+    if loop_thread().is_current:
+        work.close()
+        raise InvalidStateError("a coroutine on the client's own loop cannot wait for it; use the asyncio client there")
+    return submit(lambda: asyncio.ensure_future(work)).result()
+
+
+class Face(Generic[C_co]):
+    """Base of the synchronous classes: holds the object that does the work."""
+
+    def __init__(self, core: C_co) -> None:
+        self.core = core
+        """The asyncio object behind this one; it lives on the loop of `loop_thread()`."""
+
+
+def waiting(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Face[C], P], R]:
+    """The method that runs a coroutine method and waits for its result."""
+
+    @functools.wraps(method)
+    def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run(method(face.core, *args, **kwargs))
+
+    return call
+
+
+def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Face[C], P], R]:
+    """The method that calls a plain method on the loop, where nothing else touches the object meanwhile."""
+
+    @functools.wraps(method)
+    def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def on_the_loop() -> R:
+            return method(face.core, *args, **kwargs)
+
+        return run(on_the_loop())
+
+    return call
+
+
+def started(
+    method: Callable[Concatenate[C, P], asyncio.Task[R]],
+) -> Callable[Concatenate[Face[C], P], concurrent.futures.Future[R]]:
+    """The method that begins a task and returns a future for threads at once."""
+
+    @functools.wraps(method)
+    def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
+        return submit(lambda: method(face.core, *args, **kwargs))
+
+    return call

@@ -1,0 +1,297 @@
+"""One client as the brokers see it: a client id, connections, routes and heartbeats for the groups that share it.
+
+Producers and consumers of one event loop share an instance when their settings agree and none of them is of the same
+group; a consumer that shares a group with another needs a client id of its own, or the brokers take the two for one.
+The instance lives from the first of them to the last. It must not know what they send or consume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import time
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from orbitmq.client.background import Background
+from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
+from orbitmq.client.core.retry import BROKER_MISSING
+from orbitmq.client.core.route import MASTER_ID
+from orbitmq.client.machine import own_addresses
+from orbitmq.client.nameservers import NameServers
+from orbitmq.client.routes import Routes
+from orbitmq.client.settings import ClientSettings
+from orbitmq.errors import ClientError, OrbitMQError
+from orbitmq.message.ids import UniqueIds
+from orbitmq.net.connection import Connection
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.routing import Router
+from orbitmq.operations import membership
+from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+
+_log = logging.getLogger(__name__)
+
+IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that make the client id
+MISSING_ROUTE_DELAY_MS = 1000  # a subscribed topic without route is asked for again after this, then ever more seldom
+
+
+class GroupMember(Protocol):
+    """What an instance needs of a consumer."""
+
+    group: str
+
+    def wanted_topics(self) -> Iterable[str]:
+        """The topics whose routes it needs."""
+
+    def heartbeat_data(self) -> ConsumerData:
+        """What brokers are told of it."""
+
+    def wake_rebalance(self) -> None:
+        """Members or queues may have changed."""
+
+
+class Instance:
+    """See the module. Made by `join`, given back by `leave`."""
+
+    def __init__(
+        self, addresses: tuple[str, ...], settings: ClientSettings, *, clock: Clock, chance: random.Random
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.chance = chance
+        self.client_ip = settings["client_ip"] or client_address(own_addresses())
+        name = settings["instance_name"]
+        if name == DEFAULT_INSTANCE:
+            name = own_instance_name(os.getpid(), time.monotonic_ns())
+        self.client_id = client_id(self.client_ip, name, settings["unit_name"])
+        self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
+        router = Router("client")
+        router.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
+        self.remoting = Remoting(router, on_open=self._connected)
+        self.name_servers = NameServers(addresses, chance)
+        self.routes = Routes(
+            self.remoting, self.name_servers, timeout_ms=settings["api_timeout_ms"], on_change=self._route_changed
+        )
+        self._producers: set[str] = set()
+        self._consumers: dict[str, GroupMember] = {}
+        self._background = Background(self.client_id)
+        self._beating: set[str] = set()
+        self._greeted: set[str] = set()
+        """Addresses that know us over their present connection."""
+        self._changed_topics: set[str] = set()
+        self._route_news = asyncio.Event()
+        self._routes_wanted = asyncio.Event()
+        self._closed = False
+
+    # -------------------------------------------------------------------------------------------------------- groups
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody shares the instance any more."""
+        return not self._producers and not self._consumers
+
+    def has_group(self, group: str, *, consumer: bool) -> bool:
+        """Whether a producer or consumer of this group shares the instance."""
+        return group in (self._consumers if consumer else self._producers)
+
+    def add_producer(self, group: str) -> None:
+        """A producer group joins."""
+        self._producers.add(group)
+
+    def add_consumer(self, member: GroupMember) -> None:
+        """A consumer joins."""
+        self._consumers[member.group] = member
+
+    def remove(self, group: str, *, consumer: bool) -> None:
+        """A group leaves; brokers are told by `unregister`."""
+        if consumer:
+            self._consumers.pop(group, None)
+        else:
+            self._producers.discard(group)
+
+    async def unregister(self, group: str, *, consumer: bool) -> None:
+        """Tell every connected broker that the group is gone. A broker that cannot be told finds out by itself."""
+        addresses = [address for address in self._broker_addresses(slaves=True) if self.remoting.connection(address)]
+        await asyncio.gather(*(self._unregister_at(address, group, consumer=consumer) for address in addresses))
+
+    async def _unregister_at(self, address: str, group: str, *, consumer: bool) -> None:
+        try:
+            await membership.unregister_client(
+                self.remoting,
+                address,
+                self.client_id,
+                producer_group=None if consumer else group,
+                consumer_group=group if consumer else None,
+                timeout_ms=self.settings["api_timeout_ms"],
+            )
+        except OrbitMQError as error:
+            _log.info("event=not_unregistered group=%s broker=%s error=%s", group, address, error)
+
+    # ----------------------------------------------------------------------------------------------------- lifecycle
+
+    def start(self) -> None:
+        """Begin refreshing routes and beating."""
+        self._background.spawn(self._refresh_routes())
+        self._background.spawn(self._follow_routes())
+        self._background.spawn(self._beat_regularly())
+
+    async def close(self) -> None:
+        """End every task and connection."""
+        self._closed = True
+        await self._background.stop()
+        await self.remoting.close()
+
+    # -------------------------------------------------------------------------------------------------------- routes
+
+    async def _refresh_routes(self) -> None:
+        """Every interval; while a subscribed topic has no route, sooner."""
+        interval_ms = self.settings["poll_namesrv_interval_ms"]
+        delay_ms = interval_ms
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._routes_wanted.wait(), delay_ms / 1000)
+                delay_ms = MISSING_ROUTE_DELAY_MS
+            self._routes_wanted.clear()
+            topics = {topic for member in self._consumers.values() for topic in member.wanted_topics()}
+            await self.routes.refresh_each([*topics, *self.routes.topics()])
+            self.routes.forget_brokers()
+            missing = any(not self.routes.subscribed(topic) for topic in topics)
+            delay_ms = min(interval_ms, 2 * delay_ms) if missing else interval_ms
+
+    def want_routes(self) -> None:
+        """A consumer waits for a route: refresh now, and often until it is there."""
+        self._routes_wanted.set()
+
+    def _route_changed(self, topic: str) -> None:
+        self._changed_topics.add(topic)
+        self._route_news.set()
+
+    async def _follow_routes(self) -> None:
+        """New brokers hear from us before a consumer asks them about its group."""
+        while True:
+            await self._route_news.wait()
+            self._route_news.clear()
+            changed, self._changed_topics = self._changed_topics, set()
+            addresses = self._broker_addresses(slaves=bool(self._consumers))
+            await asyncio.gather(*(self._beat_at(address) for address in addresses if address not in self._greeted))
+            for member in self._consumers.values():
+                if not changed.isdisjoint(member.wanted_topics()):
+                    member.wake_rebalance()
+
+    def _members_changed(self, connection: Connection, command: Command) -> None:
+        """NOTIFY_CONSUMER_IDS_CHANGED: a member of a group came or went."""
+        group = command.header(NotifyConsumerIdsChangedHeader).consumer_group
+        _log.info("event=members_changed group=%s broker=%s", group, connection.address)
+        member = self._consumers.get(group)
+        if member is not None:
+            member.wake_rebalance()
+
+    async def any_broker(self, topic: str) -> str:
+        """The address of some broker of the topic: its master, else a slave. ClientError when there is none."""
+        names = {queue.broker_name for queue in await self.routes.find_subscribed(topic)}
+        candidates = [addresses for name in sorted(names) if (addresses := self.routes.addresses(name))]
+        if not candidates:
+            raise ClientError(BROKER_MISSING, f"no broker of topic {topic} has an address")
+        addresses = self.chance.choice(candidates)
+        return addresses.get(MASTER_ID) or self.chance.choice(sorted(addresses.values()))
+
+    def _broker_addresses(self, *, slaves: bool) -> list[str]:
+        """Of every known broker the master, with `slaves` all of it."""
+        brokers: list[Mapping[int, str]] = list(self.routes.brokers().values())
+        return sorted({address for broker in brokers for i, address in broker.items() if slaves or i == MASTER_ID})
+
+    # ---------------------------------------------------------------------------------------------------- heartbeats
+
+    async def _beat_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings["heartbeat_interval_ms"] / 1000)
+            await self.beat()
+
+    async def beat(self) -> None:
+        """Tell the brokers who we are: masters always, slaves as well when somebody consumes."""
+        addresses = self._broker_addresses(slaves=bool(self._consumers))
+        await asyncio.gather(*(self._beat_at(address) for address in addresses))
+
+    async def _beat_at(self, address: str) -> None:
+        if self.is_unused:
+            return
+        self._beating.add(address)
+        try:
+            timeout_ms = self.settings["api_timeout_ms"]
+            await membership.heartbeat(self.remoting, address, self._heartbeat_data(), timeout_ms=timeout_ms)
+            self._greeted.add(address)
+        except OrbitMQError as error:
+            _log.warning("event=heartbeat_failed client=%s broker=%s error=%s", self.client_id, address, error)
+        finally:
+            self._beating.discard(address)
+
+    def _heartbeat_data(self) -> HeartbeatData:
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=group) for group in sorted(self._producers)],
+            consumer_data_set=[self._consumers[group].heartbeat_data() for group in sorted(self._consumers)],
+        )
+
+    def _connected(self, address: str, _: Connection) -> None:
+        """A broker forgets us with the connection, so a new one begins with a heartbeat."""
+        self._greeted.discard(address)
+        if self._closed or address in self._beating or self.is_unused:
+            return
+        if address in self._broker_addresses(slaves=bool(self._consumers)):
+            self._background.spawn(self._beat_at(address))
+
+
+_instances: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Instance]] = WeakKeyDictionary()
+
+
+def join(addresses: tuple[str, ...], settings: ClientSettings, group: str, *, consumer: bool) -> Instance:
+    """The instance a new member of `group` shares, or a new one. ClientError when a named one has this group.
+
+    The caller adds itself before it next waits for anything.
+    """
+    own = {name: settings.get(name) for name in ClientSettings.__annotations__}
+    named = settings["instance_name"] != DEFAULT_INSTANCE
+    pool = _instances.setdefault(asyncio.get_running_loop(), [])
+    for instance in pool:
+        theirs = {name: instance.settings.get(name) for name in ClientSettings.__annotations__}
+        alike = own == theirs and instance.name_servers.addresses == addresses
+        if not alike and not (named and all(own[name] == theirs[name] for name in IDENTITY)):
+            continue
+        if instance.has_group(group, consumer=consumer):
+            if named:
+                raise _taken(settings["instance_name"], group, consumer=consumer)
+            continue
+        if not alike:
+            _log.warning("event=settings_ignored client=%s group=%s", instance.client_id, group)
+        return instance
+    chance = random.Random()  # noqa: S311 - spreads load, keeps no secret
+    instance = Instance(addresses, settings, clock=SystemClock(), chance=chance)
+    instance.start()
+    pool.append(instance)
+    return instance
+
+
+def _taken(name: str, group: str, *, consumer: bool) -> ClientError:
+    kind = "consumer" if consumer else "producer"
+    return ClientError(
+        BROKER_MISSING,
+        f"a {kind} of group {group} exists already under the instance name {name!r}; "
+        f"give this one another group or another instance_name",
+    )
+
+
+async def leave(instance: Instance) -> None:
+    """Close the instance when nobody shares it any more."""
+    if instance.is_unused:
+        pool = _instances.get(asyncio.get_running_loop(), [])
+        if instance in pool:
+            pool.remove(instance)
+        await instance.close()

@@ -1,0 +1,333 @@
+"""The pull consumer for asyncio: messages are fetched ahead and given out when the application asks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Unpack
+
+from orbitmq.client.consumer import HOLD_LOOK_S, Consumer, Held
+from orbitmq.client.core.allocation import Allocate, averagely
+from orbitmq.client.core.model import PullResult, PullStatus
+from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.instance import Instance
+from orbitmq.client.pulling import Puller
+from orbitmq.client.settings import LitePullSettings, complete
+from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
+from orbitmq.filter.tags import tag_subscription
+from orbitmq.message.config import SubscriptionData
+from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.topics import check_topic
+from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
+from orbitmq.wire.codes import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """What one pull brought, waiting for `poll`."""
+
+    held: Held
+    cached: ProcessQueue
+    messages: list[MessageExt]
+
+
+class LitePullConsumer(Consumer):
+    """Consumes messages when asked.
+
+        async with LitePullConsumer("group", "127.0.0.1:9876") as consumer:
+            consumer.subscribe("topic")
+            for message in await consumer.poll(timeout=5.0):
+                ...
+            await consumer.commit(wait=True)
+
+    Either `subscribe`: the members of the group share the queues of the topics; or `assign`: this consumer reads the
+    queues it names and shares nothing. Without `auto_commit` nothing is committed but by `commit`. With it, `poll`
+    commits from time to time what earlier calls returned, and shutdown commits what the last call returned, so a
+    batch must be done with before the next `poll`.
+
+    `consume_from_where` says where a group without offsets starts, as for `PushConsumer`. Further keywords are
+    `LitePullSettings`.
+    """
+
+    _consume_type = ConsumeType.CONSUME_ACTIVELY
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        consume_timestamp: datetime | str | None = None,
+        allocate: Allocate = averagely,
+        **settings: Unpack[LitePullSettings],
+    ) -> None:
+        self._settings = complete(LitePullSettings, settings)
+        super().__init__(
+            group,
+            namesrv_addr,
+            self._settings,
+            message_model=message_model,
+            consume_from_where=consume_from_where,
+            consume_timestamp=consume_timestamp,
+            allocate=allocate,
+        )
+        self.auto_commit = self._settings["auto_commit"]
+        self._assigned_queues: frozenset[MessageQueue] | None = None
+        self._expressions: dict[str, SubscriptionData] = {}
+        self._paused: set[MessageQueue] = set()
+        self._sought: dict[MessageQueue, int] = {}
+        self._consumed: dict[MessageQueue, int] = {}
+        """Queue -> the offset behind what poll returned, until it is committed."""
+        self._batches: deque[Batch] = deque()
+        self._arrived = asyncio.Event()
+        self._cached_count = 0
+        self._commit_due_ms = 0
+        self._puller: Puller | None = None
+
+    # ------------------------------------------------------------------------------------------------ what to read
+
+    def subscribe(self, topic: str, expression: str = "*") -> None:
+        """Share the queues of `topic` with the group; `expression` as for a push consumer. Before or after start.
+
+        InvalidStateError after `assign`.
+        """
+        if self._assigned_queues is not None:
+            raise InvalidStateError(f"{self._name()} has assigned queues; it cannot subscribe as well")
+        self._subscribe(topic, expression)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give the queues of `topic` up."""
+        self._unsubscribe(topic)
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read these queues and no others. Before or after start. InvalidStateError after `subscribe`."""
+        if self._subscriptions:
+            raise InvalidStateError(f"{self._name()} has subscribed; it cannot assign queues as well")
+        self._assigned_queues = frozenset(queues)
+        self.wake_rebalance()
+
+    def set_assign_expression(self, topic: str, expression: str) -> None:
+        """The tags to read of the assigned queues of `topic`; before start."""
+        check_topic(topic)
+        if self.is_running:
+            raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
+        self._expressions[topic] = tag_subscription(topic, expression)
+
+    def assignment(self) -> set[MessageQueue]:
+        """The queues read at this moment."""
+        return set(self._held)
+
+    # ------------------------------------------------------------------------------------------------------ messages
+
+    async def poll(self, timeout: float | None = None) -> list[MessageExt]:
+        """The messages of one pull, at most `pull_batch_size` of one queue; empty when none came in `timeout` seconds
+        (default `poll_timeout_ms`). InvalidStateError unless the consumer is running.
+        """
+        self._check_running()
+        if self.auto_commit and self._clock.now_ms() >= self._commit_due_ms:
+            self._commit_due_ms = self._clock.now_ms() + self._settings["auto_commit_interval_ms"]
+            self._to_table(None)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._settings["poll_timeout_ms"] / 1000 if timeout is None else timeout)
+        while True:
+            while self._batches:
+                if (messages := self._give_out(self._batches.popleft())) is not None:
+                    return messages
+            self._arrived.clear()
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                return []
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), left_s)
+
+    def _give_out(self, batch: Batch) -> list[MessageExt] | None:
+        self._cached_count -= len(batch.messages)
+        self._make_room()
+        if batch.cached.dropped:
+            return None
+        self._consumed[batch.held.queue] = batch.cached.remove(batch.messages)
+        return batch.messages
+
+    def __aiter__(self) -> AsyncIterator[MessageExt]:
+        """The messages one by one, until the consumer is shut down."""
+        return self._each()
+
+    async def _each(self) -> AsyncIterator[MessageExt]:
+        while self.is_running:
+            for message in await self.poll():
+                yield message
+
+    # ------------------------------------------------------------------------------------------------------- offsets
+
+    async def commit(
+        self,
+        offsets: Mapping[MessageQueue, int] | None = None,
+        *,
+        queues: Iterable[MessageQueue] | None = None,
+        wait: bool = False,
+    ) -> None:
+        """Commit what `poll` returned (of all queues, or of `queues`), or the given `offsets`: the next to consume.
+
+        The brokers are told at the next interval; with `wait` they are told now and have confirmed when this returns.
+        BrokerError, ClientError, RemotingError only with `wait`; the commit is repeated at the next interval then.
+        """
+        self._check_running()
+        if offsets is not None:
+            for queue, offset in offsets.items():
+                self._offsets.table.set(queue, offset)
+            chosen: Collection[MessageQueue] = offsets.keys()
+        else:
+            chosen = self._to_table(queues)
+        if wait:
+            await self._offsets.commit(chosen)
+
+    def _to_table(self, queues: Iterable[MessageQueue] | None) -> list[MessageQueue]:
+        chosen = [queue for queue in (self._consumed if queues is None else queues) if queue in self._consumed]
+        for queue in chosen:
+            self._offsets.table.set(queue, self._consumed.pop(queue))
+        return chosen
+
+    async def committed(self, queue: MessageQueue) -> int:
+        """The group's offset of `queue`, -1 when it has none. BrokerError, ClientError, RemotingError."""
+        self._check_running()
+        known = self._offsets.table.read(queue)
+        return known if known >= 0 else await self._offsets.stored(queue)
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Let the next `poll` return messages of `queue` from `offset` on; nothing pulled before is returned.
+
+        ClientError when the queue is not assigned or has no such offset.
+        """
+        first, end = await self.min_offset(queue), await self.max_offset(queue)
+        if not first <= offset <= end:
+            raise ClientError(ResponseCode.PULL_OFFSET_MOVED, f"{queue} has offsets {first} to {end}, not {offset}")
+        self._go_to(queue, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """`seek` to the first message that can be read."""
+        self._go_to(queue, await self.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """`seek` behind the last message."""
+        self._go_to(queue, await self.max_offset(queue))
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch)."""
+        return await self.search_offset(queue, timestamp_ms)
+
+    def _go_to(self, queue: MessageQueue, offset: int) -> None:
+        held = self._held.get(queue)
+        if held is None:
+            raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"{queue} is not assigned to {self._name()}")
+        held.drop()
+        self._forget_dropped()
+        self._sought[queue] = offset
+        self._consumed[queue] = offset
+        self._hold(queue)
+
+    # --------------------------------------------------------------------------------------------------------- pauses
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull nothing of these queues until `resume`; `poll` still returns what was pulled before."""
+        self._paused.update(queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these queues."""
+        self._paused.difference_update(queues)
+        self._make_room()
+
+    # ------------------------------------------------------------------------------------------------------ lifecycle
+
+    async def _begin(self, instance: Instance) -> None:
+        flags = PULL_LITE | PULL_SUBSCRIPTION | PULL_SUSPEND
+        settings = self._settings
+        self._puller = Puller(
+            instance,
+            self.group,
+            flags=flags,
+            suspend_ms=settings["broker_suspend_max_ms"],
+            timeout_ms=settings["pull_timeout_ms"],
+        )
+        self._commit_due_ms = self._clock.now_ms() + settings["auto_commit_interval_ms"]
+        await self._begin_consuming(instance)
+
+    async def _end(self, instance: Instance) -> None:
+        await self._background.stop()
+        if self.auto_commit:
+            self._to_table(None)
+        await self._end_consuming(instance)
+
+    def wanted_topics(self) -> Iterable[str]:
+        return {*super().wanted_topics(), *(queue.topic for queue in self._assigned_queues or ())}
+
+    # -------------------------------------------------------------------------------------------------------- pulling
+
+    async def _rebalance(self, instance: Instance) -> None:
+        if self._assigned_queues is None:
+            await super()._rebalance(instance)
+            return
+        async with self._rebalancing:
+            wanted, reading = self._assigned_queues, self._reading()
+            await self._release([queue for queue in self._held if queue not in wanted or queue not in reading])
+            self._take(sorted(queue for queue in wanted if queue not in self._held))
+
+    async def _release(self, queues: Collection[MessageQueue]) -> None:
+        """Offsets of queues that others read from now on are not ours to commit."""
+        await super()._release(queues)
+        for queue in queues:
+            self._consumed.pop(queue, None)
+        self._forget_dropped()
+
+    def _forget_dropped(self) -> None:
+        self._batches = deque(batch for batch in self._batches if not batch.cached.dropped)
+        self._cached_count = sum(len(batch.messages) for batch in self._batches)
+        self._make_room()
+
+    async def _read(self, held: Held) -> None:
+        queue = held.queue
+        offset = self._sought.pop(queue, None)
+        if offset is None:
+            offset = await self._start_offset(held)
+        while not held.cached.dropped:
+            held.cached.last_pull_ms = self._clock.now_ms()
+            full = self._cached_count > self._settings["pull_threshold_for_all"]
+            if full or queue in self._paused or self._thresholds.hold(held.cached):
+                await held.wait_for_room(HOLD_LOOK_S)
+                continue
+            try:
+                result = await self._pull(queue, offset)
+            except OrbitMQError as error:
+                await asyncio.sleep(self._pause_after(error, queue))
+                continue
+            offset = result.next_begin_offset
+            self._take_in(held, result)
+
+    async def _pull(self, queue: MessageQueue, offset: int) -> PullResult:
+        assert self._puller is not None, "start makes the puller"
+        subscription = self._subscriptions.get(queue.topic) or self._expressions.get(queue.topic)
+        every = SubscriptionData(queue.topic)
+        return await self._puller.pull(queue, offset, self._settings["pull_batch_size"], subscription or every)
+
+    def _take_in(self, held: Held, result: PullResult) -> None:
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            _log.warning(
+                "event=offset_illegal group=%s queue=%s goes_on_at=%d", self.group, held.queue, result.next_begin_offset
+            )
+        if result.messages:
+            held.cached.put(result.messages, result.max_offset)
+            self._batches.append(Batch(held, held.cached, result.messages))
+            self._cached_count += len(result.messages)
+            self._arrived.set()
+
+    def _make_room(self) -> None:
+        for held in self._held.values():
+            held.room.set()

@@ -1,0 +1,159 @@
+"""Where a consumer's offsets live: at the brokers for a group that shares its queues, in a file for one that does not.
+
+Both keep a table in memory and write it out now and then. Knows no listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+from orbitmq.client.core.offsets import OffsetTable, decode_file, encode_file
+from orbitmq.client.core.retry import BROKER_MISSING
+from orbitmq.client.instance import Instance
+from orbitmq.errors import ClientError, OrbitMQError
+from orbitmq.message.model import MessageQueue
+from orbitmq.operations import offsets as operations
+from orbitmq.runtime.files import load_with_backup, save_with_backup
+
+_log = logging.getLogger(__name__)
+
+
+class OffsetStore(Protocol):
+    """Offsets of one group. `table` is what is known now; the store behind it lags by at most one interval."""
+
+    table: OffsetTable
+
+    async def open(self) -> None:
+        """Read what is there. StoreDamaged or ClientError when it cannot be used."""
+
+    async def stored(self, queue: MessageQueue) -> int:
+        """The stored offset, -1 when there is none. BrokerError, ClientError or RemotingError when it is unknown."""
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        """Write the offsets of these queues out; a failure is logged and repaired by the next time."""
+
+    async def commit(self, queues: Collection[MessageQueue]) -> None:
+        """The same, but confirmed: an error is raised."""
+
+    async def release(self, queue: MessageQueue) -> None:
+        """The queue goes to another member: write it out, forget it."""
+
+    def close(self) -> None:
+        """Give the file back."""
+
+
+class BrokerOffsets:
+    """Offsets of a clustering group, kept by the master of each queue's broker."""
+
+    def __init__(self, instance: Instance, group: str) -> None:
+        self.table = OffsetTable()
+        self._instance = instance
+        self._group = group
+
+    async def open(self) -> None:
+        """Nothing to read before a queue is asked for."""
+
+    async def stored(self, queue: MessageQueue) -> int:
+        offset = await operations.query_consumer_offset(
+            self._instance.remoting, await self._address(queue), self._group, queue
+        )
+        if offset is None:
+            return -1
+        self.table.set(queue, offset)
+        return offset
+
+    async def _address(self, queue: MessageQueue) -> str:
+        """The master, else any broker of that name: slaves know offsets as of a few seconds ago."""
+        try:
+            return await self._instance.routes.master(queue)
+        except ClientError:
+            addresses = self._instance.routes.addresses(queue.broker_name)
+            if not addresses:
+                raise
+            return next(iter(addresses.values()))
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        await asyncio.gather(*(self._tell(queue, offset) for queue, offset in self.table.of(queues).items()))
+
+    async def _tell(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            address = await self._instance.routes.master(queue)
+            await operations.tell_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
+        except OrbitMQError as error:
+            _log.warning(
+                "event=offset_not_stored group=%s queue=%s offset=%d error=%s", self._group, queue, offset, error
+            )
+
+    async def commit(self, queues: Collection[MessageQueue]) -> None:
+        await asyncio.gather(*(self._commit(queue, offset) for queue, offset in self.table.of(queues).items()))
+
+    async def _commit(self, queue: MessageQueue, offset: int) -> None:
+        address = await self._instance.routes.master(queue)
+        await operations.update_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
+
+    async def release(self, queue: MessageQueue) -> None:
+        await self.persist([queue])
+        self.table.forget(queue)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class FileOffsets:
+    """Offsets of a broadcasting consumer, in the file Java's client would use.
+
+    `<root>/<ip>@<instance name>/<group>/offsets.json`. The name of the instance in it is the configured one, so that
+    the file is found again after a restart. Two consumers may not share a file; the second one is refused.
+    """
+
+    def __init__(self, root: str, owner: str, group: str) -> None:
+        self.table = OffsetTable()
+        self._path = Path(root).expanduser() / owner / group / "offsets.json"
+        self._lock: int | None = None
+        self._written: dict[MessageQueue, int] = {}
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._open)
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise ClientError(
+                BROKER_MISSING,
+                f"another broadcasting consumer keeps its offsets in {self._path}; give this one an instance_name",
+            ) from error
+        self.table = OffsetTable(load_with_backup(self._path, decode_file))
+
+    async def stored(self, queue: MessageQueue) -> int:
+        return self.table.read(queue)
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        try:
+            await self.commit(queues)
+        except OSError as error:
+            _log.warning("event=offsets_not_stored path=%s error=%s", self._path, error)
+
+    async def commit(self, queues: Collection[MessageQueue]) -> None:
+        """Replaces the file; it holds these queues only, as Java's does."""
+        found = self.table.of(queues)
+        if found and found != self._written:
+            await asyncio.to_thread(save_with_backup, self._path, encode_file(found))
+            self._written = found
+
+    async def release(self, queue: MessageQueue) -> None:
+        """A queue without readers keeps its offset: it may come back."""
+
+    def close(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)

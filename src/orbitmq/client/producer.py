@@ -1,0 +1,151 @@
+"""The producer for asyncio. `orbitmq.client.sync` has the same for threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Unpack
+
+from orbitmq.client.base import Client
+from orbitmq.client.core.model import SendResult
+from orbitmq.client.core.outgoing import Packing, outgoing, outgoing_batch
+from orbitmq.client.core.retry import RetryRules
+from orbitmq.client.instance import Instance
+from orbitmq.client.sending import Sender, Target
+from orbitmq.client.settings import ProducerSettings, complete
+from orbitmq.errors import InvalidStateError, MessageIllegal, TooManyRequestsError
+from orbitmq.message.model import Message, MessageQueue
+from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
+
+
+class Producer(Client):
+    """Sends messages.
+
+        async with Producer("group", "127.0.0.1:9876") as producer:
+            result = await producer.send(Message("topic", b"body", tags="tag", keys="key"))
+
+    `namesrv_addr` is `host:port`, several separated by `;` or in a list; without it the environment variable
+    NAMESRV_ADDR counts. Further keywords are `ProducerSettings`. A message without a chosen queue goes to the queues
+    of its topic in turn; when an attempt fails, another broker is tried, all within `send_timeout_ms`.
+
+    One producer may be used by many tasks at once. Sending the same message object again sends a new message.
+    """
+
+    _consumes = False
+
+    def __init__(
+        self, group: str, namesrv_addr: str | Iterable[str] | None = None, **settings: Unpack[ProducerSettings]
+    ) -> None:
+        if group == DEFAULT_PRODUCER_GROUP:
+            raise MessageIllegal(f"{DEFAULT_PRODUCER_GROUP} is no group of an application, choose a name")
+        self._settings = complete(ProducerSettings, settings)
+        super().__init__(group, namesrv_addr, self._settings)
+        self._packing = Packing(
+            self._settings["max_message_size"],
+            self._settings["compress_threshold"],
+            self._settings["compress_type"],
+            self._settings["compress_level"],
+        )
+        self._sender: Sender | None = None
+        self._under_way: set[asyncio.Task[SendResult]] = set()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | bytes | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Send and wait until the broker has stored the message.
+
+        `queue` chooses the queue; messages with equal `sharding_key` share one, so they keep their order when they are
+        sent one after another. A chosen queue is attempted once. `timeout` in seconds covers all attempts; without it
+        `send_timeout_ms` counts.
+
+        Every status of the result means stored. MessageIllegal for a message that breaks a rule, BrokerError when the
+        broker refuses, ClientError when no attempt succeeded (its text names brokers, attempts and the last error, and
+        the cause when there is no route), TooManyRequestsError when the time is over.
+        """
+        packed = outgoing(message, self._new_id, self._packing)
+        return await self._running_sender.send(packed, self._rules(timeout), Target(queue, sharding_key))
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | bytes | None = None,
+        timeout: float | None = None,
+    ) -> asyncio.Task[SendResult]:
+        """Begin a `send` and return its task at once; the task fails as `send` does.
+
+        MessageIllegal for a message that breaks a rule, TooManyRequestsError when `async_sends_max` sends are under
+        way. Shutdown waits for those that are.
+        """
+        if len(self._under_way) >= self._settings["async_sends_max"]:
+            raise TooManyRequestsError(f"{len(self._under_way)} sends are under way, no more are taken")
+        packed = outgoing(message, self._new_id, self._packing)
+        send = self._running_sender.send(packed, self._rules(timeout), Target(queue, sharding_key))
+        task = asyncio.get_running_loop().create_task(send)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | int | bytes | None = None
+    ) -> None:
+        """Send without waiting for an answer; nothing is known of the message's fate, and nothing is tried again."""
+        packed = outgoing(message, self._new_id, self._packing)
+        await self._running_sender.send_oneway(packed, Target(queue, sharding_key))
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
+    ) -> SendResult:
+        """Send many messages of one topic in one request; they are stored in order, in one queue.
+
+        MessageIllegal when they differ in topic or `wait_store_ok`, one is delayed, or together they are larger than
+        `max_message_size`. Otherwise as `send`; ids in the result are joined by commas.
+        """
+        packed = outgoing_batch(messages, self._new_id, self._packing)
+        return await self._running_sender.send(packed, self._rules(timeout), Target(queue))
+
+    async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues messages of `topic` are sent to. ClientError names the cause when there are none."""
+        settings = self._settings
+        template, count = settings["create_topic_key"], settings["default_topic_queue_nums"]
+        return list((await self._instance.routes.find_publish(topic, template, count)).queues)
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _rules(self, timeout: float | None) -> RetryRules:
+        return RetryRules(
+            1 + self._settings["retry_times"],
+            self._settings["send_timeout_ms"] if timeout is None else max(1, int(timeout * 1000)),
+            other_broker_when_not_stored_safely=self._settings["retry_when_not_store_ok"],
+        )
+
+    def _new_id(self) -> str:
+        instance = self._instance
+        return instance.unique_ids.create(instance.clock.now_ms())
+
+    @property
+    def _running_sender(self) -> Sender:
+        if not self.is_running or self._sender is None:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}")
+        return self._sender
+
+    async def _begin(self, instance: Instance) -> None:
+        instance.add_producer(self.group)
+        self._sender = Sender(
+            instance,
+            self.group,
+            template=self._settings["create_topic_key"],
+            template_queues=self._settings["default_topic_queue_nums"],
+        )
+        await instance.beat()
+
+    async def _end(self, instance: Instance) -> None:
+        if self._under_way:
+            await asyncio.wait(set(self._under_way))  # each has its own time limit
+        await instance.unregister(self.group, consumer=False)

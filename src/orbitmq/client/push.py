@@ -1,0 +1,322 @@
+"""The push consumer for asyncio: pulls by itself and hands messages to a listener. Concurrent; order is not kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar, Unpack
+
+from orbitmq.client.background import Background
+from orbitmq.client.consumer import HOLD_LOOK_S, Consumer, Held
+from orbitmq.client.core.allocation import Allocate, averagely
+from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed, retry_copy
+from orbitmq.client.core.model import ConcurrentContext, PullResult, PullStatus
+from orbitmq.client.core.outgoing import Packing, outgoing
+from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.core.retry import RetryRules
+from orbitmq.client.instance import Instance
+from orbitmq.client.pulling import Puller
+from orbitmq.client.sending import Sender
+from orbitmq.client.settings import PushSettings, complete
+from orbitmq.client.workers import Listener, Portion, Workers, workers_for
+from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
+from orbitmq.message.config import SubscriptionData
+from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import CONSUME_START_TIME
+from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP, retry_topic
+from orbitmq.operations import sending
+from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.headers import ConsumerSendMsgBackHeader
+
+_log = logging.getLogger(__name__)
+
+SUSPEND_MS = 15_000  # how long a broker may hold a pull; half of the pull's own time limit
+PULL_TIMEOUT_MS = 30_000
+RESUBMIT_S = 5.0  # messages that could not be sent back are tried here again
+OVERDUE_DELAY_LEVEL = 3
+OVERDUE_COUNT_MAX = 16  # messages of one queue given up in one look
+RETRY_SEND_TIMEOUT_MS = 3000
+RETRY_SEND_ATTEMPTS = 3
+
+L = TypeVar("L", bound=Listener)
+
+
+class PushConsumer(Consumer):
+    """Consumes messages with a listener, several at a time.
+
+        consumer = PushConsumer("group", "127.0.0.1:9876")
+        consumer.subscribe("topic", "TagA || TagB")
+
+        @consumer.on_message
+        async def handle(messages, context):
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+        async with consumer:
+            ...
+
+    The listener is a coroutine function, or a function that is called on `consume_threads` threads. It gets up to
+    `consume_batch_max_size` messages and says CONSUME_SUCCESS or RECONSUME_LATER; an exception or no answer counts as
+    RECONSUME_LATER. Each message is delivered at least once, some more than once.
+
+    With CLUSTERING the members of the group share the queues, offsets are kept by the brokers, and failed messages
+    come again after a while (10 s, then ever later), up to `max_reconsume_times`. With BROADCASTING every consumer
+    gets every message, offsets are kept in a local file, and failed messages are dropped.
+
+    `consume_from_where` says where a group without offsets starts; `consume_timestamp` belongs to
+    CONSUME_FROM_TIMESTAMP (a time, or `yyyyMMddHHmmss` in local time; default half an hour ago). Further keywords are
+    `PushSettings`.
+    """
+
+    _consume_type = ConsumeType.CONSUME_PASSIVELY
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        consume_timestamp: datetime | str | None = None,
+        allocate: Allocate = averagely,
+        **settings: Unpack[PushSettings],
+    ) -> None:
+        self._settings = complete(PushSettings, settings)
+        super().__init__(
+            group,
+            namesrv_addr,
+            self._settings,
+            message_model=message_model,
+            consume_from_where=consume_from_where,
+            consume_timestamp=consume_timestamp,
+            allocate=allocate,
+        )
+        self._listener: Listener | None = None
+        self._own_thresholds = self._thresholds
+        self._paused = False
+        self._puller: Puller | None = None
+        self._workers: Workers | None = None
+        self._retry_sender: Sender | None = None
+        self._returning = Background(f"{self._name()}, sending back")
+        times = self._settings["max_reconsume_times"]
+        self._reconsume_times_max = RECONSUME_TIMES_MAX if times < 0 else times
+
+    # ------------------------------------------------------------------------------------------------------ interface
+
+    def subscribe(self, topic: str, expression: str = "*") -> None:
+        """Consume the messages of `topic` whose tag is one of `TagA || TagB`, or all. Before or after start.
+
+        All members of a group must subscribe the same; a broker knows one subscription a group.
+        """
+        self._subscribe(topic, expression)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give the queues of `topic` up."""
+        self._unsubscribe(topic)
+
+    def set_listener(self, listener: Listener) -> None:
+        """Who gets the messages; before start. InvalidStateError afterwards."""
+        if self._workers is not None:
+            raise InvalidStateError(f"{self._name()} has its listener already")
+        self._listener = listener
+
+    def on_message(self, listener: L) -> L:
+        """`set_listener` as a decorator."""
+        self.set_listener(listener)
+        return listener
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is pulled; what is cached is still consumed."""
+        return self._paused
+
+    def suspend(self) -> None:
+        """Pull nothing until `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._paused = False
+        for held in self._held.values():
+            held.room.set()
+
+    async def send_message_back(self, message: MessageExt, delay_level: int = 0) -> None:
+        """Have `message` delivered to this group again: after the time of `delay_level`, at level 0 after a time that
+        grows with its failures, at level -1 never (it goes to the dead letter topic). BrokerError, ClientError,
+        RemotingError when neither the broker nor the retry topic takes it.
+        """
+        await self._send_back(self._instance, message, delay_level)
+
+    # ------------------------------------------------------------------------------------------------------ lifecycle
+
+    async def _begin(self, instance: Instance) -> None:
+        if self._listener is None:
+            raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"{self._name()} has no listener; set one before start")
+        if self._message_model is MessageModel.CLUSTERING:
+            self._subscribe(retry_topic(self.group), "*")
+        flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
+        self._puller = Puller(instance, self.group, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
+        self._retry_sender = Sender(instance, CLIENT_INNER_PRODUCER_GROUP)
+        self._workers = workers_for(
+            self._listener, self._settings["consume_threads"], self.group, self._prepare, self._finished
+        )
+        await self._begin_consuming(instance)
+        self._background.spawn(self._look_for_overdue(instance))
+
+    async def _end(self, instance: Instance) -> None:
+        await self._background.stop()
+        grace_s = self._settings["await_termination_ms"] / 1000
+        await self._running_workers.close(grace_s)
+        await self._returning.finish(grace_s)
+        await self._end_consuming(instance)
+
+    @property
+    def _running_workers(self) -> Workers:
+        assert self._workers is not None, "start makes the workers"
+        return self._workers
+
+    # -------------------------------------------------------------------------------------------------------- pulling
+
+    async def _read(self, held: Held) -> None:
+        offset = await self._start_offset(held)
+        while not held.cached.dropped:
+            held.cached.last_pull_ms = self._clock.now_ms()
+            subscription = self._subscriptions.get(held.queue.topic)
+            if subscription is None or self._paused or self._thresholds.hold(held.cached):
+                await held.wait_for_room(HOLD_LOOK_S)
+                continue
+            try:
+                result = await self._pull(held, offset, subscription)
+            except OrbitMQError as error:
+                await asyncio.sleep(self._pause_after(error, held.queue))
+                continue
+            offset = result.next_begin_offset
+            await self._take_in(held, result)
+            if self._settings["pull_interval_ms"]:
+                await asyncio.sleep(self._settings["pull_interval_ms"] / 1000)
+
+    async def _pull(self, held: Held, offset: int, subscription: SubscriptionData) -> PullResult:
+        assert self._puller is not None, "start makes the puller"
+        clustering = self._message_model is MessageModel.CLUSTERING
+        commit = self._offsets.table.read(held.queue) if clustering else 0
+        return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
+
+    async def _take_in(self, held: Held, result: PullResult) -> None:
+        """Cache and hand on what was pulled."""
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            await self._start_over(held, result.next_begin_offset)
+        elif result.messages:
+            held.cached.put(result.messages, result.max_offset)
+            for portion in chunks(result.messages, self._settings["consume_batch_max_size"]):
+                self._submit(held, portion)
+        elif not len(held.cached):
+            self._offsets.table.raise_to(held.queue, result.next_begin_offset)
+
+    async def _start_over(self, held: Held, offset: int) -> None:
+        """The broker has no such offset: messages of the old place, and what listeners say of them, count no more."""
+        _log.warning("event=offset_illegal group=%s queue=%s goes_on_at=%d", self.group, held.queue, offset)
+        held.cached.dropped = True
+        held.cached = ProcessQueue()
+        self._offsets.table.set(held.queue, offset)
+        await self._offsets.persist([held.queue])
+
+    def _assignment_changed(self) -> None:
+        self._thresholds = self._own_thresholds.shared(
+            self._settings["pull_threshold_for_topic"],
+            self._settings["pull_threshold_size_for_topic"],
+            len(self._held),
+        )
+
+    # ------------------------------------------------------------------------------------------------------ consuming
+
+    def _submit(self, held: Held, messages: Sequence[MessageExt]) -> None:
+        self._running_workers.submit(Portion(held, held.cached, messages, ConcurrentContext(held.queue)))
+
+    def _prepare(self, portion: Portion) -> None:
+        """Where the listener runs, right before it."""
+        now = str(self._clock.now_ms())
+        for message in portion.messages:
+            as_the_listener_sees(message, self.group).properties[CONSUME_START_TIME] = now
+
+    def _finished(self, portion: Portion) -> None:
+        """The listener spoke, or was not asked."""
+        if portion.skipped or portion.cached.dropped:
+            return
+        portion.cached.last_consume_ms = self._clock.now_ms()
+        failed = portion.messages[first_failed(portion.status, portion.context, len(portion.messages)) :]
+        if failed and self._message_model is MessageModel.CLUSTERING and self._shared is not None:
+            self._returning.spawn(self._return(self._shared, portion, failed))
+            return
+        if failed:
+            _log.warning(
+                "event=messages_dropped group=%s queue=%s count=%d", self.group, portion.held.queue, len(failed)
+            )
+        self._settle(portion.held, portion.cached, portion.messages)
+
+    def _settle(self, held: Held, cached: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        """These messages are done: their queue has room, its offset may rise."""
+        offset = cached.remove(messages)
+        if offset >= 0 and not cached.dropped:
+            self._offsets.table.raise_to(held.queue, offset)
+        held.room.set()
+
+    async def _return(self, instance: Instance, portion: Portion, failed: Sequence[MessageExt]) -> None:
+        """Send failed messages back; those that nobody takes are tried here again after a while."""
+        kept: list[MessageExt] = []
+        for message in failed:
+            try:
+                await self._send_back(instance, message, portion.context.delay_level_when_next_consume)
+            except OrbitMQError as error:
+                _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
+                message.reconsume_times += 1
+                kept.append(message)
+        done = [message for message in portion.messages if not any(message is other for other in kept)]
+        self._settle(portion.held, portion.cached, done)
+        if kept:
+            again = Portion(portion.held, portion.cached, kept, ConcurrentContext(portion.held.queue))
+            asyncio.get_running_loop().call_later(RESUBMIT_S, self._running_workers.submit, again)
+
+    async def _send_back(self, instance: Instance, message: MessageExt, delay_level: int) -> None:
+        """To the broker the message came from; if that fails, a copy to the group's retry topic on any broker."""
+        header = ConsumerSendMsgBackHeader(
+            offset=message.commit_log_offset,
+            group=self.group,
+            delay_level=delay_level,
+            origin_msg_id=message.msg_id,
+            origin_topic=message.topic,
+            max_reconsume_times=self._reconsume_times_max,
+            broker_name=message.broker_name,
+        )
+        try:
+            address = await instance.routes.master(message.queue)
+            await sending.send_back(instance.remoting, address, header)
+        except OrbitMQError as error:
+            _log.warning("event=send_back_refused group=%s message=%s error=%s", self.group, message.msg_id, error)
+            assert self._retry_sender is not None, "start makes the sender"
+            copy = retry_copy(message, self.group, self._reconsume_times_max)
+            packed = outgoing(copy, lambda: instance.unique_ids.create(self._clock.now_ms()), Packing())
+            await self._retry_sender.send(packed, RetryRules(RETRY_SEND_ATTEMPTS, RETRY_SEND_TIMEOUT_MS))
+
+    async def _look_for_overdue(self, instance: Instance) -> None:
+        """A listener that hangs must not hold its queue for ever: its message is delivered again elsewhere."""
+        timeout_ms = self._settings["consume_timeout_min"] * 60_000
+        while True:
+            await asyncio.sleep(timeout_ms / 1000)
+            for held in list(self._held.values()):
+                await self._give_up_overdue(instance, held, timeout_ms)
+
+    async def _give_up_overdue(self, instance: Instance, held: Held, timeout_ms: int) -> None:
+        for _ in range(OVERDUE_COUNT_MAX):
+            message = held.cached.overdue(self._clock.now_ms(), timeout_ms)
+            if message is None:
+                return
+            try:
+                await self._send_back(instance, message, OVERDUE_DELAY_LEVEL)
+            except OrbitMQError as error:
+                _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
+                return
+            if held.cached.is_smallest(message):
+                self._settle(held, held.cached, [message])

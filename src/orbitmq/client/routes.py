@@ -1,0 +1,183 @@
+"""The routes a client knows, kept fresh. Knows neither producers nor consumers.
+
+A route the name server no longer has is kept: a topic that is deleted fails at its brokers, while a name server that
+restarts empty must not stop anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from orbitmq.client.core.retry import BROKER_MISSING, NO_ROUTE
+from orbitmq.client.core.route import (
+    MASTER_ID,
+    PublishQueues,
+    broker_addresses,
+    from_template,
+    no_queue_cause,
+    publish_queues,
+    same_route,
+    subscribe_queues,
+)
+from orbitmq.client.nameservers import NameServers
+from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
+from orbitmq.message.model import MessageQueue
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations import routes as operations
+from orbitmq.wire.bodies import TopicRouteData
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A topic's route and what follows from it."""
+
+    route: TopicRouteData
+    publish: PublishQueues
+    subscribe: tuple[MessageQueue, ...]
+    from_template: bool = False
+    """The topic does not exist yet; its first message creates it like its template."""
+
+
+class Routes:
+    """Topic -> route, broker name -> addresses. `on_change` is called with a topic whose route became another."""
+
+    def __init__(
+        self,
+        remoting: Remoting,
+        name_servers: NameServers,
+        *,
+        timeout_ms: int = 3000,
+        on_change: Callable[[str], None] | None = None,
+    ) -> None:
+        self._remoting = remoting
+        self._name_servers = name_servers
+        self._timeout_ms = timeout_ms
+        self._on_change = on_change
+        self._topics: dict[str, Known] = {}
+        self._brokers: dict[str, Mapping[int, str]] = {}
+        self._lookups: dict[str, asyncio.Task[TopicRouteData | None]] = {}
+
+    def publish(self, topic: str) -> PublishQueues | None:
+        """Where to send at this moment, None when that must be looked up."""
+        known = self._topics.get(topic)
+        return known.publish if known is not None and known.publish.queues else None
+
+    def subscribed(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues to consume at this moment, empty when the topic is not known (yet)."""
+        known = self._topics.get(topic)
+        return known.subscribe if known is not None and not known.from_template else ()
+
+    def topics(self) -> list[str]:
+        """Every topic with a route."""
+        return list(self._topics)
+
+    async def find_publish(self, topic: str, template: str, queue_count: int) -> PublishQueues:
+        """Where to send, looked up when it is not known. ClientError names the cause when there is nowhere."""
+        known = self.publish(topic)
+        if known is not None:
+            return known
+        try:
+            found = await self.refresh(topic) or await self._adopt_template(topic, template, queue_count)
+        except (RemotingError, BrokerError) as error:
+            raise ClientError(NO_ROUTE, f"no route to topic {topic}: {error}") from error
+        if not found.publish.queues:
+            raise ClientError(NO_ROUTE, f"no route to topic {topic}: {no_queue_cause(topic, found.route)}")
+        return found.publish
+
+    async def find_subscribed(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues to consume, looked up when the topic is not known. ClientError when it does not exist."""
+        queues = self.subscribed(topic)
+        if not queues:
+            known = await self.refresh(topic)
+            queues = known.subscribe if known is not None else ()
+        if not queues:
+            raise ClientError(NO_ROUTE, f"no route to topic {topic}: it has no readable queue on any broker")
+        return queues
+
+    async def refresh(self, topic: str) -> Known | None:
+        """Ask the name server; the topic's route afterwards, None when it has never had one."""
+        route = await self._lookup(topic)
+        if route is not None:
+            self._learn(topic, Known(route, publish_queues(topic, route), subscribe_queues(topic, route)))
+        return self._topics.get(topic)
+
+    async def refresh_each(self, topics: Iterable[str]) -> None:
+        """Ask for these topics; one that fails is logged and does not stop the others."""
+        for topic in sorted(set(topics)):
+            try:
+                await self.refresh(topic)
+            except OrbitMQError as error:
+                _log.warning("event=route_not_refreshed topic=%s error=%s", topic, error)
+
+    def addresses(self, broker_name: str) -> Mapping[int, str]:
+        """Broker id -> address; empty for a broker no route names."""
+        return self._brokers.get(broker_name, {})
+
+    def brokers(self) -> dict[str, Mapping[int, str]]:
+        """Every broker that some route names."""
+        return dict(self._brokers)
+
+    async def master(self, queue: MessageQueue) -> str:
+        """The address of the queue's master. ClientError when none is registered."""
+        address = self._brokers.get(queue.broker_name, {}).get(MASTER_ID)
+        if address is not None:
+            return address
+        await self.refresh(queue.topic)
+        address = self._brokers.get(queue.broker_name, {}).get(MASTER_ID)
+        if address is None:
+            raise ClientError(BROKER_MISSING, f"broker {queue.broker_name} has no master for topic {queue.topic}")
+        return address
+
+    async def _adopt_template(self, topic: str, template: str, queue_count: int) -> Known:
+        route = await self._lookup(template)
+        if route is None:
+            raise ClientError(
+                NO_ROUTE,
+                f"no route to topic {topic}: it does not exist, and no broker offers the template topic {template} to "
+                f"create it from (autoCreateTopicEnable=false); create the topic first",
+            )
+        taken = from_template(route, queue_count)
+        known = Known(taken, publish_queues(topic, taken), (), from_template=True)
+        self._learn(topic, known)
+        return known
+
+    async def _lookup(self, topic: str) -> TopicRouteData | None:
+        """One question at a time and topic; who asks meanwhile shares the answer."""
+        task = self._lookups.get(topic)
+        if task is None:
+            task = asyncio.create_task(self._ask(topic))
+            self._lookups[topic] = task
+            task.add_done_callback(lambda done: self._looked_up(topic, done))
+        # Shielded: a caller that gives up must not take the answer from the others.
+        return await asyncio.shield(task)
+
+    def _looked_up(self, topic: str, task: asyncio.Task[TopicRouteData | None]) -> None:
+        self._lookups.pop(topic, None)
+        if not task.cancelled():
+            task.exception()  # every caller may have given up; the failure is theirs, not the loop's to report
+
+    async def _ask(self, topic: str) -> TopicRouteData | None:
+        return await self._name_servers.ask(
+            lambda address: operations.route(self._remoting, address, topic, timeout_ms=self._timeout_ms)
+        )
+
+    def _learn(self, topic: str, known: Known) -> None:
+        before = self._topics.get(topic)
+        if before is not None and before.from_template == known.from_template and same_route(before.route, known.route):
+            return
+        self._topics[topic] = known
+        self._brokers.update(broker_addresses(known.route))
+        if self._on_change:
+            self._on_change(topic)
+
+    def forget_brokers(self) -> None:
+        """Brokers that no route names any more are offline."""
+        named: dict[str, Mapping[int, str]] = {}
+        for known in self._topics.values():
+            named.update(broker_addresses(known.route))
+        self._brokers = {name: self._brokers.get(name, addresses) for name, addresses in named.items()}

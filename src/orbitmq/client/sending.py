@@ -1,0 +1,122 @@
+"""Carries messages to brokers: chooses queues, makes attempts, obeys the send loop. Knows no public interface."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.retry import RetryRules, SendLoop
+from orbitmq.client.core.selection import RoundRobin, queue_of_key
+from orbitmq.client.instance import Instance
+from orbitmq.errors import ClientError, OrbitMQError
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.operations import sending
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.headers import SendMessageV2Header
+
+STATUSES: Mapping[int, SendStatus] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the caller wants a message: in this queue, with the others of this key, or anywhere."""
+
+    queue: MessageQueue | None = None
+    key: str | int | bytes | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether any queue will do, so that a retry may take another one."""
+        return self.queue is None and self.key is None
+
+
+ANYWHERE = Target()
+
+
+class Sender:
+    """Sends for one producer group."""
+
+    def __init__(
+        self, instance: Instance, group: str, *, template: str = AUTO_CREATE_TOPIC, template_queues: int = 4
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._template = template
+        self._template_queues = template_queues
+        self._turns: dict[str, RoundRobin] = {}
+
+    async def send(self, message: Outgoing, rules: RetryRules, target: Target = ANYWHERE) -> SendResult:
+        """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once."""
+        if not target.is_free:
+            rules = RetryRules(1, rules.timeout_ms, rules.codes)
+        loop = SendLoop(rules, self._now_ms())
+        await self._queues(message.topic)  # a topic without route fails at once, with its cause
+        while (left_ms := loop.time_left(self._now_ms())) is not None:
+            queue = await self._choose(message.topic, target, loop.last_broker)
+            loop.attempt(queue.broker_name)
+            try:
+                result = await self._attempt(message, queue, left_ms)
+            except OrbitMQError as error:
+                if loop.failed(error):
+                    continue
+                break
+            if loop.stored(result):
+                break
+        return loop.outcome()
+
+    async def send_oneway(self, message: Outgoing, target: Target = ANYWHERE) -> None:
+        """One attempt, and no word of what came of it."""
+        queue = await self._choose(message.topic, target, None)
+        address = await self._instance.routes.master(queue)
+        await sending.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
+
+    async def _attempt(self, message: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        address = await self._instance.routes.master(queue)
+        header = self._header(message, queue)
+        reply = await sending.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
+        return SendResult(
+            STATUSES[reply.code],
+            message.msg_id,
+            reply.offset_msg_id,
+            MessageQueue(message.topic, queue.broker_name, reply.queue_id),
+            reply.queue_offset,
+            reply.region_id,
+            reply.trace_on,
+            reply.transaction_id,
+        )
+
+    def _header(self, message: Outgoing, queue: MessageQueue) -> SendMessageV2Header:
+        born_ms = self._instance.clock.now_ms()
+        return message.header(self._group, queue, born_ms, self._template, self._template_queues)
+
+    async def _choose(self, topic: str, target: Target, last_broker: str | None) -> MessageQueue:
+        if target.queue is not None:
+            if target.queue.topic != topic:
+                raise ClientError(
+                    ResponseCode.MESSAGE_ILLEGAL, f"message of topic {topic}, queue of {target.queue.topic}"
+                )
+            return target.queue
+        queues = await self._queues(topic)
+        if target.key is not None:
+            return queue_of_key(queues, target.key)
+        turn = self._turns.get(topic)
+        if turn is None:
+            turn = self._turns[topic] = RoundRobin(self._instance.chance.getrandbits(31))
+        return turn.select(queues, last_broker)
+
+    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        routes = self._instance.routes
+        known = routes.publish(topic) or await routes.find_publish(topic, self._template, self._template_queues)
+        return known.queues
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)  # a budget must not jump with the wall clock

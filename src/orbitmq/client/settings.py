@@ -1,0 +1,246 @@
+"""Every setting of the clients, declared once: name, type, default, unit, check, one sentence.
+
+The declarations are the keyword arguments of the constructors (typed dictionaries) and the reference page at the same
+time. Each names the property of Apache RocketMQ's client it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
+
+from orbitmq.client.core.identity import DEFAULT_INSTANCE
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB
+from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.runtime.options import Option
+
+DAY_MS = 86_400_000
+
+
+class ClientSettings(TypedDict, total=False):
+    """Settings of every client."""
+
+    client_ip: Annotated[
+        str, Option("clientIP", "", "Address that stands in client and message ids; empty finds one of this machine.")
+    ]
+    instance_name: Annotated[
+        str,
+        Option(
+            "instanceName",
+            DEFAULT_INSTANCE,
+            "Clients of a process with the same name are one client to the brokers and share its connections. The "
+            "default makes a name that nobody else has.",
+        ),
+    ]
+    unit_name: Annotated[str, Option("unitName", "", "Unit of a deployment in units; part of the client id.")]
+    poll_namesrv_interval_ms: Annotated[
+        int, Option("pollNameServerInterval", 30_000, "How often routes are refreshed.", "ms", 10, DAY_MS)
+    ]
+    heartbeat_interval_ms: Annotated[
+        int,
+        Option(
+            "heartbeatBrokerInterval", 30_000, "How often brokers hear from us; they forget at 120 s.", "ms", 10, DAY_MS
+        ),
+    ]
+    api_timeout_ms: Annotated[
+        int, Option("mqClientApiTimeout", 3000, "Time for routes, heartbeats and member lists.", "ms", 1, DAY_MS)
+    ]
+
+
+class ProducerSettings(ClientSettings, total=False):
+    """Settings of a producer."""
+
+    send_timeout_ms: Annotated[
+        int, Option("sendMsgTimeout", 3000, "Time for a send with all its retries together.", "ms", 1, DAY_MS)
+    ]
+    retry_times: Annotated[
+        int, Option("retryTimesWhenSendFailed", 2, "How often a failed send is tried again.", "", 0, 1000)
+    ]
+    retry_when_not_store_ok: Annotated[
+        bool,
+        Option(
+            "retryAnotherBrokerWhenNotStoreOK",
+            False,
+            "Try another broker when a message is stored but flush or replication was not confirmed; makes duplicates.",
+        ),
+    ]
+    max_message_size: Annotated[
+        int, Option("maxMessageSize", 4 << 20, "Largest body, before compression.", "bytes", 1, 1 << 30)
+    ]
+    compress_threshold: Annotated[
+        int, Option("compressMsgBodyOverHowmuch", 4096, "Bodies from this size on are compressed.", "bytes", 1, 1 << 30)
+    ]
+    compress_type: Annotated[
+        str, Option("compressType", ZLIB, "How bodies are compressed.", choices=tuple(COMPRESSION_FLAGS))
+    ]
+    compress_level: Annotated[int, Option("compressLevel", 5, "Effort of the compression.", "", 0, 9)]
+    create_topic_key: Annotated[
+        str, Option("createTopicKey", AUTO_CREATE_TOPIC, "Topic whose settings an automatically created topic gets.")
+    ]
+    default_topic_queue_nums: Annotated[
+        int, Option("defaultTopicQueueNums", 4, "Queues of an automatically created topic.", "", 1, 1024)
+    ]
+    async_sends_max: Annotated[
+        int,
+        Option(
+            "asyncSenderQueueCapacity", 50_000, "Sends of send_async under way; one more is refused.", "", 1, 1 << 20
+        ),
+    ]
+
+
+class ConsumerSettings(ClientSettings, total=False):
+    """Settings that push and pull consumers share."""
+
+    persist_offset_interval_ms: Annotated[
+        int, Option("persistConsumerOffsetInterval", 5000, "How often offsets are stored.", "ms", 10, DAY_MS)
+    ]
+    pull_error_delay_ms: Annotated[
+        int, Option("pullTimeDelayMillsWhenException", 1000, "Pause of a queue after a failed pull.", "ms", 1, DAY_MS)
+    ]
+    pull_threshold_for_queue: Annotated[
+        int, Option("pullThresholdForQueue", 1000, "Messages cached of one queue.", "", 1, 65_535)
+    ]
+    pull_threshold_size_for_queue: Annotated[
+        int, Option("pullThresholdSizeForQueue", 100, "Bodies cached of one queue.", "MiB", 1, 1024)
+    ]
+    consume_max_span: Annotated[
+        int,
+        Option(
+            "consumeConcurrentlyMaxSpan", 2000, "Distance from the oldest to the newest cached offset.", "", 1, 65_535
+        ),
+    ]
+    local_offset_dir: Annotated[
+        str,
+        Option(
+            "rocketmq.client.localOffsetStoreDir",
+            "~/.rocketmq_offsets",
+            "Where broadcasting consumers keep their offsets.",
+        ),
+    ]
+
+
+class PushSettings(ConsumerSettings, total=False):
+    """Settings of a push consumer."""
+
+    pull_batch_size: Annotated[int, Option("pullBatchSize", 32, "Messages asked for by one pull.", "", 1, 1024)]
+    pull_interval_ms: Annotated[int, Option("pullInterval", 0, "Pause between two pulls of a queue.", "ms", 0, 65_535)]
+    pull_threshold_for_topic: Annotated[
+        int,
+        Option(
+            "pullThresholdForTopic", -1, "Messages cached of all queues together; -1 for no limit.", "", -1, 6_553_500
+        ),
+    ]
+    pull_threshold_size_for_topic: Annotated[
+        int,
+        Option(
+            "pullThresholdSizeForTopic",
+            -1,
+            "Bodies cached of all queues together; -1 for no limit.",
+            "MiB",
+            -1,
+            102_400,
+        ),
+    ]
+    post_subscription_when_pull: Annotated[
+        bool,
+        Option(
+            "postSubscriptionWhenPull",
+            False,
+            "Send the subscription with each pull instead of relying on the heartbeat.",
+        ),
+    ]
+    consume_threads: Annotated[
+        int, Option("consumeThreadMin", 20, "Listener calls at a time, as threads or as tasks.", "", 1, 1000)
+    ]
+    consume_batch_max_size: Annotated[
+        int, Option("consumeMessageBatchMaxSize", 1, "Messages a listener gets at once.", "", 1, 1024)
+    ]
+    consume_timeout_min: Annotated[
+        int,
+        Option(
+            "consumeTimeout", 15, "A message whose listener takes longer is delivered again as well.", "min", 1, 1440
+        ),
+    ]
+    max_reconsume_times: Annotated[
+        int,
+        Option(
+            "maxReconsumeTimes",
+            -1,
+            "Deliveries of a failing message before the dead letter topic; -1 is 16.",
+            "",
+            -1,
+            1 << 31,
+        ),
+    ]
+    await_termination_ms: Annotated[
+        int,
+        Option(
+            "awaitTerminationMillisWhenShutdown",
+            5000,
+            "How long shutdown waits for running listeners. Java waits 0 and interrupts them; threads of Python cannot "
+            "be interrupted, so results that come later are ignored and their messages delivered again.",
+            "ms",
+            0,
+            DAY_MS,
+        ),
+    ]
+
+
+class LitePullSettings(ConsumerSettings, total=False):
+    """Settings of a pull consumer."""
+
+    pull_batch_size: Annotated[int, Option("pullBatchSize", 10, "Messages asked for by one pull.", "", 1, 1024)]
+    pull_threshold_for_all: Annotated[
+        int, Option("pullThresholdForAll", 10_000, "Messages cached of all queues together.", "", 1, 6_553_500)
+    ]
+    auto_commit: Annotated[
+        bool,
+        Option("autoCommit", True, "Let poll commit what earlier polls returned."),
+    ]
+    auto_commit_interval_ms: Annotated[
+        int, Option("autoCommitIntervalMillis", 5000, "How often poll commits.", "ms", 1, DAY_MS)
+    ]
+    poll_timeout_ms: Annotated[
+        int, Option("pollTimeoutMillis", 5000, "How long poll waits when it is not told.", "ms", 0, DAY_MS)
+    ]
+    broker_suspend_max_ms: Annotated[
+        int,
+        Option(
+            "brokerSuspendMaxTimeMillis", 20_000, "How long a broker may hold a pull without messages.", "ms", 0, DAY_MS
+        ),
+    ]
+    pull_timeout_ms: Annotated[
+        int,
+        Option("consumerTimeoutMillisWhenSuspend", 30_000, "Time for a pull, the holding included.", "ms", 1, DAY_MS),
+    ]
+
+
+S = TypeVar("S", bound=ClientSettings)
+
+
+def options_of(kind: type[Any]) -> dict[str, Option]:
+    """Setting -> its declaration, in the order of declaration."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: get_args(hint)[1] for name, hint in hints.items()}
+
+
+def complete(kind: type[S], given: S) -> S:
+    """`given` with the defaults of the rest. ConfigurationError names setting, value and what is allowed."""
+    declared = options_of(kind)
+    settings: dict[str, object] = {name: option.default for name, option in declared.items()}
+    for name, value in cast("Mapping[str, object]", given).items():
+        if name not in declared:
+            raise ConfigurationError(f"{kind.__name__} knows no setting {name!r}; it has {', '.join(sorted(declared))}")
+        _check(name, declared[name], value)
+        settings[name] = value
+    return cast("S", settings)
+
+
+def _check(name: str, option: Option, value: object) -> None:
+    if type(value) is not type(option.default):
+        raise ConfigurationError(f"setting {name}: value {value!r} is not allowed; give {option.allowed()}")
+    try:
+        option.parse(str(value))
+    except ConfigurationError:
+        raise ConfigurationError(f"setting {name}: value {value!r} is not allowed; give {option.allowed()}") from None

@@ -1,0 +1,179 @@
+"""The clients for threads: the classes of `orbitmq.client` under the same names, with methods that wait.
+
+    from orbitmq.client.sync import Producer
+
+    with Producer("group", "127.0.0.1:9876") as producer:
+        producer.send(Message("topic", b"body"))
+
+Every object here drives one of asyncio on an event loop in a thread of its own, one loop a process; any thread may call
+it. Methods differ from those of asyncio in one thing: they return when the work is done. `send_async` returns a
+`concurrent.futures.Future`. A coroutine listener runs on that loop and must use the asyncio classes for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+from orbitmq.client import base, lite_pull, producer, push
+from orbitmq.client.core.allocation import Allocate, averagely
+from orbitmq.client.face import Face, direct, run, started, waiting
+from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings
+from orbitmq.client.workers import Listener
+from orbitmq.message.model import MessageExt
+from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
+
+__all__ = ["LitePullConsumer", "Producer", "PushConsumer"]
+
+C_co = TypeVar("C_co", bound=base.Client, covariant=True)
+L = TypeVar("L", bound=Listener)
+
+
+class Client(Face[C_co]):
+    """What all have; `with` starts and shuts down."""
+
+    start = waiting(base.Client.start)
+    shutdown = waiting(base.Client.shutdown)
+    max_offset = waiting(base.Client.max_offset)
+    min_offset = waiting(base.Client.min_offset)
+    search_offset = waiting(base.Client.search_offset)
+    earliest_store_time = waiting(base.Client.earliest_store_time)
+    view_message = waiting(base.Client.view_message)
+    create_topic = waiting(base.Client.create_topic)
+
+    @property
+    def is_running(self) -> bool:
+        """Between a successful start and shutdown."""
+        return self.core.is_running
+
+    @property
+    def client_id(self) -> str:
+        """The name brokers know this client by. InvalidStateError before start."""
+        return self.core.client_id
+
+    def __enter__(self) -> Self:
+        run(self.core.start())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self.core.shutdown())
+
+
+class Producer(Client[producer.Producer]):
+    """Sends messages; see `orbitmq.client.Producer`. Any number of threads may send at once."""
+
+    def __init__(
+        self, group: str, namesrv_addr: str | Iterable[str] | None = None, **settings: Unpack[ProducerSettings]
+    ) -> None:
+        super().__init__(producer.Producer(group, namesrv_addr, **settings))
+
+    send = waiting(producer.Producer.send)
+    send_async = started(producer.Producer.send_async)
+    send_oneway = waiting(producer.Producer.send_oneway)
+    send_batch = waiting(producer.Producer.send_batch)
+    fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
+
+
+class PushConsumer(Client[push.PushConsumer]):
+    """Consumes messages with a listener; see `orbitmq.client.PushConsumer`."""
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        consume_timestamp: datetime | str | None = None,
+        allocate: Allocate = averagely,
+        **settings: Unpack[PushSettings],
+    ) -> None:
+        super().__init__(
+            push.PushConsumer(
+                group,
+                namesrv_addr,
+                message_model=message_model,
+                consume_from_where=consume_from_where,
+                consume_timestamp=consume_timestamp,
+                allocate=allocate,
+                **settings,
+            )
+        )
+
+    subscribe = direct(push.PushConsumer.subscribe)
+    unsubscribe = direct(push.PushConsumer.unsubscribe)
+    set_listener = direct(push.PushConsumer.set_listener)
+    suspend = direct(push.PushConsumer.suspend)
+    resume = direct(push.PushConsumer.resume)
+    send_message_back = waiting(push.PushConsumer.send_message_back)
+    fetch_queues = waiting(push.PushConsumer.fetch_queues)
+
+    def on_message(self, listener: L) -> L:
+        """`set_listener` as a decorator."""
+        self.set_listener(listener)
+        return listener
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is pulled; what is cached is still consumed."""
+        return self.core.paused
+
+
+class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
+    """Consumes messages when asked; see `orbitmq.client.LitePullConsumer`. Iterating gives them one by one."""
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        consume_timestamp: datetime | str | None = None,
+        allocate: Allocate = averagely,
+        **settings: Unpack[LitePullSettings],
+    ) -> None:
+        super().__init__(
+            lite_pull.LitePullConsumer(
+                group,
+                namesrv_addr,
+                message_model=message_model,
+                consume_from_where=consume_from_where,
+                consume_timestamp=consume_timestamp,
+                allocate=allocate,
+                **settings,
+            )
+        )
+
+    subscribe = direct(lite_pull.LitePullConsumer.subscribe)
+    unsubscribe = direct(lite_pull.LitePullConsumer.unsubscribe)
+    assign = direct(lite_pull.LitePullConsumer.assign)
+    set_assign_expression = direct(lite_pull.LitePullConsumer.set_assign_expression)
+    assignment = direct(lite_pull.LitePullConsumer.assignment)
+    poll = waiting(lite_pull.LitePullConsumer.poll)
+    commit = waiting(lite_pull.LitePullConsumer.commit)
+    committed = waiting(lite_pull.LitePullConsumer.committed)
+    seek = waiting(lite_pull.LitePullConsumer.seek)
+    seek_to_begin = waiting(lite_pull.LitePullConsumer.seek_to_begin)
+    seek_to_end = waiting(lite_pull.LitePullConsumer.seek_to_end)
+    offset_for_timestamp = waiting(lite_pull.LitePullConsumer.offset_for_timestamp)
+    pause = direct(lite_pull.LitePullConsumer.pause)
+    resume = direct(lite_pull.LitePullConsumer.resume)
+    fetch_queues = waiting(lite_pull.LitePullConsumer.fetch_queues)
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        while self.is_running:
+            yield from self.poll()
+
+    @property
+    def auto_commit(self) -> bool:
+        """Whether `poll` commits what earlier calls returned."""
+        return self.core.auto_commit
+
+    @auto_commit.setter
+    def auto_commit(self, value: bool) -> None:
+        self.core.auto_commit = value

@@ -1,0 +1,223 @@
+"""Runs listeners: plain functions on threads, coroutine functions as tasks. Knows no queue and no offset.
+
+Portions go in on the event loop and come back there, through `finished`, in any order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from orbitmq.client.consumer import Held
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.message.model import MessageExt
+
+_log = logging.getLogger(__name__)
+
+TASK_TURN_S = 0.005  # a coroutine listener that never waits must not keep the loop longer than this
+
+FunctionListener: TypeAlias = Callable[[Sequence[MessageExt], ConcurrentContext], ConsumeConcurrentlyStatus | None]
+CoroutineListener: TypeAlias = Callable[
+    [Sequence[MessageExt], ConcurrentContext], Awaitable[ConsumeConcurrentlyStatus | None]
+]
+Listener: TypeAlias = FunctionListener | CoroutineListener
+
+
+@dataclass(eq=False, slots=True)
+class Portion:
+    """What a listener gets at once, and what it said."""
+
+    held: Held
+    cached: ProcessQueue
+    """Where the messages are; the queue may have started over since."""
+    messages: Sequence[MessageExt]
+    context: ConcurrentContext
+    status: ConsumeConcurrentlyStatus | None = None
+    skipped: bool = False
+    """The listener was not called: the queue was given up or the consumer shut down before."""
+
+
+class Workers(ABC):
+    """`prepare` is called right before the listener, where the listener runs."""
+
+    def __init__(self, prepare: Callable[[Portion], None], finished: Callable[[Portion], None]) -> None:
+        self._prepare = prepare
+        self._finished = finished
+        self._closing = False
+        self._open_count = 0
+        self._idle = asyncio.Event()
+
+    def submit(self, portion: Portion) -> None:
+        """Call the listener with it as soon as there is a free worker."""
+        self._open_count += 1
+        self._enqueue(portion)
+
+    async def close(self, grace_s: float) -> None:
+        """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
+        self._closing = True
+        self._wind_down()
+        if self._open_count:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+        await self._abandon()
+
+    def _done(self, portion: Portion) -> None:
+        self._open_count -= 1
+        if not self._open_count:
+            self._idle.set()
+        self._finished(portion)
+
+    def _may_run(self, portion: Portion) -> bool:
+        portion.skipped = self._closing or portion.cached.dropped
+        return not portion.skipped
+
+    @abstractmethod
+    def _enqueue(self, portion: Portion) -> None: ...
+
+    @abstractmethod
+    def _wind_down(self) -> None:
+        """Let workers end when nothing is left to do."""
+
+    @abstractmethod
+    async def _abandon(self) -> None:
+        """Give up what still runs."""
+
+
+class ThreadWorkers(Workers):
+    """Threads of their own: a listener that hangs must not keep the interpreter from ending."""
+
+    def __init__(
+        self,
+        listener: FunctionListener,
+        count: int,
+        name: str,
+        prepare: Callable[[Portion], None],
+        finished: Callable[[Portion], None],
+    ) -> None:
+        super().__init__(prepare, finished)
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._waiting: queue.SimpleQueue[Portion | None] = queue.SimpleQueue()
+        self._results: deque[Portion] = deque()
+        self._woken = False
+        self._count = count
+        for number in range(count):
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
+
+    def _enqueue(self, portion: Portion) -> None:
+        self._waiting.put(portion)
+
+    def _run(self) -> None:
+        while (portion := self._waiting.get()) is not None:
+            if self._may_run(portion):
+                self._call(portion)
+            self._results.append(portion)
+            if not self._woken:
+                # Results of the time until the loop runs go in one wake-up. Two threads may both see False: the second
+                # wake-up finds nothing.
+                self._woken = True
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is interested any more
+                    self._loop.call_soon_threadsafe(self._collect)
+
+    def _call(self, portion: Portion) -> None:
+        try:
+            self._prepare(portion)
+            portion.status = _checked(self._listener(portion.messages, portion.context))
+        except Exception:
+            _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
+
+    def _collect(self) -> None:
+        self._woken = False
+        while self._results:
+            self._done(self._results.popleft())
+
+    def _wind_down(self) -> None:
+        for _ in range(self._count):
+            self._waiting.put(None)
+
+    async def _abandon(self) -> None:
+        """A thread cannot be stopped; its result will find the queue dropped."""
+
+
+class TaskWorkers(Workers):
+    """At most `count` calls of a coroutine listener at a time."""
+
+    def __init__(
+        self,
+        listener: CoroutineListener,
+        count: int,
+        prepare: Callable[[Portion], None],
+        finished: Callable[[Portion], None],
+    ) -> None:
+        super().__init__(prepare, finished)
+        self._listener = listener
+        self._count = count
+        self._waiting: deque[Portion] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _enqueue(self, portion: Portion) -> None:
+        self._waiting.append(portion)
+        if len(self._tasks) < self._count:
+            task = asyncio.get_running_loop().create_task(self._run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        turn_ends = loop.time() + TASK_TURN_S
+        while self._waiting:
+            portion = self._waiting.popleft()
+            if self._may_run(portion):
+                await self._call(portion)
+            self._done(portion)
+            if loop.time() > turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = loop.time() + TASK_TURN_S
+
+    async def _call(self, portion: Portion) -> None:
+        try:
+            self._prepare(portion)
+            portion.status = _checked(await self._listener(portion.messages, portion.context))
+        except Exception:
+            _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
+
+    def _wind_down(self) -> None:
+        """Portions that wait are skipped by the running tasks; none is left when no task runs."""
+
+    async def _abandon(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _checked(status: object) -> ConsumeConcurrentlyStatus | None:
+    if isinstance(status, ConsumeConcurrentlyStatus):
+        return status
+    _log.warning("event=listener_gave_no_status value=%.80r; its messages are delivered again", status)
+    return None
+
+
+def workers_for(
+    listener: Listener,
+    count: int,
+    name: str,
+    prepare: Callable[[Portion], None],
+    finished: Callable[[Portion], None],
+) -> Workers:
+    """Tasks for a coroutine function (or an object whose call is one), threads for anything else."""
+    call = listener if inspect.isroutine(listener) else getattr(listener, "__call__", listener)  # noqa: B004
+    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
+        return TaskWorkers(cast("CoroutineListener", listener), count, prepare, finished)
+    return ThreadWorkers(cast("FunctionListener", listener), count, name, prepare, finished)
