@@ -25,6 +25,7 @@ WRITE_BUFFER_HIGH = 4 << 20  # bytes not yet taken by the peer at which we stop 
 WRITE_BUFFER_LOW = 1 << 20
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
 SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
+CLOSE_GRACE_SECONDS = 3.0  # how long a closed connection may wait for its peer to take the last bytes
 TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
 
 
@@ -47,6 +48,8 @@ class Connection(asyncio.Protocol):
         self._close_callbacks = [on_close] if on_close else []
         self._decoder = FrameDecoder(size_max=frame_size_max, typed=typed)
         self._out: list[bytes] = []
+        self._out_size = 0
+        self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
         self._flush_scheduled = False
         self._in_turn = False
         self._serving = serving
@@ -54,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cut_off: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
         self.is_open = False
@@ -92,27 +96,21 @@ class Connection(asyncio.Protocol):
             _log.warning("event=bad_frame peer=%s error=%s", self.address, error)
             self.abort()
             return
-        self._in_turn = True
-        for command in commands:
-            if command.flag & FLAG_RESPONSE:
-                self._resolve(command)
-            else:
-                self._serve(command)
-        self._in_turn = False
-        if self._out:
-            self._flush()
+        if self._backlog:
+            self._backlog += commands
+        else:
+            self._take(commands)
 
     def eof_received(self) -> bool:
         return False  # a half-closed peer can no longer be answered usefully
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.is_open = False
+        if self._cut_off is not None:
+            self._cut_off.cancel()
         self._out.clear()
-        for future, timer in self._calls.values():
-            timer.cancel()
-            if not future.done():
-                future.set_exception(SendRequestError(f"connection to {self.address} closed before the answer came"))
-        self._calls.clear()
+        self._backlog.clear()
+        self._fail_calls()
         self._release_callers()
         for task in self._tasks:
             task.cancel()
@@ -127,7 +125,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused_by_writes = False
         self._release_callers()
-        self._regulate()
+        self.loop.call_soon(self._go_on)
 
     def _release_callers(self) -> None:
         if self._writable is not None and not self._writable.done():
@@ -135,6 +133,32 @@ class Connection(asyncio.Protocol):
         self._writable = None
 
     # ---------------------------------------------------------------------------------------------------- answering
+
+    def _take(self, commands: list[Command]) -> None:
+        """Handle commands in order while the peer takes the answers; what is left waits in the backlog.
+
+        One read may bring thousands of short requests for long answers: pausing the reader alone would bound nothing.
+        """
+        self._in_turn = True
+        for count, command in enumerate(commands, 1):
+            if command.flag & FLAG_RESPONSE:
+                self._resolve(command)
+            else:
+                self._serve(command)
+                if self._out_size > WRITE_BUFFER_HIGH and self._serving:
+                    self._flush()
+                    if self._paused_by_writes:
+                        self._backlog = commands[count:]
+                        break
+        self._in_turn = False
+        if self._out:
+            self._flush()
+
+    def _go_on(self) -> None:
+        """The peer has taken what was sent: serve what was left, then read again."""
+        backlog, self._backlog = self._backlog, []
+        self._take(backlog)
+        self._regulate()
 
     def _serve(self, command: Command) -> None:
         handler = self._handlers.get(command.code, self._router.unsupported)
@@ -180,7 +204,9 @@ class Connection(asyncio.Protocol):
         """Queue a frame; it leaves with the others of this turn. A closed connection drops it, as the wire would."""
         if not self.is_open:
             return
-        self._out.append(encode_frame(command))
+        frame = encode_frame(command)
+        self._out.append(frame)
+        self._out_size += len(frame)
         if not self._in_turn and not self._flush_scheduled:
             self._flush_scheduled = True
             self.loop.call_soon(self._flush)
@@ -189,7 +215,7 @@ class Connection(asyncio.Protocol):
         self._flush_scheduled = False
         if not self._out or self.transport is None or not self.is_open:
             return
-        out, self._out = self._out, []
+        out, self._out, self._out_size = self._out, [], 0
         self.last_active = self.loop.time()
         self.transport.write(out[0] if len(out) == 1 else b"".join(out))
         if self._paused_by_writes and self.transport.get_write_buffer_size() > WRITE_BUFFER_MAX:
@@ -262,23 +288,38 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether neither side waits for anything."""
-        return not self._calls and not self._tasks and not self._out
+        """Whether neither side waits for anything: no answer is due, none is unsent."""
+        if self._calls or self._tasks or self._out or self._backlog:
+            return False
+        return self.transport is None or self.transport.get_write_buffer_size() == 0
 
     def when_closed(self, callback: Callable[[Connection], None]) -> None:
         """Call back once when the connection is gone."""
         self._close_callbacks.append(callback)
 
     def close(self) -> None:
-        """Write what is queued, then close."""
-        if self.transport is not None and self.is_open:
-            self._flush()
-            self.transport.close()
+        """Write what is queued, then close. Calls under way fail at once: no answer will be read any more."""
+        if self.transport is None or not self.is_open:
+            return
+        self._flush()
+        self.is_open = False
+        self._backlog.clear()
+        self.transport.close()
+        self._cut_off = self.loop.call_later(CLOSE_GRACE_SECONDS, self.transport.abort)
+        self._fail_calls()
 
     def abort(self) -> None:
         """Close at once; unwritten answers are lost."""
+        self.is_open = False
         if self.transport is not None:
             self.transport.abort()
+
+    def _fail_calls(self) -> None:
+        calls, self._calls = self._calls, {}
+        for future, timer in calls.values():
+            timer.cancel()
+            if not future.done():
+                future.set_exception(SendRequestError(f"connection to {self.address} closed before the answer came"))
 
 
 def _host_and_port(name: Any) -> tuple[str, int]:

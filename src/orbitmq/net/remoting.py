@@ -84,6 +84,10 @@ class Remoting:
         try:
             # Shielded: one caller's timeout must not cancel the connect the others wait for.
             return await asyncio.wait_for(asyncio.shield(task), timeout_ms / 1000)
+        except asyncio.CancelledError:
+            if task.cancelled():  # by `close`, not by whoever runs this caller
+                raise InvalidStateError("this client is shut down") from None
+            raise
         except TimeoutError as error:
             raise ConnectError(f"no connection to {address} in {timeout_ms:.0f} ms") from error
 
