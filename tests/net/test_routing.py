@@ -1,0 +1,57 @@
+"""A router finds the handler of a code, and makes an answer of whatever goes wrong."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from orbitmq.errors import HeaderError, MessageIllegal, RequestRejected, StorePoisoned
+from orbitmq.net.routing import Router
+from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
+from orbitmq.wire.command import request
+
+
+def test_a_handler_may_serve_several_codes() -> None:
+    router = Router()
+    router.add((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2), print)
+    router.add(RequestCode.HEART_BEAT, repr)  # type: ignore[arg-type]
+    assert router.handlers == {10: print, 310: print, 34: repr}
+
+
+@pytest.mark.parametrize("kind", list(SerializeType))
+def test_an_unknown_code_is_answered_as_not_supported(kind: SerializeType) -> None:
+    asked = request(4711)
+    asked.serialize_type = kind
+    answer = Router().unsupported(None, asked)  # type: ignore[arg-type]
+    assert (answer.code, answer.opaque, answer.serialize_type) == (3, asked.opaque, kind)
+    assert answer.is_response
+    assert answer.remark is not None
+    assert "4711" in answer.remark
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "remark"),
+    [
+        (RequestRejected(ResponseCode.NO_PERMISSION, "not today"), 16, "not today"),
+        (MessageIllegal("too large"), 13, "too large"),
+        (StorePoisoned("the disk failed"), 14, "the disk failed"),
+        (HeaderError("queueId is missing"), 1, "queueId is missing"),
+    ],
+)
+def test_an_error_of_the_family_answers_with_its_own_code(
+    error: Exception, code: int, remark: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        answer = Router().failed(request(10), error)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert not caplog.records
+
+
+def test_an_error_of_our_own_making_is_logged_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        answer = Router("broker").failed(request(10), KeyError("queue"))
+    assert (answer.code, answer.remark) == (1, "KeyError: 'queue'")
+    (record,) = caplog.records
+    assert "node=broker code=10" in record.message
+    assert record.exc_info is not None

@@ -1,0 +1,169 @@
+"""A server takes its port or says why not, closes the idle and the surplus, and stops with its answers given."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+import pytest
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.net.server import Server
+from orbitmq.wire.command import Command, request
+from tests.support.loops import LoopFactory, turned_loop, until
+from tests.support.peers import LOOPBACK, bare_peer, serving
+
+ECHO, LATER, LARGE = 10, 11, 12
+LARGE_SIZE = 8 << 20
+
+
+class Desk:
+    """Answers at once, later, or at length."""
+
+    def __init__(self) -> None:
+        self.router = Router("desk")
+        self.router.add(ECHO, lambda _, command: command.response(0, body=command.body))
+        self.router.add(LATER, self.later)
+        self.router.add(LARGE, lambda _, command: command.response(0, body=bytes(LARGE_SIZE)))
+        self.gate = asyncio.Event()
+        self.waiting = 0
+
+    async def later(self, _connection: Connection, command: Command) -> Command:
+        self.waiting += 1
+        await self.gate.wait()
+        return command.response(0, body=b"done")
+
+
+def connects(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex((LOOPBACK, port)) == 0
+
+
+async def test_a_port_is_taken_before_anyone_is_served(both_loops: LoopFactory) -> None:
+    """What takes time at a start comes between: nobody connects to a broker that is not ready."""
+    server = Server(Desk().router)
+    port = await server.bind(LOOPBACK, 0)
+    assert port > 0
+    assert not await asyncio.to_thread(connects, port)
+    await server.serve()
+    async with bare_peer(f"{LOOPBACK}:{port}") as peer:
+        assert (await peer.ask(request(ECHO, body=b"open"))).body == b"open"
+    await server.stop(0)
+
+
+@pytest.mark.parametrize("reason", ["taken", "foreign"])
+async def test_an_address_that_cannot_be_had_is_one_clear_line(both_loops: LoopFactory, reason: str) -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        host, port = (LOOPBACK, other.getsockname()[1]) if reason == "taken" else ("192.0.2.1", 0)
+        server = Server(Desk().router)
+        with pytest.raises(ConfigurationError, match=f"cannot listen.*{host}:{port}") as failure:
+            await server.start(host, port)
+        assert "\n" not in str(failure.value)
+        await server.stop(0)
+
+
+async def test_those_above_are_told_of_each_connection_once(both_loops: LoopFactory) -> None:
+    told: list[tuple[str, str]] = []
+    options = {
+        "on_open": lambda connection: told.append(("open", connection.address)),
+        "on_close": lambda connection: told.append(("close", connection.address)),
+    }
+    async with serving(Desk().router, **options) as (server, address):
+        async with bare_peer(address) as peer:
+            await peer.ask(request(ECHO))
+            name = "{}:{}".format(*peer.writer.get_extra_info("sockname"))
+        await until(lambda: not server.connections)
+        assert told == [("open", name), ("close", name)]
+
+
+async def test_connections_beyond_the_limit_are_refused_and_logged(
+    both_loops: LoopFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Connection] = []
+    async with (
+        serving(Desk().router, connections_max=2, on_close=told.append) as (server, address),
+        bare_peer(address) as first,
+        bare_peer(address) as second,
+    ):
+        await first.ask(request(ECHO))
+        await second.ask(request(ECHO))
+        with caplog.at_level(logging.WARNING):
+            async with bare_peer(address) as third:
+                assert await third.is_closed()
+        (record,) = caplog.records
+        assert "event=too_many_connections" in record.message
+        assert told == []
+        second.writer.close()
+        await until(lambda: len(server.connections) == 1)
+        async with bare_peer(address) as fourth:
+            assert (await fourth.ask(request(ECHO, body=b"room again"))).body == b"room again"
+
+
+async def test_a_silent_connection_is_closed_and_a_busy_one_kept(turned_clock: LoopFactory) -> None:
+    loop = turned_loop()
+    async with (
+        serving(Desk().router, idle_seconds=120) as (server, address),
+        bare_peer(address) as silent,
+        bare_peer(address) as busy,
+    ):
+        for peer in (silent, busy):
+            await peer.ask(request(ECHO))
+        for _ in range(11):
+            await loop.turn(10)
+            await busy.ask(request(ECHO))
+        assert len(server.connections) == 2
+        for _ in range(3):
+            await loop.turn(10)
+            await busy.ask(request(ECHO))
+        assert await silent.is_closed()
+        assert len(server.connections) == 1
+
+
+async def test_stopping_gives_answers_under_way_their_time(both_loops: LoopFactory) -> None:
+    desk = Desk()
+    server = Server(desk.router)
+    port = await server.start(LOOPBACK, 0)
+    async with bare_peer(f"{LOOPBACK}:{port}") as peer:
+        await peer.send(request(LATER))
+        await until(lambda: desk.waiting)
+        stopping = asyncio.create_task(server.stop(grace_seconds=20))
+        while await asyncio.to_thread(connects, port):
+            assert not stopping.done()
+        desk.gate.set()
+        assert (await peer.read()).body == b"done"
+        await stopping
+        assert await peer.is_closed()
+
+
+async def test_stopping_lets_a_slow_reader_have_its_whole_answer(both_loops: LoopFactory) -> None:
+    desk = Desk()
+    server = Server(desk.router)
+    port = await server.start(LOOPBACK, 0)
+    async with bare_peer(f"{LOOPBACK}:{port}") as peer:
+        await peer.send(request(LARGE))
+        await until(lambda: server.connections)
+        (served,) = server.connections
+        await until(lambda: served.transport and served.transport.get_write_buffer_size())
+        stopping = asyncio.create_task(server.stop(grace_seconds=20))
+        await asyncio.sleep(0.02)
+        assert len((await peer.read()).body) == LARGE_SIZE
+        await stopping
+
+
+async def test_stopping_cuts_off_what_does_not_end_in_time(turned_clock: LoopFactory) -> None:
+    desk = Desk()
+    server = Server(desk.router)
+    port = await server.start(LOOPBACK, 0)
+    async with bare_peer(f"{LOOPBACK}:{port}") as peer:
+        await peer.send(request(LATER))
+        await until(lambda: desk.waiting)
+        stopping = asyncio.create_task(server.stop(grace_seconds=60))
+        await turned_loop().turn(59)
+        assert not stopping.done()
+        await turned_loop().turn(2)
+        await stopping
+        assert await peer.is_closed()
+        assert not server.connections
