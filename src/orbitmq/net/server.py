@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 
 from orbitmq.errors import ConfigurationError
@@ -59,7 +60,7 @@ class Server:
         try:
             server = await loop.create_server(self._accept, host or None, port, backlog=BACKLOG, start_serving=False)
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = os.strerror(error.errno) if error.errno else str(error)
             raise ConfigurationError(f"cannot listen on {host or '*'}:{port}: {reason}") from error
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
