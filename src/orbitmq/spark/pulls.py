@@ -59,7 +59,7 @@ class RangeReader:
             filtered=settings.filtered,
             strict=settings.strict,
         )
-        self._failures = 0  # connections lost since the last answer
+        self._failures = 0  # connections lost since the last answer that was of use
         self._busy = 0  # answers in a row that said the broker is busy
 
     def bodies(self) -> Iterator[list[bytes]]:
@@ -84,14 +84,15 @@ class RangeReader:
             lane = in_flight.pop(answer.opaque, None)
             if lane is None:
                 continue
-            self._failures = 0
             if answer.code in BUSY:
                 self._wait_for_busy_broker(lane, answer)
             else:
                 self._busy = 0
                 self._fetch.answered(lane, _pull_answer(answer))
+                self._failures = 0
+            bodies = self._fetch.ready()  # before asking: what leaves makes room for further lanes
             self._ask(channel, in_flight)
-            if bodies := self._fetch.ready():
+            if bodies:
                 yield bodies
 
     def _ask(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:

@@ -1,0 +1,102 @@
+"""A range becomes rows: complete, checked and filtered, or an error that names place and reason."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from orbitmq.errors import SourceError
+from orbitmq.spark import batches
+from orbitmq.spark.batches import BatchSettings, RangeBatches, regions
+from orbitmq.spark.columns import read_schema
+from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.pulls import PullSettings
+from tests.spark.queue_model import stored_unit
+from tests.spark.scripted_peer import queue
+
+RANGE = QueueRange(queue(0), 100, 110)
+
+
+def decode(
+    bodies: list[bytes],
+    *,
+    expression: str = "*",
+    strict: bool = True,
+    verify_crc: bool = True,
+    columns: tuple[str, ...] = ("queueOffset", "tags", "body"),
+) -> pa.Table:
+    schema = to_arrow_schema(read_schema(columns, "map"), timezone="UTC")
+    pulls = PullSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=5000, strict=strict)
+    tags = frozenset() if expression == "*" else frozenset(expression.split("||"))
+    range_batches = RangeBatches(RANGE, pulls, BatchSettings(schema, tags, verify_crc, True))
+    return pa.Table.from_batches(range_batches.decode([[body] for body in bodies]), schema)
+
+
+def units(*offsets: int) -> list[bytes]:
+    return [stored_unit(offset, "a" if offset % 2 else "b") for offset in offsets]
+
+
+def test_every_message_of_the_range_is_a_row() -> None:
+    rows = decode(units(*range(100, 110)))
+    assert rows["queueOffset"].to_pylist() == list(range(100, 110))
+    assert rows["body"].to_pylist() == [b"body %d" % offset for offset in range(100, 110)]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "text"),
+    [
+        ((100, 101, 103, 104, 105, 106, 107, 108, 109), "offset 101 is followed by 103"),
+        ((101, 102, 103, 104, 105, 106, 107, 108, 109), "offset 99 is followed by 101"),
+        ((100, 101, 102, 103, 104, 105, 106, 107, 108), "1 of the 10 messages from offset 100 on are gone"),
+        ((100, 101, 101, 102, 103, 104, 105, 106, 107, 108, 109), "offset 101 is followed by 101"),
+        ((), "10 of the 10 messages from offset 100 on are gone"),
+    ],
+    ids=["hole", "start", "end", "repeated", "nothing"],
+)
+def test_a_hole_in_an_unfiltered_range_is_data_loss(offsets: tuple[int, ...], text: str) -> None:
+    with pytest.raises(SourceError, match=rf"^ORBITMQ_DATA_LOSS: queue 0 of topic orders on broker-a: {text}"):
+        decode(units(*offsets))
+
+
+def test_a_lenient_read_counts_what_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert decode(units(100, 101, 105), strict=False).num_rows == 3
+    assert "7 of the 10 messages from offset 100 on are gone" in caplog.text
+
+
+def test_gaps_are_what_a_filter_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    assert decode(units(101, 105), expression="a").num_rows == 2
+    assert decode([], expression="a").num_rows == 0
+    assert not caplog.text
+
+
+def test_tags_of_equal_hash_are_filtered_out_here() -> None:
+    strangers = [stored_unit(102, "BB"), stored_unit(103), *units(104)]
+    assert decode([*units(101), *strangers], expression="a||Aa")["queueOffset"].to_pylist() == [101]
+    assert decode(strangers, expression="Aa").num_rows == 0
+
+
+def test_a_damaged_body_is_named_with_its_place() -> None:
+    run = bytearray(b"".join(units(*range(100, 110))))
+    run[run.index(b"body 104")] ^= 1
+    with pytest.raises(SourceError, match=r"^ORBITMQ_CORRUPT_RECORD: queue 0 of .*queue offset 104 and .*CRC"):
+        decode([bytes(run)])
+    assert decode([bytes(run)], verify_crc=False).num_rows == 10
+    assert decode([bytes(run)], columns=("queueOffset",)).num_rows == 10
+
+
+def test_bytes_that_are_no_units_are_named_with_their_place() -> None:
+    with pytest.raises(SourceError, match=r"^ORBITMQ_CORRUPT_RECORD: queue 0 of .*at or behind offset 100: no message"):
+        decode([b"junk" * 50])
+
+
+def test_answers_are_decoded_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "DECODE_SIZE", 10)
+    assert list(regions([[b"abcd", b"efgh"], [b"ijkl", b"mn"], [b"opqrstuvwxyz"]])) == [
+        b"abcdefghijkl",
+        b"mnopqrstuvwxyz",
+    ]
+    assert list(regions([])) == []

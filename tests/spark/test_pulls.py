@@ -1,0 +1,126 @@
+"""A range is read whole through answers out of order, busy brokers, lost connections and dead addresses."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.errors import SourceError
+from orbitmq.message.flags import PULL_SUBSCRIPTION
+from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.pulls import BUSY_MAX, PullSettings, RangeReader
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import PullMessageHeader
+from tests.spark.queue_model import QueueModel
+from tests.spark.scripted_peer import Hangup, Script, ScriptedPeer, broker_script, queue
+from tests.support.process import free_port
+
+MODEL = QueueModel(0, ["a", "b"] * 200, cap=8)
+RANGE = QueueRange(queue(0), 10, 390)
+
+
+def settings(*, expression: str = "*", timeout_ms: int = 5000) -> PullSettings:
+    return PullSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=timeout_ms, strict=True)
+
+
+def read(*addresses: str, expression: str = "*", timeout_ms: int = 5000, pauses: list[float] | None = None) -> bytes:
+    pause = (lambda _: None) if pauses is None else pauses.append
+    reader = RangeReader(RANGE, addresses, settings(expression=expression, timeout_ms=timeout_ms), pause=pause)
+    return b"".join(body for bodies in reader.bodies() for body in bodies)
+
+
+WHOLE = b"".join(MODEL.units(10, 390))
+HONEST = broker_script({0: MODEL})
+
+
+def test_pulls_carry_their_subscription_and_never_wait() -> None:
+    with ScriptedPeer(HONEST) as broker:
+        assert read(broker.address, expression="b") == b"".join(MODEL.units(10, 390, "b"))
+    for request in broker.requests:
+        pull = request.header(PullMessageHeader)
+        assert pull.sys_flag == PULL_SUBSCRIPTION
+        assert (pull.consumer_group, pull.subscription, pull.expression_type) == ("readers", "b", "TAG")
+        assert (pull.suspend_timeout_millis, pull.commit_offset, pull.queue_id) == (0, 0, 0)
+
+
+def test_several_pulls_are_under_way_and_may_be_answered_in_any_order() -> None:
+    first_pulls: list[Command] = []
+
+    def last_first(request: Command) -> list[Command]:
+        if len(first_pulls) == 4:
+            return list(HONEST(request))
+        first_pulls.append(request)
+        whole = len(first_pulls) == 4
+        return [answer for pull in reversed(first_pulls) for answer in HONEST(pull)] if whole else []
+
+    with ScriptedPeer(last_first) as broker:
+        assert read(broker.address) == WHOLE
+    assert broker.connections == 1
+
+
+def failing(times: int, failure: Script) -> Script:
+    """Honest answers, but every tenth request until it failed `times` times meets `failure`."""
+    count = {"requests": 0, "failed": 0}
+
+    def script(request: Command) -> list[Command]:
+        count["requests"] += 1
+        if count["requests"] % 10 == 0 and count["failed"] < times:
+            count["failed"] += 1
+            return list(failure(request))
+        return list(HONEST(request))
+
+    return script
+
+
+def hang_up(request: Command) -> list[Command]:
+    raise Hangup
+
+
+def test_a_lost_connection_is_taken_up_where_it_broke() -> None:
+    with ScriptedPeer(failing(3, hang_up)) as broker:
+        assert read(broker.address) == WHOLE
+    assert broker.connections == 4
+
+
+def test_an_answer_that_never_comes_is_asked_for_again() -> None:
+    with ScriptedPeer(failing(1, lambda _: [])) as broker:
+        assert read(broker.address, timeout_ms=200) == WHOLE
+
+
+def test_another_address_of_the_broker_is_used_when_the_first_is_dead() -> None:
+    dead = f"127.0.0.1:{free_port()}"
+    with ScriptedPeer(HONEST) as slave:
+        assert read(dead, slave.address) == WHOLE
+
+
+def test_a_broker_nobody_reaches_ends_the_read() -> None:
+    with pytest.raises(
+        SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: queue 0 of topic orders on broker-a: .*refused"
+    ):
+        read(f"127.0.0.1:{free_port()}")
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL])
+def test_a_busy_broker_is_given_time(code: ResponseCode) -> None:
+    pauses: list[float] = []
+    with ScriptedPeer(failing(5, lambda request: [request.response(code, "[OVERLOAD]")])) as broker:
+        assert read(broker.address, pauses=pauses) == WHOLE
+    assert len(pauses) == 5
+
+
+def test_a_broker_that_stays_busy_ends_the_read() -> None:
+    pauses: list[float] = []
+    with (
+        ScriptedPeer(lambda request: [request.response(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]")]) as broker,
+        pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: .*stays busy.*OVERLOAD"),
+    ):
+        read(broker.address, pauses=pauses)
+    assert len(pauses) == BUSY_MAX
+
+
+def test_an_answer_without_offsets_is_not_trusted() -> None:
+    with (
+        ScriptedPeer(lambda request: [request.response(ResponseCode.SUCCESS, "FOUND")]) as broker,
+        pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: .*PullMessageResponse"),
+    ):
+        read(broker.address)
