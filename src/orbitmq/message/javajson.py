@@ -249,8 +249,8 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r":
 
 
 def quote(text: str) -> str:
-    """A text as Java writes it: short escapes where they exist, other control characters as \\u0001, the rest raw."""
-    return '"' + _ESCAPED.sub(lambda m: _SHORT.get(m.group()) or f"\\u{ord(m.group()):04x}", text) + '"'
+    """A text as Java writes it: short escapes where they exist, other control characters as \\u001F, the rest raw."""
+    return '"' + _ESCAPED.sub(lambda m: _SHORT.get(m.group()) or f"\\u{ord(m.group()):04X}", text) + '"'
 
 
 def _scalar(value: Any) -> str | None:
