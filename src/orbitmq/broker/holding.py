@@ -86,9 +86,10 @@ class HeldPulls:
             self._release(key, lambda _: True)
 
     def _release(self, key: QueueKey, is_ready: Callable[[HeldPull], bool]) -> None:
-        held = self._held.pop(key, [])
-        ready = [pull for pull in held if is_ready(pull)]
-        kept = [pull for pull in held if pull not in ready]
+        ready: list[HeldPull] = []
+        kept: list[HeldPull] = []
+        for pull in self._held.pop(key, []):
+            (ready if is_ready(pull) else kept).append(pull)
         if kept:
             self._held[key] = kept
         self._count -= len(ready)

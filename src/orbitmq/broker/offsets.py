@@ -18,7 +18,7 @@ from orbitmq.wire.objects import decode, plain
 _log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
-ENTRIES_MAX = 1_000_000  # `topic@group` pairs, some 300 MB; offsets are accepted unchecked, so a bound must be here
+ENTRIES_MAX = 1_000_000  # offsets, some 300 MB in the worst case; they are accepted unchecked, so a bound must be here
 
 
 class ConsumerOffsets:
@@ -26,23 +26,25 @@ class ConsumerOffsets:
 
     def __init__(self, directory: Path) -> None:
         self.table: dict[str, dict[int, int]] = {}
+        self._count = 0
         self.file = SavedFile(directory / "consumerOffset.json", self._text)
         self._changed = False
 
     def load(self) -> None:
         saved = load_with_backup(self.file.path, lambda text: decode(ConsumerOffsetTable, text))
         if saved is not None:
-            self.table = {key: dict(offsets) for key, offsets in saved.offset_table.items()}
+            self._take({key: dict(offsets) for key, offsets in saved.offset_table.items()})
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take an offset as it is, also a smaller one: a reset is a commit."""
         key = topic + SEPARATOR + group
         offsets = self.table.get(key)
-        if offsets is None:
-            if len(self.table) >= ENTRIES_MAX:
+        if offsets is None or queue_id not in offsets:
+            if self._count >= ENTRIES_MAX:
                 _log.warning("event=offset_refused key=%s limit=%d", key, ENTRIES_MAX)
                 return
-            offsets = self.table[key] = {}
+            self._count += 1
+            offsets = self.table.setdefault(key, {})
         offsets[queue_id] = offset
         self._changed = True
 
@@ -71,7 +73,11 @@ class ConsumerOffsets:
             if wanted(topic, group):
                 kept[key] = offsets
         self._changed = self._changed or len(kept) != len(self.table)
-        self.table = kept
+        self._take(kept)
+
+    def _take(self, table: dict[str, dict[int, int]]) -> None:
+        self.table = table
+        self._count = sum(map(len, table.values()))
 
     def _text(self) -> str:
         return dumps_pretty(plain(ConsumerOffsetTable(offset_table=self.table)))

@@ -70,6 +70,7 @@ class Pulling:
         clock: Clock,
     ) -> None:
         self.store_host = b""  # known when the port is
+        self._failed = Router().failed
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -81,6 +82,7 @@ class Pulling:
 
     def add_to(self, router: Router) -> None:
         router.add((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
+        self._failed = router.failed
 
     def pull(self, connection: Connection, command: Command) -> Command | None:
         """First run of a pull: commits the offset it carries, and may hold it."""
@@ -106,8 +108,8 @@ class Pulling:
             header = held.command.header(PullMessageHeader)
             result = self._read(header, self._check(header))
             answer = self._answer(held.command, header, result, _code_of(result, header.queue_offset))
-        except RequestRejected as error:
-            answer = held.command.response(error.code, error.remark)
+        except Exception as error:  # an error becomes the response; the other held pulls get theirs
+            answer = self._failed(held.command, error)
         held.connection.send(answer)
 
     def _read(self, header: PullMessageHeader, matcher: Matcher | None) -> GetResult:

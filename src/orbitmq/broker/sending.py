@@ -71,6 +71,7 @@ class Sending:
         self._options = options
         self._clock = clock
         self.store_host = b""  # known when the port is
+        self._opens_ms = options.start_accept_send_timestamp
         self._region = options.region_id
         self._trace = "true" if options.trace_on else "false"
 
@@ -86,22 +87,19 @@ class Sending:
 
     def _send(self, connection: Connection, command: Command, header: AnySendHeader) -> Answer | Awaitable[Answer]:
         try:
+            if self._opens_ms and self._clock.now_ms() < self._opens_ms:
+                raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
             topic = self._topics.table.get(header.topic)
-            if topic is None or header.topic in SEND_FORBIDDEN_TOPICS or not self._is_open_to(topic):
+            if topic is None or header.topic in SEND_FORBIDDEN_TOPICS:
                 return self._send_to_unknown(connection, command, header)
+            # RocketMQ checks its own write permission for order topics only: clients follow the route.
+            if topic.order and not self._options.broker_permission & PERM_WRITE:
+                raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
             return self._store(connection, command, header, topic)
         except RequestRejected as error:
             return self._refusal(command, error.code, error.remark)
         except StoreError as error:
             return self._refusal(command, error.response_code, str(error))
-
-    def _is_open_to(self, topic: TopicConfig) -> bool:
-        """RocketMQ checks its own write permission for order topics only: clients follow the route."""
-        if topic.order and not self._options.broker_permission & PERM_WRITE:
-            raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
-        if self._clock.now_ms() < self._options.start_accept_send_timestamp:
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
-        return True
 
     async def _send_to_unknown(self, connection: Connection, command: Command, header: AnySendHeader) -> Answer:
         """The first message of a topic brings it to life; the answer waits until the topic is on disk."""

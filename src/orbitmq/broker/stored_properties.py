@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from orbitmq.message.properties import CLUSTER, NAME_END, PAIR_END, WAIT
+from orbitmq.message.properties import CLUSTER, NAME_END, PAIR_END, WAIT, decode_properties
 
 _WAIT = WAIT + NAME_END
 
 
 def waits_for_store(text: str) -> bool:
     """Whether the sender wants its answer only when the message is flushed and replicated; absent means yes."""
-    start = _find(text, _WAIT)
-    return start < 0 or text[start + len(_WAIT) :].partition(PAIR_END)[0].lower() == "true"
+    if _find(text, _WAIT) < 0:
+        return True
+    return decode_properties(text).get(WAIT, "true").lower() == "true"
 
 
 def without_wait(text: str) -> str:
