@@ -1,0 +1,136 @@
+"""A held pull runs when a message it wants arrives, when its time is up, or never when its client is gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from orbitmq.broker.holding import HeldPull, HeldPulls, Matcher
+from orbitmq.wire.command import request
+
+RED, BLUE = 1001, 1002
+
+
+class Client:
+    """All of a connection that holding looks at."""
+
+    is_open = True
+
+
+class Bench:
+    """Held pulls whose turns of the loop the test makes."""
+
+    def __init__(self, limit: int = 100) -> None:
+        self.turns: list[Callable[[], None]] = []
+        self.ran: list[HeldPull] = []
+        self.held = HeldPulls(self.ran.append, lambda wake: self.turns.append(wake), limit)
+
+    def hold(self, offset: int, *, queue: int = 0, deadline_ms: int = 1000, matcher: Matcher | None = None) -> HeldPull:
+        pull = HeldPull(Client(), request(11), offset, deadline_ms, matcher)  # type: ignore[arg-type]
+        assert self.held.hold("Orders", queue, pull)
+        return pull
+
+    def turn(self) -> list[HeldPull]:
+        """One turn of the event loop; what ran in it."""
+        turns, self.turns = self.turns, []
+        self.ran.clear()
+        for turn in turns:
+            turn()
+        return list(self.ran)
+
+    def scan(self, now_ms: int, newest: int = 0) -> list[HeldPull]:
+        self.ran.clear()
+        self.held.scan(now_ms, lambda _topic, _queue: newest)
+        return list(self.ran)
+
+
+def test_an_arrival_wakes_those_who_want_it_and_no_others() -> None:
+    bench = Bench()
+    wants_all = bench.hold(5)
+    wants_red = bench.hold(5, matcher={RED}.__contains__)
+    bench.hold(5, matcher={BLUE}.__contains__)
+    bench.hold(6)
+    bench.hold(5, queue=1)
+    bench.held.arrived("Orders", 0, 6, RED)
+    assert bench.turn() == [wants_all, wants_red]
+    assert len(bench.held) == 3
+
+
+def test_what_arrives_in_one_turn_is_answered_together() -> None:
+    bench = Bench()
+    pull = bench.hold(0, matcher={BLUE}.__contains__)
+    for offset in range(10):
+        bench.held.arrived("Orders", 0, offset + 1, BLUE if offset == 7 else RED)
+    assert len(bench.turns) == 1
+    assert bench.turn() == [pull]
+    bench.held.arrived("Orders", 0, 11, BLUE)
+    assert bench.turns == []
+
+
+def test_an_arrival_nobody_waits_for_costs_no_turn() -> None:
+    bench = Bench()
+    bench.hold(0, queue=1)
+    bench.held.arrived("Orders", 0, 1, RED)
+    bench.held.arrived("Other", 1, 1, RED)
+    assert bench.turns == []
+
+
+def test_a_pull_that_waits_on_wakes_at_the_next_message_it_wants() -> None:
+    bench = Bench()
+    pull = bench.hold(0, matcher={BLUE}.__contains__)
+    bench.held.arrived("Orders", 0, 1, RED)
+    assert bench.turn() == []
+    bench.held.arrived("Orders", 0, 2, BLUE)
+    assert bench.turn() == [pull]
+    assert len(bench.held) == 0
+
+
+def test_a_pull_runs_when_its_time_is_up() -> None:
+    bench = Bench()
+    early, late = bench.hold(0, deadline_ms=1000), bench.hold(0, deadline_ms=1001)
+    assert bench.scan(999) == []
+    assert bench.scan(1000) == [early]
+    assert bench.scan(5000) == [late]
+    assert bench.scan(9000) == []
+
+
+def test_a_scan_finds_a_queue_that_grew_unnoticed() -> None:
+    bench = Bench()
+    behind, ahead = bench.hold(3, matcher={BLUE}.__contains__), bench.hold(4)
+    assert bench.scan(0, newest=4) == [behind]
+    assert bench.scan(0, newest=5) == [ahead]
+
+
+def test_a_closed_connection_is_dropped_without_running() -> None:
+    bench = Bench()
+    gone, there = bench.hold(0), bench.hold(0)
+    gone.connection.is_open = False
+    assert bench.scan(0) == []
+    assert len(bench.held) == 1
+    there.connection.is_open = False
+    bench.held.arrived("Orders", 0, 1, RED)
+    assert bench.turn() == []
+    assert len(bench.held) == 0
+
+
+def test_more_than_the_limit_are_not_held(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(limit=2)
+    bench.hold(0)
+    first = bench.hold(0, queue=1)
+    surplus = HeldPull(Client(), request(11), 0, 1000, None)  # type: ignore[arg-type]
+    with caplog.at_level(logging.WARNING):
+        assert not bench.held.hold("Orders", 0, surplus)
+    assert "limit=2" in caplog.text
+    bench.held.arrived("Orders", 1, 1, RED)
+    assert bench.turn() == [first]
+    assert bench.held.hold("Orders", 0, surplus)
+
+
+def test_a_stopping_broker_runs_all_of_them() -> None:
+    bench = Bench()
+    pulls = {bench.hold(0, queue=number % 2) for number in range(6)}
+    bench.held.release_all()
+    assert set(bench.ran) == pulls
+    assert len(bench.held) == 0

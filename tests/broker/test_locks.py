@@ -1,0 +1,52 @@
+"""A queue has one owner at a time, as long as it renews."""
+
+from __future__ import annotations
+
+from orbitmq.broker.locks import EXPIRY_MS, QueueLocks
+from orbitmq.message.model import MessageQueue
+
+QUEUES = [MessageQueue("Orders", "broker-a", number) for number in range(3)]
+
+
+def test_the_first_to_ask_owns_and_others_get_what_is_free() -> None:
+    locks = QueueLocks()
+    assert locks.lock("g", "anna", QUEUES[:2], 0) == QUEUES[:2]
+    assert locks.lock("g", "bert", QUEUES, 1) == QUEUES[2:]
+    assert locks.lock("g", "anna", QUEUES, 2) == QUEUES[:2]
+
+
+def test_groups_do_not_compete() -> None:
+    locks = QueueLocks()
+    assert locks.lock("g", "anna", QUEUES, 0) == locks.lock("h", "bert", QUEUES, 0) == QUEUES
+
+
+def test_a_lock_ends_a_minute_after_its_last_renewal() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "anna", QUEUES, 0)
+    locks.lock("g", "anna", QUEUES[:1], 40_000)
+    assert EXPIRY_MS == 60_000
+    assert locks.lock("g", "bert", QUEUES, 60_000) == []
+    assert locks.lock("g", "bert", QUEUES, 60_001) == QUEUES[1:]
+    assert locks.lock("g", "bert", QUEUES, 100_000) == QUEUES[1:]
+    assert locks.lock("g", "bert", QUEUES, 100_001) == QUEUES
+
+
+def test_only_the_owner_frees_a_queue() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "anna", QUEUES, 0)
+    locks.unlock("g", "bert", QUEUES)
+    locks.unlock("other", "anna", QUEUES)
+    assert locks.lock("g", "bert", QUEUES, 1) == []
+    locks.unlock("g", "anna", QUEUES[1:])
+    assert locks.lock("g", "bert", QUEUES, 2) == QUEUES[1:]
+
+
+def test_what_nobody_renews_is_forgotten() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "anna", QUEUES, 0)
+    locks.lock("h", "bert", QUEUES[:1], 30_000)
+    locks.lock("empty", "carl", [], 30_000)
+    locks.sweep(60_001)
+    assert locks._table == {"h": {QUEUES[0]: ("bert", 30_000)}}
+    locks.sweep(90_001)
+    assert locks._table == {}
