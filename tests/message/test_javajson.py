@@ -60,7 +60,7 @@ def test_number_keys_stand_bare_on_the_line_of_their_brace() -> None:
         ({}, "{}"),
         ([], "[]"),
         ({"none": {}, "nothing": []}, '{"none":{},"nothing":[]}'),
-        ('"\\/\b\f\n\r\t\x01\x7f\x85\u2028中😀<>', r'"\"\\/\b\f\n\r\t\u0001\u007f\u0085\u2028中😀<>"'),
+        ('"\\/\b\f\n\r\t\x01\x7f\x85\u2028中😀<>', r'"\"\\/\b\f\n\r\t\u0001\u007F\u0085\u2028中😀<>"'),
         ([0.0, 1.0, float("nan"), float("inf"), float("-inf")], "[0.0,1.0,null,null,null]"),
     ],
 )
