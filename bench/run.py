@@ -181,7 +181,7 @@ def _report(
 ) -> dict[str, Any]:
     notes = [
         f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}, {_java_version()}",
-        f"{arguments.rounds} rounds of {arguments.seconds} s, each after {arguments.warm_up} s of warming; alternating; medians",
+        f"medians of {arguments.rounds} rounds of {arguments.seconds} s, each after {arguments.warm_up} s of warming",
         "1 KiB bodies with KEYS, TAGS, UNIQ_KEY; asynchronous flush; the load generator shares the cores",
         "CPU is user and system time of the broker process; own memory leaves the mapped files out",
     ]

@@ -1,80 +1,92 @@
 package orbitmq.drivers;
 
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Map;
+import java.util.TreeSet;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
- * Administrator's requests of the 4.9.7 client, --do says which: create (--topic, --queues, --broker), stats (--topic),
- * view (--topic, --ids separated by commas), progress (--group), search (--topic, --time), route (--topic).
+ * Single questions about --topic, asked with the 4.9.7 libraries; --do says which: create (--queues, --broker address),
+ * route, bounds (first and next offset of each queue), committed (offsets of --group), view (--ids separated by commas),
+ * search (offsets at --time).
  */
 final class Admin {
-    private Admin() {
+    private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
+    private final DefaultMQPullConsumer consumer;
+    private final Arguments arguments;
+    private final String topic;
+
+    private Admin(Arguments arguments) throws Exception {
+        this.arguments = arguments;
+        topic = arguments.text("topic");
+        consumer = new DefaultMQPullConsumer(arguments.text("group", "askers"));
+        consumer.setNamesrvAddr(arguments.text("namesrv"));
+        admin.setNamesrvAddr(arguments.text("namesrv"));
+        admin.start();
+        consumer.start();
     }
 
     static void run(Arguments arguments) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
-        admin.setNamesrvAddr(arguments.text("namesrv"));
-        admin.start();
+        Admin asker = new Admin(arguments);
         switch (arguments.text("do")) {
-            case "create" -> create(admin, arguments);
-            case "stats" -> stats(admin, arguments.text("topic"));
-            case "view" -> view(admin, arguments);
-            case "progress" -> progress(admin, arguments.text("group"));
-            case "search" -> search(admin, arguments);
-            case "route" -> route(admin, arguments.text("topic"));
-            default -> throw new IllegalArgumentException("--do is create, stats, view, progress, search or route");
+            case "create" -> asker.create();
+            case "route" -> asker.route();
+            case "bounds" -> asker.bounds();
+            case "committed" -> asker.committed();
+            case "view" -> asker.view();
+            case "search" -> asker.search();
+            default -> throw new IllegalArgumentException("--do is create, route, bounds, committed, view or search");
         }
-        admin.shutdown();
+        asker.consumer.shutdown();
+        asker.admin.shutdown();
     }
 
-    private static void create(DefaultMQAdminExt admin, Arguments arguments) throws Exception {
-        TopicConfig topic = new TopicConfig(arguments.text("topic"));
-        topic.setReadQueueNums(arguments.number("queues", 4));
-        topic.setWriteQueueNums(arguments.number("queues", 4));
-        admin.createAndUpdateTopicConfig(arguments.text("broker"), topic);
+    private void create() throws Exception {
+        TopicConfig config = new TopicConfig(topic);
+        config.setReadQueueNums(arguments.number("queues", 4));
+        config.setWriteQueueNums(arguments.number("queues", 4));
+        admin.createAndUpdateTopicConfig(arguments.text("broker"), config);
         Rows.event("created");
     }
 
-    private static void stats(DefaultMQAdminExt admin, String topic) throws Exception {
-        admin.examineTopicStats(topic).getOffsetTable().forEach((queue, offset) -> Rows.print(Rows.row(
-            "broker", queue.getBrokerName(), "queueId", queue.getQueueId(), "minOffset", offset.getMinOffset(),
-            "maxOffset", offset.getMaxOffset(), "lastUpdate", offset.getLastUpdateTimestamp())));
+    private void route() throws Exception {
+        admin.examineTopicRouteInfo(topic).getQueueDatas().forEach(data -> Rows.print(Rows.row(
+            "broker", data.getBrokerName(), "readQueues", data.getReadQueueNums(),
+            "writeQueues", data.getWriteQueueNums(), "perm", data.getPerm())));
     }
 
-    private static void view(DefaultMQAdminExt admin, Arguments arguments) throws Exception {
-        for (String id : arguments.text("ids").split(",")) {
-            Map<String, Object> row = Rows.row("id", id);
-            row.putAll(Messages.row(admin.viewMessage(arguments.text("topic"), id)));
-            Rows.print(row);
+    private TreeSet<MessageQueue> queues() throws Exception {
+        return new TreeSet<>(consumer.fetchSubscribeMessageQueues(topic));
+    }
+
+    private void bounds() throws Exception {
+        for (MessageQueue queue : queues()) {
+            Rows.print(Rows.row("queueId", queue.getQueueId(), "minOffset", consumer.minOffset(queue),
+                "maxOffset", consumer.maxOffset(queue), "earliest", consumer.earliestMsgStoreTime(queue)));
         }
     }
 
-    private static void progress(DefaultMQAdminExt admin, String group) throws Exception {
-        admin.examineConsumeStats(group).getOffsetTable().forEach((queue, offset) -> Rows.print(Rows.row(
-            "topic", queue.getTopic(), "queueId", queue.getQueueId(), "brokerOffset", offset.getBrokerOffset(),
-            "consumerOffset", offset.getConsumerOffset())));
-    }
-
-    private static void search(DefaultMQAdminExt admin, Arguments arguments) throws Exception {
-        for (MessageQueue queue : queues(admin, arguments.text("topic"))) {
-            long offset = admin.searchOffset(queue, Long.parseLong(arguments.text("time")));
+    private void committed() throws Exception {
+        for (MessageQueue queue : queues()) {
+            long offset = consumer.fetchConsumeOffset(queue, true);
             Rows.print(Rows.row("queueId", queue.getQueueId(), "offset", offset));
         }
     }
 
-    private static List<MessageQueue> queues(DefaultMQAdminExt admin, String topic) throws Exception {
-        List<MessageQueue> queues = new ArrayList<>(admin.examineTopicStats(topic).getOffsetTable().keySet());
-        queues.sort(null);
-        return queues;
+    private void view() throws Exception {
+        for (String id : arguments.text("ids").split(",")) {
+            Map<String, Object> row = Rows.row("id", id);
+            row.putAll(Messages.row(consumer.viewMessage(topic, id)));
+            Rows.print(row);
+        }
     }
 
-    private static void route(DefaultMQAdminExt admin, String topic) throws Exception {
-        admin.examineTopicRouteInfo(topic).getQueueDatas().forEach(data -> Rows.print(Rows.row(
-            "broker", data.getBrokerName(), "readQueues", data.getReadQueueNums(),
-            "writeQueues", data.getWriteQueueNums(), "perm", data.getPerm())));
+    private void search() throws Exception {
+        for (MessageQueue queue : queues()) {
+            long offset = consumer.searchOffset(queue, Long.parseLong(arguments.text("time")));
+            Rows.print(Rows.row("queueId", queue.getQueueId(), "offset", offset));
+        }
     }
 }

@@ -7,7 +7,18 @@ public final class Main {
     private Main() {
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] words) {
+        int exitCode = 1;
+        try {
+            run(words);
+            exitCode = 0;
+        } catch (Throwable e) {
+            e.printStackTrace();
+        }
+        System.exit(exitCode); // client libraries leave threads behind that are no daemons
+    }
+
+    private static void run(String[] words) throws Exception {
         if (words.length == 0) {
             throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin");
         }
@@ -20,6 +31,5 @@ public final class Main {
             case "admin" -> Admin.run(arguments);
             default -> throw new IllegalArgumentException("unknown driver " + words[0]);
         }
-        System.exit(0); // client libraries leave threads behind that are no daemons
     }
 }

@@ -30,7 +30,18 @@ public final class Load {
         ThreadLocalRandom.current().nextBytes(body);
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] words) {
+        int exitCode = 1;
+        try {
+            run(words);
+            exitCode = 0;
+        } catch (Throwable e) {
+            e.printStackTrace();
+        }
+        System.exit(exitCode); // client libraries leave threads behind that are no daemons
+    }
+
+    private static void run(String[] words) throws Exception {
         Arguments arguments = new Arguments(Arrays.copyOfRange(words, 1, words.length));
         Load load = new Load(arguments);
         Map<String, Object> row = switch (words[0]) {
@@ -41,7 +52,6 @@ public final class Load {
             default -> throw new IllegalArgumentException("unknown work " + words[0]);
         };
         Rows.print(row);
-        System.exit(0);
     }
 
     Message message(long number) {
