@@ -70,8 +70,8 @@ class RangeFetch:
     """The state of fetching one range.
 
     Send a pull for each lane of `wanted()`, give each outcome to `answered`, take bodies with `ready()` until
-    `finished`. After a lost connection call `restart()` and go on. With `strict` a gap in an unfiltered range
-    is an error, otherwise it is stepped over.
+    `finished`. After a lost connection call `restart()` and go on; nothing that came is lost. With `strict` a gap in
+    an unfiltered range is an error, otherwise it is stepped over.
     """
 
     def __init__(self, wanted: QueueRange, *, batch_size: int, pipeline: int, filtered: bool, strict: bool) -> None:
@@ -83,7 +83,8 @@ class RangeFetch:
         self._strict = strict
         self._next_lane_at = wanted.start
         self._lanes: deque[Lane] = deque()
-        self._held = 0  # bytes in the bodies of all lanes
+        self._ready: list[bytes] = []
+        self._held = 0  # bytes in the bodies of all lanes and in those that are ready
 
     @property
     def finished(self) -> bool:
@@ -112,14 +113,7 @@ class RangeFetch:
 
     def ready(self) -> list[bytes]:
         """Bodies that are next in the order of the queue; each holds whole units of the range."""
-        bodies: list[bytes] = []
-        while self._lanes:
-            first = self._lanes[0]
-            bodies += first.bodies
-            first.bodies = []
-            if not first.done:
-                break
-            self._lanes.popleft()
+        bodies, self._ready = self._ready, []
         self._held -= sum(map(len, bodies))
         return bodies
 
@@ -140,6 +134,17 @@ class RangeFetch:
             self._step_over(lane, answer)
         else:
             raise refused(str(self.range), answer.code, answer.remark)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Make ready what the first lane has, and let go of lanes that are done."""
+        while self._lanes:
+            first = self._lanes[0]
+            self._ready += first.bodies
+            first.bodies = []
+            if not first.done:
+                break
+            self._lanes.popleft()
 
     def _step_over(self, lane: Lane, answer: PullAnswer) -> None:
         """Messages that were there when the read was planned are not: go on behind them, or fail."""

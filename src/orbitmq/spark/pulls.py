@@ -90,9 +90,8 @@ class RangeReader:
                 self._busy = 0
                 self._fetch.answered(lane, _pull_answer(answer))
                 self._failures = 0
-            bodies = self._fetch.ready()  # before asking: what leaves makes room for further lanes
             self._ask(channel, in_flight)
-            if bodies:
+            if bodies := self._fetch.ready():
                 yield bodies
 
     def _ask(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
