@@ -88,6 +88,8 @@ def from_plain(kind: type[T], value: Any) -> T:
 def plain(value: Any) -> Any:
     """The dictionaries and lists of an object, members in Java's order, ready for a JSON writer."""
     kind: Any = type(value)
+    if kind in _SCALARS:
+        return value
     if isinstance(value, Enum):
         return value.name
     if _is_declared(kind):
