@@ -1,0 +1,177 @@
+"""Members of groups come with heartbeats and go with their connection, and the others hear of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.broker.clients import EXPIRY_MS, Client, Consumers, Producers
+from orbitmq.message.config import SubscriptionData
+from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+
+
+class Line:
+    """All of a connection that the tables use: what is sent to it stays in `heard`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.heard: list[Command] = []
+
+    def send(self, command: Command) -> None:
+        self.heard.append(command)
+
+    def notices(self) -> list[str]:
+        """The groups this member was told of since the last look."""
+        heard, self.heard = self.heard, []
+        assert all(command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and command.is_oneway for command in heard)
+        return [command.header(NotifyConsumerIdsChangedHeader).consumer_group for command in heard]
+
+    def client(self, seen_ms: int = 0) -> Client:
+        return Client(self, self.name, "JAVA", 407, seen_ms)  # type: ignore[arg-type]
+
+
+def member(*subscriptions: SubscriptionData, group: str = "g", **fields: object) -> ConsumerData:
+    """One group of a heartbeat."""
+    return ConsumerData(group, subscription_data_set=list(subscriptions), **fields)  # type: ignore[arg-type]
+
+
+def on(topic: str, expression: str = "*", version: int = 1) -> SubscriptionData:
+    return SubscriptionData(topic, expression, version=version)
+
+
+@pytest.fixture
+def anna() -> Line:
+    return Line("anna")
+
+
+@pytest.fixture
+def bert() -> Line:
+    return Line("bert")
+
+
+# ---------------------------------------------------------------------------------------------------------- consumers
+
+
+def test_all_members_hear_of_one_that_joins(anna: Line, bert: Line) -> None:
+    consumers = Consumers()
+    assert consumers.register(member(on("Orders")), anna.client())
+    assert anna.notices() == ["g"]
+    assert consumers.register(member(on("Orders")), bert.client())
+    assert (anna.notices(), bert.notices()) == (["g"], ["g"])
+    assert consumers.groups["g"].client_ids() == ["anna", "bert"]
+
+
+def test_a_heartbeat_that_changes_nothing_is_not_told(anna: Line) -> None:
+    consumers = Consumers()
+    consumers.register(member(on("Orders")), anna.client())
+    anna.notices()
+    assert not consumers.register(member(on("Orders")), anna.client(30_000))
+    assert anna.notices() == []
+
+
+def test_the_others_hear_of_one_that_leaves(anna: Line, bert: Line) -> None:
+    consumers = Consumers()
+    for line in (anna, bert):
+        consumers.register(member(on("Orders")), line.client())
+    for line in (anna, bert):
+        line.notices()
+    consumers.unregister("g", bert)  # type: ignore[arg-type]
+    assert (anna.notices(), bert.notices()) == (["g"], [])
+    consumers.unregister("g", bert)  # type: ignore[arg-type]
+    consumers.unregister("unknown", anna)  # type: ignore[arg-type]
+    assert anna.notices() == []
+    consumers.unregister("g", anna)  # type: ignore[arg-type]
+    assert consumers.groups == {}
+
+
+def test_a_lost_connection_leaves_all_its_groups(anna: Line, bert: Line) -> None:
+    consumers = Consumers()
+    for group in ("g", "h"):
+        consumers.register(member(on("Orders"), group=group), anna.client())
+    consumers.register(member(on("Orders"), group="h"), bert.client())
+    bert.notices()
+    consumers.forget(anna)  # type: ignore[arg-type]
+    assert bert.notices() == ["h"]
+    assert list(consumers.groups) == ["h"]
+
+
+def test_a_group_that_wants_no_notices_gets_none(anna: Line) -> None:
+    consumers = Consumers(lambda group: group != "quiet")
+    consumers.register(member(on("Orders"), group="quiet"), anna.client())
+    consumers.register(member(on("Orders"), group="g"), anna.client())
+    assert anna.notices() == ["g"]
+
+
+def test_the_newest_subscription_of_a_topic_holds(anna: Line, bert: Line) -> None:
+    consumers = Consumers()
+    consumers.register(member(on("Orders", "TagA", 5)), anna.client())
+    consumers.register(member(on("Orders", "TagB", 4)), bert.client())
+    assert consumers.groups["g"].subscriptions["Orders"].expression == "TagA"
+    consumers.register(member(on("Orders", "TagC", 6)), bert.client())
+    assert consumers.groups["g"].subscriptions["Orders"].expression == "TagC"
+
+
+def test_a_topic_no_longer_named_is_dropped_and_told(anna: Line) -> None:
+    consumers = Consumers()
+    consumers.register(member(on("Orders"), on("Bills")), anna.client())
+    anna.notices()
+    assert consumers.register(member(on("Bills")), anna.client())
+    assert anna.notices() == ["g"]
+    assert list(consumers.groups["g"].subscriptions) == ["Bills"]
+
+
+def test_what_a_heartbeat_leaves_out_stays_as_it_was(anna: Line) -> None:
+    consumers = Consumers()
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    consumers.register(
+        member(
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=MessageModel.BROADCASTING,
+            consume_from_where=first,
+        ),
+        anna.client(),
+    )
+    consumers.register(member(consume_type=None, message_model=None, consume_from_where=None), anna.client())
+    group = consumers.groups["g"]
+    assert group.consume_type is ConsumeType.CONSUME_ACTIVELY
+    assert group.message_model is MessageModel.BROADCASTING
+    assert group.consume_from_where is first
+
+
+def test_a_member_is_expired_two_minutes_after_its_last_heartbeat(anna: Line, bert: Line) -> None:
+    consumers = Consumers()
+    consumers.register(member(), anna.client(0))
+    consumers.register(member(), bert.client(0))
+    consumers.register(member(), bert.client(30_000))
+    assert EXPIRY_MS == 120_000
+    assert consumers.expired(120_000) == set()
+    assert consumers.expired(120_001) == {anna}
+    assert consumers.expired(150_001) == {anna, bert}
+
+
+# ---------------------------------------------------------------------------------------------------------- producers
+
+
+def test_producers_come_and_go_by_group(anna: Line, bert: Line) -> None:
+    producers = Producers()
+    for group, line in (("p", anna), ("p", bert), ("q", bert)):
+        producers.register(group, line.client())
+    producers.unregister("p", anna)  # type: ignore[arg-type]
+    producers.unregister("unknown", anna)  # type: ignore[arg-type]
+    assert {
+        group: [client.client_id for client in clients.values()] for group, clients in producers.groups.items()
+    } == {
+        "p": ["bert"],
+        "q": ["bert"],
+    }
+    producers.forget(bert)  # type: ignore[arg-type]
+    assert producers.groups == {}
+
+
+def test_a_silent_producer_is_expired(anna: Line, bert: Line) -> None:
+    producers = Producers()
+    producers.register("p", anna.client(0))
+    producers.register("q", bert.client(1))
+    assert producers.expired(120_001) == {anna}

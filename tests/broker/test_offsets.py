@@ -1,0 +1,80 @@
+"""Offsets are taken as they come, kept by topic, group and queue, and written in Java's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker import offsets as offsets_module
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.message.javajson import loads
+from tests.support.golden import GOLDEN
+
+
+def test_the_last_commit_holds_also_a_smaller_one(tmp_path: Path) -> None:
+    offsets = ConsumerOffsets(tmp_path)
+    assert offsets.query("g", "Orders", 0) is None
+    offsets.commit("g", "Orders", 0, 10)
+    offsets.commit("g", "Orders", 0, 4)
+    offsets.commit("g", "Orders", 1, 7)
+    offsets.commit("h", "Orders", 0, 1)
+    assert [offsets.query("g", "Orders", queue) for queue in (0, 1, 2)] == [4, 7, None]
+    assert offsets.query("h", "Orders", 0) == 1
+
+
+def test_a_deleted_group_or_topic_takes_its_offsets_along(tmp_path: Path) -> None:
+    offsets = ConsumerOffsets(tmp_path)
+    for group in ("g", "h"):
+        for topic in ("Orders", "Bills", "g"):
+            offsets.commit(group, topic, 0, 1)
+    offsets.forget_group("g")
+    assert set(offsets.table) == {"Orders@h", "Bills@h", "g@h"}
+    offsets.forget_topic("Orders")
+    assert set(offsets.table) == {"Bills@h", "g@h"}
+
+
+def test_offsets_have_a_limit_that_known_ones_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Queues that do not exist count as well: nothing checks what a client commits."""
+    monkeypatch.setattr(offsets_module, "ENTRIES_MAX", 3)
+    offsets = ConsumerOffsets(tmp_path)
+    for queue in range(5):
+        offsets.commit("g", "Orders", queue, 1)
+    offsets.commit("g", "Bills", 0, 1)
+    assert offsets.table == {"Orders@g": {0: 1, 1: 1, 2: 1}}
+    assert "key=Bills@g limit=3" in caplog.text
+    offsets.commit("g", "Orders", 2, 9)
+    assert offsets.query("g", "Orders", 2) == 9
+    offsets.forget_topic("Orders")
+    offsets.commit("g", "Bills", 0, 1)
+    assert offsets.table == {"Bills@g": {0: 1}}
+
+
+async def test_the_file_is_written_only_after_a_change_and_read_at_a_restart(tmp_path: Path) -> None:
+    offsets = ConsumerOffsets(tmp_path)
+    offsets.save_soon()
+    await offsets.file.flush()
+    assert not offsets.file.path.exists()
+    offsets.commit("g", "Orders", 0, 10)
+    offsets.commit("g", "%RETRY%g", 3, 2)
+    offsets.save_soon()
+    await offsets.file.flush()
+    text = '{\n\t"offsetTable":{\n\t\t"Orders@g":{0:10\n\t\t},\n\t\t"%RETRY%g@g":{3:2\n\t\t}\n\t}\n}'
+    assert offsets.file.path.read_text() == text
+    again = ConsumerOffsets(tmp_path)
+    again.load()
+    assert again.table == offsets.table
+
+
+async def test_a_file_of_rocketmq_comes_out_byte_for_byte(tmp_path: Path) -> None:
+    text = (GOLDEN / "configs/broker_consumerOffset.json").read_text(encoding="utf-8")
+    offsets = ConsumerOffsets(tmp_path)
+    offsets.file.path.write_text(text, encoding="utf-8")
+    offsets.load()
+    assert offsets.table == loads(text)["offsetTable"]
+    assert offsets.query("gct_1", "GoldC_1", 3) == 7
+    offsets.file.mark()
+    await offsets.file.flush()
+    assert offsets.file.path.read_text(encoding="utf-8") == text
