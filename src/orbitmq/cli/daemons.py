@@ -175,10 +175,11 @@ def _first_steps(namesrv: str) -> str:
     """A command to paste: one message there and back with the client of this installation."""
     return f"""\
 {shlex.quote(sys.executable)} -c "
-from orbitmq.client import LitePullConsumer, Message, Producer
-with Producer('greeters', namesrv_addr='{namesrv}') as producer:
+from orbitmq.client import Message
+from orbitmq.client.sync import LitePullConsumer, Producer
+with Producer('greeters', '{namesrv}') as producer:
     print(producer.send(Message('greetings', b'hello')))
-with LitePullConsumer('readers', namesrv_addr='{namesrv}') as consumer:
+with LitePullConsumer('readers', '{namesrv}') as consumer:
     consumer.subscribe('greetings')
     print(consumer.poll(timeout=10))
 "
