@@ -55,6 +55,13 @@ def test_the_architecture_page_names_every_room() -> None:
     assert not [room for room in ROOMS if f"`{room}/`" not in page]
 
 
+def test_the_architecture_page_names_modules_that_exist() -> None:
+    named = re.findall(rf"`({'|'.join(ROOMS)})\.(\w+)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert len(named) > 10
+    package = ROOT / "src" / "orbitmq"
+    assert not [name for name in named if not package.joinpath(name[0], f"{name[1]}.py").exists()]
+
+
 def test_every_room_says_what_it_is() -> None:
     empty = [
         room for room in ROOMS if not (ROOT / "src" / "orbitmq" / room / "__init__.py").read_text().startswith('"""')
