@@ -89,15 +89,23 @@ class Broker:
         try:
             await asyncio.to_thread(self.store.open)
             self._load()
+            self._sending.store_host = self._pulling.store_host = encode_host(self.options.broker_ip1, self.port)
+            self._start_jobs()
+            await self._server.serve()
+            self._registrar = self._make_registrar()
+            await self._registrar.start()
         except BaseException:
-            await self._server.stop(0)
+            await self._abandon()
             raise
-        self._sending.store_host = self._pulling.store_host = encode_host(self.options.broker_ip1, self.port)
-        self._start_jobs()
-        await self._server.serve()
-        self._registrar = self._make_registrar()
-        await self._registrar.start()
         _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
+
+    async def _abandon(self) -> None:
+        """End what has begun. No table is written: one that cannot be read must stay as it is."""
+        await self._periodic.stop()
+        await self._delayed.stop()
+        await self._server.stop(0)
+        await self._remoting.close()
+        await asyncio.to_thread(self.store.close)
 
     async def stop(self) -> None:
         """Leave the routes, answer what waits, save everything, close the store."""
