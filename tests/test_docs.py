@@ -56,7 +56,7 @@ def test_the_architecture_page_names_every_room() -> None:
 
 
 def test_the_architecture_page_names_modules_that_exist() -> None:
-    named = re.findall(rf"`({'|'.join(ROOMS)})\.(\w+)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    named = re.findall(rf"`({'|'.join(ROOMS)})\.(?!py`)(\w+)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
     assert len(named) > 10
     package = ROOT / "src" / "orbitmq"
     assert not [name for name in named if not package.joinpath(name[0], f"{name[1]}.py").exists()]
