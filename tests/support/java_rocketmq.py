@@ -190,9 +190,9 @@ class JavaSystem:
         self.store_dir = self.broker.store_dir
 
     def stop(self) -> int:
-        """Clean stop of both; the exit code of the broker."""
+        """Clean stop of the broker, whose exit code is returned, and the end of its name server."""
         code = self.broker.stop()
-        self.nameserver.stop()
+        self.nameserver.kill()  # nothing of it is kept
         return code
 
     def kill(self) -> None:
