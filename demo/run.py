@@ -216,6 +216,8 @@ def _spark_session(home: Path) -> Any:
 
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
+        # Most of the time of so small a job is Spark's own start: compile little, collect on one thread.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
