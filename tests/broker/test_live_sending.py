@@ -175,15 +175,31 @@ async def test_the_first_message_creates_its_topic(tmp_path: Path) -> None:
         assert broker.topics.table["Units"].sys_flag == 1
 
 
-async def test_many_first_messages_at_once_create_one_topic(tmp_path: Path) -> None:
+async def test_many_first_messages_at_once_create_one_topic_and_keep_their_order(tmp_path: Path) -> None:
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:
-        commands = [request(RequestCode.SEND_MESSAGE_V2, send_header("Orders"), b"%d" % n) for n in range(50)]
-        for command in commands:
+        for number in range(2000):
+            command = request(RequestCode.SEND_MESSAGE_V2, send_header("Orders"), b"%d" % number)
             await client.remoting.oneway(client.address, command)
-        stored(await client.send("Orders", queue_id=1))
-        await until(lambda: broker.store.max_offset("Orders", 0) == 50)
+        assert stored(await client.send("Orders")).queue_offset == 2000
         assert broker.topics.version.counter == 1
+        found: list[bytes] = []
+        while len(found) < 2000:
+            found += [message.body for message in await client.read("Orders", 0, len(found))]
+        assert found[:2000] == [b"%d" % number for number in range(2000)]
+
+
+async def test_a_topic_that_cannot_be_written_down_fails_its_own_messages_alone(tmp_path: Path) -> None:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        stored(await client.send("Known"))
+        obstacle = broker.topics.file.path.with_name("topics.json.tmp")
+        obstacle.mkdir()
+        assert_refused(await client.send("Orders"), 14)
+        stored(await client.send("Known"))
+        obstacle.rmdir()
+        stored(await client.send("Orders"))
+        assert '"Orders"' in broker.topics.file.path.read_text()
 
 
 async def test_without_auto_creation_only_retry_topics_come_to_life(tmp_path: Path) -> None:

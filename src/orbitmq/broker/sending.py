@@ -22,7 +22,7 @@ from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX, TRAN_MSG, decode_properties
 from orbitmq.message.topics import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, check_topic, dlq_topic
 from orbitmq.net.connection import Connection
-from orbitmq.net.routing import Answer, Router
+from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -79,50 +79,46 @@ class Sending:
         router.add(RequestCode.SEND_MESSAGE, self.send_long)
         router.add((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE), self.send_short)
 
-    def send_long(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+    def send_long(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
         return self._send(connection, command, command.header(SendMessageHeader))
 
-    def send_short(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+    def send_short(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
         return self._send(connection, command, command.header(SendMessageV2Header))
 
-    def _send(self, connection: Connection, command: Command, header: AnySendHeader) -> Answer | Awaitable[Answer]:
+    def _send(self, connection: Connection, command: Command, header: AnySendHeader) -> Command | Awaitable[Command]:
         try:
             if self._opens_ms and self._clock.now_ms() < self._opens_ms:
                 raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
             topic = self._topics.table.get(header.topic)
             if topic is None or header.topic in SEND_FORBIDDEN_TOPICS:
-                return self._send_to_unknown(connection, command, header)
+                topic = self._create_topic(header)
             # RocketMQ checks its own write permission for order topics only: clients follow the route.
             if topic.order and not self._options.broker_permission & PERM_WRITE:
                 raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
-            return self._store(connection, command, header, topic)
-        except RequestRejected as error:
-            return self._refusal(command, error.code, error.remark)
-        except StoreError as error:
-            return self._refusal(command, error.response_code, str(error))
-
-    async def _send_to_unknown(self, connection: Connection, command: Command, header: AnySendHeader) -> Answer:
-        """The first message of a topic brings it to life; the answer waits until the topic is on disk."""
-        try:
-            topic = self._create_topic(header)
-            await self._topics.file.flush()
             answer = self._store(connection, command, header, topic)
         except RequestRejected as error:
             return self._refusal(command, error.code, error.remark)
         except StoreError as error:
             return self._refusal(command, error.response_code, str(error))
-        return answer if answer is None or isinstance(answer, Command) else await answer
+        return self._answer_when_saved(command, topic.name, answer) if topic.name in self._topics.unsaved else answer
+
+    async def _answer_when_saved(self, command: Command, topic: str, answer: Command | Awaitable[Command]) -> Command:
+        """Messages of a new topic are stored in the order they come; their answers wait until it is on disk."""
+        found = answer if isinstance(answer, Command) else await answer
+        try:
+            await self._topics.saved(topic)
+        except StoreError as error:
+            return self._refusal(command, error.response_code, str(error))
+        return found
 
     def _create_topic(self, header: AnySendHeader) -> TopicConfig:
+        """The first message of a topic brings it to life."""
         try:
             check_topic(header.topic)
         except MessageError as error:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if header.topic in SEND_FORBIDDEN_TOPICS:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"{header.topic} is written by the broker alone")
-        known = self._topics.get(header.topic)
-        if known is not None:
-            return known
         queues = header.default_topic_queue_nums
         topic = self._topics.create_for_send(header.topic, header.default_topic, queues, unit=header.unit_mode)
         if topic is None:
@@ -133,7 +129,7 @@ class Sending:
 
     def _store(
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
-    ) -> Answer | Awaitable[Answer]:
+    ) -> Command | Awaitable[Command]:
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = _any_queue(topic.write_queues)
@@ -188,7 +184,7 @@ class Sending:
             record.topic = self._topics.create_for_system(dlq_topic(name), 1).name
             record.queue_id = 0
 
-    async def _answer_when_durable(self, command: Command, result: PutResult, queue_id: int) -> Answer:
+    async def _answer_when_durable(self, command: Command, result: PutResult, queue_id: int) -> Command:
         result.status = await self._writing.durable(result)
         return self._answer(command, result, queue_id)
 

@@ -51,6 +51,7 @@ class Topics:
         self._clock = clock
         self._on_change = on_change
         self.table: dict[str, TopicConfig] = {}
+        self.unsaved: set[str] = set()  # created since the start and, as far as anybody asked, not yet on disk
         self.version = DataVersion(0, clock.now_ms())
         self.file = SavedFile(directory / "topics.json", self._text)
         self.built_in = frozenset(self._make_built_in())
@@ -75,6 +76,11 @@ class Topics:
     def delete(self, name: str) -> None:
         if self.table.pop(name, None) is not None:
             self._changed(None)
+
+    async def saved(self, name: str) -> None:
+        """Return when a topic that was created is on disk. StoreError when it cannot be written."""
+        await self.file.flush()
+        self.unsaved.discard(name)
 
     def is_protected(self, name: str) -> bool:
         """System and built-in topics cannot be created or deleted by an administrator."""
@@ -127,6 +133,7 @@ class Topics:
     def _add(self, config: TopicConfig) -> TopicConfig:
         _log.info("event=topic_created topic=%s queues=%d perm=%d", config.name, config.write_queues, config.perm)
         self.table[config.name] = config
+        self.unsaved.add(config.name)
         self._changed(config)
         return config
 
