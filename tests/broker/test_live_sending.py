@@ -24,7 +24,7 @@ from tests.support.live import (
     running,
     send_header,
 )
-from tests.support.loops import LoopFactory, until
+from tests.support.loops import LoopFactory
 
 JSON, ROCKETMQ = SerializeType.JSON, SerializeType.ROCKETMQ
 
