@@ -12,9 +12,10 @@ import itertools
 import struct
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from orbitmq.errors import MessageIllegal
-from orbitmq.message.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
+from orbitmq.message.hosts import HOST_V4_SIZE, HOST_V6_SIZE, HOSTS_REMEMBERED, decode_host
 
 OFFSET_ID_SIZES = (HOST_V4_SIZE + 8, HOST_V6_SIZE + 8)
 UNIQUE_ID_SIZES = (4 + 12, 16 + 12)
@@ -44,7 +45,13 @@ class UniqueId:
 
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
     """32 characters for an IPv4 broker, 56 for IPv6."""
-    return (store_host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
+    return _host_digits(store_host) + f"{physical_offset & 0xFFFFFFFFFFFFFFFF:016X}"
+
+
+@lru_cache(HOSTS_REMEMBERED)
+def _host_digits(store_host: bytes) -> str:
+    """A broker writes the same host into each of its messages, so its digits are made once."""
+    return store_host.hex().upper()
 
 
 def decode_offset_message_id(text: str) -> OffsetMessageId:
