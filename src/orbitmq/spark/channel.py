@@ -7,7 +7,6 @@ Must not know what is asked.
 from __future__ import annotations
 
 import socket
-from collections import deque
 from collections.abc import Iterable
 from typing import Self
 
@@ -32,7 +31,6 @@ class Channel:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(timeout_ms / 1000)
         self._decoder = FrameDecoder(typed=False)
-        self._answers: deque[Command] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -47,9 +45,13 @@ class Channel:
         except OSError as error:
             raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
 
-    def receive(self) -> Command:
-        """The next answer. RemotingTimeout when none comes in time; FrameError, HeaderError as in `wire.frame`."""
-        while not self._answers:
+    def receive(self) -> list[Command]:
+        """The answers that are there, at least one; waits for it.
+
+        RemotingTimeout when none comes in time; FrameError and HeaderError as in `wire.frame`.
+        """
+        answers: list[Command] = []
+        while not answers:
             try:
                 data = self._socket.recv(RECEIVE_SIZE)
             except TimeoutError as error:
@@ -58,12 +60,13 @@ class Channel:
                 raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
             if not data:
                 raise SendRequestError(f"{self.address} closed the connection")
-            self._answers.extend(command for command in self._decoder.feed(data) if command.is_response)
-        return self._answers.popleft()
+            answers = [command for command in self._decoder.feed(data) if command.is_response]
+        return answers
 
-    def call(self, request: Command) -> Command:
-        """Send one request and wait for its answer; nothing else may be under way."""
-        self.send((request,))
-        while (answer := self.receive()).opaque != request.opaque:
-            pass
-        return answer
+    def call(self, *requests: Command) -> list[Command]:
+        """Send requests and wait for the answers, in the order of the requests; nothing else may be under way."""
+        self.send(requests)
+        answers: dict[int | None, Command] = {}
+        while len(answers) < len(requests):
+            answers.update((answer.opaque, answer) for answer in self.receive())
+        return [answers[request.opaque] for request in requests]

@@ -58,7 +58,7 @@ class Cluster:
         SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows the topic.
         """
         asked = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic))
-        answer = self._asking(
+        (answer,) = self._asking(
             self._name_servers, lambda channel: channel.call(asked), f"topic {topic}", "ORBITMQ_NAMESERVER_UNAVAILABLE"
         )
         if answer.code != ResponseCode.SUCCESS:
@@ -124,19 +124,18 @@ def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQue
     """Both ends of all queues of one broker, asked at once."""
     lows = [request(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
     highs = [request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
-    channel.send(lows + highs)
-    answers = {answer.opaque: answer for answer in (channel.receive() for _ in range(2 * len(queues)))}
+    answers = channel.call(*lows, *highs)
     return {
         queue: (
-            _succeeded(queue, answers[low.opaque]).header(GetMinOffsetResponseHeader).offset,
-            _succeeded(queue, answers[high.opaque]).header(GetMaxOffsetResponseHeader).offset,
+            _succeeded(queue, low).header(GetMinOffsetResponseHeader).offset,
+            _succeeded(queue, high).header(GetMaxOffsetResponseHeader).offset,
         )
-        for queue, low, high in zip(queues, lows, highs, strict=True)
+        for queue, low, high in zip(queues, answers[: len(queues)], answers[len(queues) :], strict=True)
     }
 
 
 def _stored_at(channel: Channel, queue: MessageQueue, offset: int, group: str) -> int:
-    answer = channel.call(pull_request(queue, offset, 1, group, "*"))
+    (answer,) = channel.call(pull_request(queue, offset, 1, group, "*"))
     return LONG_AGO if answer.code in GAPS else store_timestamp_of(_succeeded(queue, answer).body)
 
 

@@ -80,19 +80,21 @@ class RangeReader:
         in_flight: dict[int | None, Lane] = {}
         self._ask(channel, in_flight)
         while in_flight:
-            answer = channel.receive()
-            lane = in_flight.pop(answer.opaque, None)
-            if lane is None:
-                continue
-            if answer.code in BUSY:
-                self._wait_for_busy_broker(lane, answer)
-            else:
-                self._busy = 0
-                self._fetch.answered(lane, _pull_answer(answer))
-                self._failures = 0
-            self._ask(channel, in_flight)
+            for answer in channel.receive():
+                lane = in_flight.pop(answer.opaque, None)
+                if lane is not None:
+                    self._take(lane, answer)
+            self._ask(channel, in_flight)  # once for all that came: writing costs more than anything else here
             if bodies := self._fetch.ready():
                 yield bodies
+
+    def _take(self, lane: Lane, answer: Command) -> None:
+        if answer.code in BUSY:
+            self._wait_for_busy_broker(lane, answer)
+        else:
+            self._busy = 0
+            self._fetch.answered(lane, _pull_answer(answer))
+            self._failures = 0
 
     def _ask(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
         lanes = self._fetch.wanted()
