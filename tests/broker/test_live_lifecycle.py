@@ -1,0 +1,197 @@
+"""A broker starts whole or not at all, keeps what it was told over a restart, and stands in the routes while it runs."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import ConfigurationError, StoreDamaged, StoreError, StoreLocked
+from orbitmq.message.config import SubscriptionGroup, TopicConfig
+from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.namesrv.server import NameServer
+from orbitmq.wire.bodies import TopicRouteData
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import request
+from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.headers_admin import DeleteTopicHeader
+from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
+from orbitmq.wire.objects import decode
+from tests.support.live import Client, client_of, made_broker, running
+from tests.support.loops import until
+
+CONFIG_FILES = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"]
+
+
+# ------------------------------------------------------------------------------------------------------------- restart
+
+
+async def test_a_restart_keeps_messages_topics_groups_and_offsets(tmp_path: Path) -> None:
+    first = made_broker(tmp_path)
+    async with running(first), client_of(first) as client:
+        for number in range(5):
+            await client.send("Orders", b"%d" % number, {"TAGS": "T"})
+        first.groups.put(SubscriptionGroup("g", retry_max=3))
+        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("g", "Orders", 0, 2))
+    second = made_broker(tmp_path)
+    async with running(second), client_of(second) as client:
+        assert second.topics.table == first.topics.table
+        assert second.topics.version == first.topics.version
+        assert second.groups.table == first.groups.table
+        assert second.groups.version == first.groups.version
+        assert second.offsets.query("g", "Orders", 0) == 2
+        found = await client.read("Orders", subscription="T")
+        assert [message.body for message in found] == [b"0", b"1", b"2", b"3", b"4"]
+        await client.send("Orders", b"5")
+        assert (await client.read("Orders", 0, 5))[0].queue_offset == 5
+
+
+async def test_a_clean_stop_leaves_what_rocketmq_leaves(tmp_path: Path) -> None:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        await client.send("Orders")
+        assert (tmp_path / "abort").exists()
+    assert not (tmp_path / "abort").exists()
+    assert {path.name for path in (tmp_path / "config").iterdir()} >= set(CONFIG_FILES)
+    assert not list((tmp_path / "config").glob("*.tmp"))
+
+
+async def test_an_option_takes_effect_at_the_next_start_though_files_were_written(tmp_path: Path) -> None:
+    async with running(made_broker(tmp_path)):
+        pass
+    broker = made_broker(tmp_path, autoCreateTopicEnable="false")
+    async with running(broker), client_of(broker) as client:
+        assert (await client.send("Orders")).code == 17
+
+
+# ------------------------------------------------------------------------------------------------------- failed starts
+
+
+async def test_a_directory_has_one_broker(tmp_path: Path) -> None:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        with pytest.raises(StoreLocked):
+            await made_broker(tmp_path).start()
+        assert (await client.send("Orders")).code == 0
+    async with running(made_broker(tmp_path)):
+        pass
+
+
+async def test_a_taken_port_leaves_the_directory_alone(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=str(port)):
+            await made_broker(tmp_path, listenPort=str(port)).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", CONFIG_FILES)
+async def test_a_damaged_table_stops_the_start_and_stays_as_it_is(tmp_path: Path, name: str) -> None:
+    """An operator may still repair it; and the next start finds directory and port free."""
+    async with running(made_broker(tmp_path)):
+        pass
+    path = tmp_path / "config" / name
+    backup = path.with_name(name + ".bak")
+    whole = path.read_bytes()
+    path.write_bytes(b"{")
+    backup.write_bytes(b"}")
+    broker = made_broker(tmp_path)
+    with pytest.raises(StoreDamaged, match=name):
+        await broker.start()
+    assert (path.read_bytes(), backup.read_bytes()) == (b"{", b"}")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", broker.port))
+    backup.write_bytes(whole)
+    async with running(made_broker(tmp_path)):
+        assert not (tmp_path / "config" / "never").exists()
+
+
+async def test_a_directory_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file")
+    with pytest.raises(StoreError, match="store"):
+        await made_broker(tmp_path / "store").start()
+
+
+async def test_a_full_disk_at_the_end_does_not_keep_the_store_open(tmp_path: Path) -> None:
+    broker = made_broker(tmp_path)
+    await broker.start()
+    async with client_of(broker) as client:
+        await client.send("Orders")
+    for name in CONFIG_FILES:
+        (tmp_path / "config" / (name + ".tmp")).mkdir(parents=True)
+    await broker.stop()
+    assert not (tmp_path / "abort").exists()
+    for name in CONFIG_FILES:
+        (tmp_path / "config" / (name + ".tmp")).rmdir()
+    async with running(made_broker(tmp_path)):
+        pass
+
+
+# -------------------------------------------------------------------------------------------------------------- routes
+
+
+async def route(client: Client, namesrv: str, topic: str) -> TopicRouteData | None:
+    command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic))
+    answer = await client.remoting.call(namesrv, command, 10_000)
+    assert answer.code in (0, 17)
+    return decode(TopicRouteData, answer.body) if answer.code == 0 else None
+
+
+async def test_routes_follow_the_broker(tmp_path: Path) -> None:
+    """Two independent name servers know it when `start` returns, hear of new topics, and forget it at its stop."""
+    servers = [NameServer(namesrv_options(tmp_path, number)) for number in range(2)]
+    for server in servers:
+        await server.start()
+    broker = made_broker(tmp_path / "store", namesrvAddr=";".join(server.address for server in servers))
+    await broker.start()
+    async with client_of(broker) as client:
+        for server in servers:
+            found = await route(client, server.address, "TBW102")
+            assert found is not None
+            assert found.broker_datas[0].addresses == {0: broker.address}
+            assert (found.queue_datas[0].write_queues, found.queue_datas[0].perm) == (8, 7)
+            assert await route(client, server.address, "Orders") is None
+        await client.send("Orders", default_topic_queue_nums=3)
+        for server in servers:
+            await until(lambda server=server: "Orders" in server.routes.topics())
+            found = await route(client, server.address, "Orders")
+            assert found is not None
+            assert found.queue_datas[0].read_queues == 3
+        broker.topics.put(TopicConfig("Orders", 5, 5))
+        await until(lambda: all(queues(server, "Orders") == 5 for server in servers))
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader("Orders"))
+        await broker.stop()
+        for server in servers:
+            assert await route(client, server.address, "TBW102") is None
+    for server in servers:
+        await server.stop()
+
+
+def queues(server: NameServer, topic: str) -> int:
+    found = server.routes.route(topic)
+    return found.queue_datas[0].read_queues if found else 0
+
+
+def namesrv_options(directory: Path, number: int) -> NamesrvOptions:
+    return NamesrvOptions.parse(
+        {
+            "listenPort": "0",
+            "kvConfigPath": str(directory / f"kv{number}.json"),
+            "configStorePath": str(directory / f"namesrv{number}.properties"),
+        }
+    )
+
+
+@pytest.mark.parametrize(("permission", "registered"), [("6", 7), ("4", 4), ("2", 2)])
+async def test_a_broker_with_narrower_permission_says_so_in_every_route(
+    tmp_path: Path, permission: str, registered: int
+) -> None:
+    server = NameServer(namesrv_options(tmp_path, 0))
+    await server.start()
+    broker = made_broker(tmp_path / "store", namesrvAddr=server.address, brokerPermission=permission)
+    async with running(broker), client_of(broker) as client:
+        found = await route(client, server.address, "TBW102")
+        assert found is not None
+        assert found.queue_datas[0].perm == registered
+    await server.stop()
