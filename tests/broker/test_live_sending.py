@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from tests.support.live import (
     running,
     send_header,
 )
-from tests.support.loops import LoopFactory
+from tests.support.loops import LoopFactory, until
 
 JSON, ROCKETMQ = SerializeType.JSON, SerializeType.ROCKETMQ
 
@@ -149,6 +150,24 @@ async def test_with_synchronous_flush_the_answer_means_on_disk(tmp_path: Path) -
         stored(await client.send("Orders", properties={"WAIT": "false"}))
         stored(await client.send_batch("Orders", [b"a", b"b"]))
         assert broker.store.flushed_offset == broker.store.commit_log_max_offset
+
+
+async def test_a_flush_that_takes_too_long_is_told_and_the_message_is_stored_all_the_same(
+    tmp_path: Path, turned_clock: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, flushDiskType="SYNC_FLUSH", syncFlushTimeout="5000")
+    async with running(broker), client_of(broker) as client:
+        monkeypatch.setattr(broker.store, "when_flushed", lambda _offset, _callback: None)
+        sending = asyncio.create_task(client.send("Orders", b"slow"))
+        await until(lambda: broker.store.max_offset("Orders", 0) == 1)
+        await time.pass_by(4.9)
+        assert not sending.done()
+        await time.pass_by(0.2)
+        answer = await sending
+        assert answer.code == 10
+        assert answer.header(SendMessageResponseHeader).queue_offset == 0
+        assert [message.body for message in await client.read("Orders")] == [b"slow"]
 
 
 async def test_a_multi_tag_topic_marks_its_messages(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""Delivery of delayed messages goes on from where it was, and is sure of each message before it counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.delay import BATCH_MAX, DelayedDelivery
+from orbitmq.message.hosts import encode_host
+from orbitmq.message.properties import encode_properties
+from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.message.unit import decode_unit
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from tests.support.golden import GOLDEN
+
+LEVELS = (1000, 5000)
+HOST = encode_host("127.0.0.1", 10911)
+
+
+class Bench:
+    """A store with delayed messages, and their delivery without its timer."""
+
+    def __init__(self, directory: Path, levels: tuple[int, ...] = LEVELS) -> None:
+        self.clock = ManualClock()
+        options = StoreOptions.parse({"storePathRootDir": str(directory), "mappedFileSizeCommitLog": str(8 << 20)})
+        self.store = MessageStore(options, clock=self.clock, delay_levels=levels)
+        self.store.open()
+        self.directory = directory / "config"
+        self.delivery = self.new_delivery(levels)
+
+    def new_delivery(self, levels: tuple[int, ...] = LEVELS) -> DelayedDelivery:
+        return DelayedDelivery(self.store, levels, self.directory, self.clock)
+
+    def put_aside(self, body: bytes, level: int = 1, **properties: str) -> None:
+        """A message as a send leaves it in the schedule topic."""
+        known = {"DELAY": str(level), "REAL_TOPIC": "Orders", "REAL_QID": "0"} | properties
+        text = encode_properties({name: value for name, value in known.items() if value}).encode()
+        self.store.put(PutRecord(SCHEDULE_TOPIC, level - 1, body, text, 1, HOST, HOST))
+
+    def delivered(self) -> list[bytes]:
+        entries = self.store.entries("Orders", 0, 0, 10_000)
+        return [bytes(decode_unit(self.store.unit_at(place)).body) for place, _, _ in entries]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.store.close()
+
+
+def test_only_what_is_due_is_delivered(bench: Bench) -> None:
+    bench.put_aside(b"1")
+    bench.clock.advance(400)
+    bench.put_aside(b"2")
+    bench.put_aside(b"far", level=2)
+    bench.clock.advance(599)
+    assert not bench.delivery.deliver_due(1)
+    assert bench.delivered() == []
+    bench.clock.advance(1)
+    bench.delivery.deliver_due(1)
+    assert bench.delivered() == [b"1"]
+    bench.clock.advance(400)
+    bench.delivery.deliver_due(1)
+    bench.delivery.deliver_due(2)
+    assert bench.delivered() == [b"1", b"2"]
+    assert bench.delivery.offsets == {1: 2}
+
+
+def test_one_run_is_a_batch_and_says_that_more_waits(bench: Bench) -> None:
+    for number in range(BATCH_MAX + 3):
+        bench.put_aside(b"%d" % number)
+    bench.clock.advance(1000)
+    assert bench.delivery.deliver_due(1)
+    assert len(bench.delivered()) == BATCH_MAX
+    assert not bench.delivery.deliver_due(1)
+    assert bench.delivered() == [b"%d" % number for number in range(BATCH_MAX + 3)]
+
+
+def test_a_message_that_could_not_be_stored_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for body in (b"1", b"2", b"3"):
+        bench.put_aside(body)
+    bench.clock.advance(1000)
+    put, outcomes = bench.store.put, iter([True, False])
+
+    def sometimes(record: PutRecord) -> PutResult:
+        return put(record) if next(outcomes, True) else PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+
+    monkeypatch.setattr(bench.store, "put", sometimes)
+    bench.delivery.deliver_due(1)
+    assert (bench.delivered(), bench.delivery.offsets) == ([b"1"], {1: 1})
+    bench.delivery.deliver_due(1)
+    assert (bench.delivered(), bench.delivery.offsets) == ([b"1", b"2", b"3"], {1: 3})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"REAL_TOPIC": ""}, {"REAL_QID": ""}, {"REAL_QID": "x"}, {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"}],
+)
+def test_a_message_without_a_place_to_go_is_passed_over(
+    bench: Bench, properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.put_aside(b"lost", **properties)
+    bench.put_aside(b"next")
+    bench.clock.advance(1000)
+    bench.delivery.deliver_due(1)
+    assert bench.delivered() == [b"next"]
+    assert "event=delayed_message_dropped" in caplog.text
+
+
+async def test_progress_is_saved_and_taken_up(bench: Bench) -> None:
+    bench.delivery.save_soon()
+    await bench.delivery.file.flush()
+    assert not bench.delivery.file.path.exists()
+    bench.put_aside(b"1")
+    bench.clock.advance(1000)
+    bench.delivery.deliver_due(1)
+    bench.delivery.save_soon()
+    await bench.delivery.file.flush()
+    assert bench.delivery.file.path.read_text() == '{\n\t"offsetTable":{1:1\n\t}\n}'
+    again = bench.new_delivery()
+    again.load()
+    bench.put_aside(b"2")
+    bench.clock.advance(1000)
+    again.deliver_due(1)
+    assert bench.delivered() == [b"1", b"2"]
+
+
+async def test_saved_progress_beyond_the_queue_is_moved_into_it(bench: Bench) -> None:
+    """A crash may have cost the last entries of a queue whose progress was saved."""
+    bench.put_aside(b"1")
+    bench.directory.mkdir(exist_ok=True)
+    bench.delivery.file.path.write_text('{"offsetTable":{1:99,2:-4}}')
+    bench.delivery.load()
+    assert bench.delivery.offsets == {1: 1, 2: 0}
+
+
+async def test_a_file_of_rocketmq_comes_out_byte_for_byte(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (GOLDEN / "configs/broker_delayOffset.json").read_text(encoding="utf-8")
+    monkeypatch.setattr(bench.store, "max_offset", lambda _topic, _queue: 100)
+    bench.directory.mkdir(exist_ok=True)
+    bench.delivery.file.path.write_text(text, encoding="utf-8")
+    bench.delivery.load()
+    bench.delivery.file.mark()
+    await bench.delivery.file.flush()
+    assert bench.delivery.file.path.read_text(encoding="utf-8") == text
