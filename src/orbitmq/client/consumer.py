@@ -141,6 +141,10 @@ class Consumer(Client):
         await instance.beat()
         self.wake_rebalance()
 
+    def assignment(self) -> set[MessageQueue]:
+        """The queues read at this moment, those of the retry topic included."""
+        return set(self._held)
+
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic`. ClientError when it does not exist."""
         return list(await self._instance.routes.find_subscribed(topic))

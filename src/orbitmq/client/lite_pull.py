@@ -122,10 +122,6 @@ class LitePullConsumer(Consumer):
             raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
         self._expressions[topic] = tag_subscription(topic, expression)
 
-    def assignment(self) -> set[MessageQueue]:
-        """The queues read at this moment."""
-        return set(self._held)
-
     # ------------------------------------------------------------------------------------------------------ messages
 
     async def poll(self, timeout: float | None = None) -> list[MessageExt]:

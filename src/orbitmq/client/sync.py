@@ -110,6 +110,7 @@ class PushConsumer(Client[push.PushConsumer]):
     suspend = direct(push.PushConsumer.suspend)
     resume = direct(push.PushConsumer.resume)
     send_message_back = waiting(push.PushConsumer.send_message_back)
+    assignment = direct(push.PushConsumer.assignment)
     fetch_queues = waiting(push.PushConsumer.fetch_queues)
 
     def on_message(self, listener: L) -> L:

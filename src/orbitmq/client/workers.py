@@ -169,9 +169,15 @@ class TaskWorkers(Workers):
     def _enqueue(self, portion: Portion) -> None:
         self._waiting.append(portion)
         if len(self._tasks) < self._count:
-            task = asyncio.get_running_loop().create_task(self._run())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.add(asyncio.get_running_loop().create_task(self._work()))
+
+    async def _work(self) -> None:
+        try:
+            await self._run()
+        finally:
+            # Here and not in a callback of the task, which would come later: a portion that is enqueued in between
+            # would find every task still there and wait for one that has ended.
+            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
