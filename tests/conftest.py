@@ -6,8 +6,13 @@ import asyncio
 import inspect
 
 import pytest
+from hypothesis import settings
 
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
+
+# Machines that run tests are busy: how long one example takes proves nothing.
+settings.register_profile("orbitmq", deadline=None)
+settings.load_profile("orbitmq")
 
 
 @pytest.fixture(params=LOOPS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
 
@@ -23,6 +22,10 @@ from tests.support.live import Client, client_of, made_broker, running
 from tests.support.loops import until
 
 CONFIG_FILES = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"]
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir())
 
 
 # ------------------------------------------------------------------------------------------------------------- restart
@@ -84,7 +87,7 @@ async def test_a_taken_port_leaves_the_directory_alone(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(ConfigurationError, match=str(port)):
             await made_broker(tmp_path, listenPort=str(port)).start()
-    assert not os.listdir(tmp_path)
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", CONFIG_FILES)

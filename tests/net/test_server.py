@@ -54,14 +54,14 @@ async def test_a_port_is_taken_before_anyone_is_served(both_loops: LoopFactory) 
     await server.stop(0)
 
 
-@pytest.mark.parametrize("reason", ["taken", "foreign"])
+@pytest.mark.parametrize("reason", ["Address already in use", "Cannot assign requested address"])
 async def test_an_address_that_cannot_be_had_is_one_clear_line(both_loops: LoopFactory, reason: str) -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
-        host, port = (LOOPBACK, other.getsockname()[1]) if reason == "taken" else ("192.0.2.1", 0)
+        host, port = (LOOPBACK, other.getsockname()[1]) if "use" in reason else ("192.0.2.1", 0)
         server = Server(Desk().router)
-        with pytest.raises(ConfigurationError, match=f"cannot listen.*{host}:{port}") as failure:
+        with pytest.raises(ConfigurationError) as failure:
             await server.start(host, port)
-        assert "\n" not in str(failure.value)
+        assert str(failure.value) == f"cannot listen on {host}:{port}: {reason}"
         await server.stop(0)
 
 
