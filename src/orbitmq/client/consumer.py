@@ -170,8 +170,10 @@ class Consumer(Client):
 
     async def _end_consuming(self, instance: Instance) -> None:
         """Store the offsets of what is done, leave the group, drop the rest."""
-        await self._offsets.persist(list(self._held))
-        await instance.unregister(self.group, consumer=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._consumer_settings["api_timeout_ms"] / 1000):
+                await self._offsets.persist(list(self._held))
+        await instance.dismiss(self.group, consumer=True)
         for held in self._held.values():
             held.drop()
 

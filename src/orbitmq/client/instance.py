@@ -13,6 +13,7 @@ import logging
 import os
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -83,7 +84,9 @@ class Instance:
         self._producers: set[str] = set()
         self._consumers: dict[str, GroupMember] = {}
         self._background = Background(self.client_id)
-        self._beating: set[str] = set()
+        self._leaving: set[tuple[str, bool]] = set()
+        self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """One heartbeat or farewell at a time and broker, so that none overtakes another."""
         self._greeted: set[str] = set()
         """Addresses that know us over their present connection."""
         self._changed_topics: set[str] = set()
@@ -99,8 +102,9 @@ class Instance:
         return not self._producers and not self._consumers
 
     def has_group(self, group: str, *, consumer: bool) -> bool:
-        """Whether a producer or consumer of this group shares the instance."""
-        return group in (self._consumers if consumer else self._producers)
+        """Whether a producer or consumer of this group shares the instance, or is just leaving it."""
+        present = group in (self._consumers if consumer else self._producers)
+        return present or (group, consumer) in self._leaving
 
     def add_producer(self, group: str) -> None:
         """A producer group joins."""
@@ -111,27 +115,36 @@ class Instance:
         self._consumers[member.group] = member
 
     def remove(self, group: str, *, consumer: bool) -> None:
-        """A group leaves; brokers are told by `unregister`."""
+        """A group leaves without a word, as one whose start failed."""
         if consumer:
             self._consumers.pop(group, None)
         else:
             self._producers.discard(group)
 
-    async def unregister(self, group: str, *, consumer: bool) -> None:
-        """Tell every connected broker that the group is gone. A broker that cannot be told finds out by itself."""
+    async def dismiss(self, group: str, *, consumer: bool) -> None:
+        """A group leaves, and every connected broker is told. One that cannot be told finds out by itself."""
+        self.remove(group, consumer=consumer)
+        self._leaving.add((group, consumer))
         addresses = [address for address in self._broker_addresses(slaves=True) if self.remoting.connection(address)]
-        await asyncio.gather(*(self._unregister_at(address, group, consumer=consumer) for address in addresses))
+        try:
+            async with asyncio.timeout(self.settings["api_timeout_ms"] / 1000):
+                await asyncio.gather(*(self._unregister_at(address, group, consumer=consumer) for address in addresses))
+        except TimeoutError:
+            _log.info("event=not_unregistered group=%s", group)
+        finally:
+            self._leaving.discard((group, consumer))
 
     async def _unregister_at(self, address: str, group: str, *, consumer: bool) -> None:
         try:
-            await membership.unregister_client(
-                self.remoting,
-                address,
-                self.client_id,
-                producer_group=None if consumer else group,
-                consumer_group=group if consumer else None,
-                timeout_ms=self.settings["api_timeout_ms"],
-            )
+            async with self._greeting[address]:
+                await membership.unregister_client(
+                    self.remoting,
+                    address,
+                    self.client_id,
+                    producer_group=None if consumer else group,
+                    consumer_group=group if consumer else None,
+                    timeout_ms=self.settings["api_timeout_ms"],
+                )
         except OrbitMQError as error:
             _log.info("event=not_unregistered group=%s broker=%s error=%s", group, address, error)
 
@@ -221,17 +234,15 @@ class Instance:
         await asyncio.gather(*(self._beat_at(address) for address in addresses))
 
     async def _beat_at(self, address: str) -> None:
-        if self.is_unused:
-            return
-        self._beating.add(address)
-        try:
-            timeout_ms = self.settings["api_timeout_ms"]
-            await membership.heartbeat(self.remoting, address, self._heartbeat_data(), timeout_ms=timeout_ms)
-            self._greeted.add(address)
-        except OrbitMQError as error:
-            _log.warning("event=heartbeat_failed client=%s broker=%s error=%s", self.client_id, address, error)
-        finally:
-            self._beating.discard(address)
+        async with self._greeting[address]:
+            if self.is_unused:
+                return
+            try:
+                timeout_ms = self.settings["api_timeout_ms"]
+                await membership.heartbeat(self.remoting, address, self._heartbeat_data(), timeout_ms=timeout_ms)
+                self._greeted.add(address)
+            except OrbitMQError as error:
+                _log.warning("event=heartbeat_failed client=%s broker=%s error=%s", self.client_id, address, error)
 
     def _heartbeat_data(self) -> HeartbeatData:
         return HeartbeatData(
@@ -243,7 +254,7 @@ class Instance:
     def _connected(self, address: str, _: Connection) -> None:
         """A broker forgets us with the connection, so a new one begins with a heartbeat."""
         self._greeted.discard(address)
-        if self._closed or address in self._beating or self.is_unused:
+        if self._closed or self._greeting[address].locked() or self.is_unused:
             return
         if address in self._broker_addresses(slaves=bool(self._consumers)):
             self._background.spawn(self._beat_at(address))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Unpack
 
 from orbitmq.client.base import Client
@@ -45,6 +46,11 @@ class Producer(Client):
             self._settings["compress_threshold"],
             self._settings["compress_type"],
             self._settings["compress_level"],
+        )
+        self._usual_rules = RetryRules(
+            1 + self._settings["retry_times"],
+            self._settings["send_timeout_ms"],
+            other_broker_when_not_stored_safely=self._settings["retry_when_not_store_ok"],
         )
         self._sender: Sender | None = None
         self._under_way: set[asyncio.Task[SendResult]] = set()
@@ -119,11 +125,7 @@ class Producer(Client):
     # ---------------------------------------------------------------------------------------------------------------
 
     def _rules(self, timeout: float | None) -> RetryRules:
-        return RetryRules(
-            1 + self._settings["retry_times"],
-            self._settings["send_timeout_ms"] if timeout is None else max(1, int(timeout * 1000)),
-            other_broker_when_not_stored_safely=self._settings["retry_when_not_store_ok"],
-        )
+        return self._usual_rules if timeout is None else replace(self._usual_rules, timeout_ms=int(timeout * 1000))
 
     def _new_id(self) -> str:
         instance = self._instance
@@ -148,4 +150,4 @@ class Producer(Client):
     async def _end(self, instance: Instance) -> None:
         if self._under_way:
             await asyncio.wait(set(self._under_way))  # each has its own time limit
-        await instance.unregister(self.group, consumer=False)
+        await instance.dismiss(self.group, consumer=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.outgoing import Outgoing
@@ -59,7 +59,8 @@ class Sender:
         if not target.is_free:
             rules = RetryRules(1, rules.timeout_ms, rules.codes)
         loop = SendLoop(rules, self._now_ms())
-        await self._queues(message.topic)  # a topic without route fails at once, with its cause
+        if self._instance.routes.publish(message.topic) is None:
+            await self._queues(message.topic)  # a topic without route fails at once, with its cause
         while (left_ms := loop.time_left(self._now_ms())) is not None:
             queue = await self._choose(message.topic, target, loop.last_broker)
             loop.attempt(queue.broker_name)
@@ -87,7 +88,7 @@ class Sender:
             STATUSES[reply.code],
             message.msg_id,
             reply.offset_msg_id,
-            MessageQueue(message.topic, queue.broker_name, reply.queue_id),
+            queue if queue.queue_id == reply.queue_id else replace(queue, queue_id=reply.queue_id),
             reply.queue_offset,
             reply.region_id,
             reply.trace_on,

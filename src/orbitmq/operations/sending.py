@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask, tell
@@ -23,8 +23,7 @@ STORED = frozenset(
 DEFAULT_REGION = "DefaultRegion"
 
 
-@dataclass(frozen=True, slots=True)
-class SendReply:
+class SendReply(msgspec.Struct, frozen=True, gc=False):
     """The broker's answer to a send that was stored; of a batch the ids are joined by commas."""
 
     code: int

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.batch import encode_batch
@@ -36,8 +39,7 @@ class Packing:
     level: int = DEFAULT_LEVEL
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """What every attempt of one send has in common."""
 
     topic: str
@@ -74,14 +76,19 @@ class Outgoing:
 
 def check_message(message: Message, size_max: int) -> None:
     """MessageIllegal names the rule that `message` breaks."""
-    check_topic(message.topic)
-    check_send_allowed(message.topic)
+    _check_topic(message.topic)
     if not _is_bytes(message.body):
         raise MessageIllegal(f"the body must be bytes, not {type(message.body).__name__}")
     if not message.body:
         raise MessageIllegal("the body is empty")
     if len(message.body) > size_max:
         raise MessageIllegal(f"a body of {len(message.body)} bytes, at most {size_max} are allowed")
+
+
+@lru_cache(maxsize=1024)  # a producer sends to few topics, many times
+def _check_topic(topic: str) -> None:
+    check_topic(topic)
+    check_send_allowed(topic)
 
 
 def _is_bytes(body: object) -> bool:
