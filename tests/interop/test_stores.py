@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -23,7 +23,7 @@ from tests.support.orbit_process import OrbitUp
 Start: TypeAlias = Callable[[Path], System]
 
 # Small files, so that a few thousand messages fill several of each kind.
-_SMALL_FILES = {"mappedFileSizeCommitLog": 512 << 10, "mappedFileSizeConsumeQueue": 300 * 20}
+_SMALL_FILES: dict[str, Any] = {"mappedFileSizeCommitLog": 512 << 10, "mappedFileSizeConsumeQueue": 300 * 20}
 _SYSTEMS: dict[str, Start] = {
     "java": lambda store: JavaSystem(store_dir=store, **_SMALL_FILES),
     "orbitmq": lambda store: OrbitUp(store_dir=store, **_SMALL_FILES),
