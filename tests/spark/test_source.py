@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,19 @@ def test_sql_reads_a_topic_through_a_view(spark: SparkSession, topic: Topic) -> 
         ("TagC", COUNT // 3),
     ]
     spark.catalog.dropTempView("orders")
+
+
+def test_sql_reads_a_topic_through_a_statement(spark: SparkSession, topic: Topic) -> None:
+    options = f"nameServer '{topic.system.namesrv_address}', subscribe '{topic.name}', columns 'topic'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW stated USING orbitmq OPTIONS ({options})")
+    assert spark.sql("SELECT DISTINCT topic FROM stated").collect() == [Row(topic=topic.name)]
+
+
+def test_executors_import_what_is_shipped(spark: SparkSession) -> None:
+    archive = orbitmq.spark.ship(spark)
+    assert orbitmq.spark.ship(spark).name == archive.name  # shipping twice is no error
+    paths = spark.sparkContext.range(1).map(lambda _: [path.rpartition("/")[2] for path in sys.path]).first()
+    assert archive.name in paths
 
 
 def test_an_empty_topic_has_no_rows(spark: SparkSession, topic: Topic) -> None:

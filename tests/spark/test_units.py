@@ -175,7 +175,7 @@ def test_malformed_text_becomes_replacement_characters(unit: bytes, junk: bytes)
     assert decoded(Units(run, unit_positions(run))) == [expected(unit) for unit in decode_units(run)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(RUNS, st.data())
 def test_broken_units_are_refused_exactly_when_the_plain_decoder_refuses_them(run: bytes, data: st.DataObject) -> None:
     broken = bytearray(run)
