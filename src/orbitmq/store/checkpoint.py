@@ -25,9 +25,9 @@ class Checkpoint:
     def __init__(self, door: Files, path: Path) -> None:
         self.log_timestamp = 0
         self.queue_timestamp = 0
+        self.index_timestamp = 0
         self._door = door
         self._path = path
-        self._index_timestamp = 0
 
     @property
     def safe_timestamp(self) -> int:
@@ -38,10 +38,10 @@ class Checkpoint:
         """A missing or short file is no checkpoint; its times are 0 then."""
         data = self._door.read(self._path) or b""
         if len(data) >= FIELDS.size:
-            self.log_timestamp, self.queue_timestamp, self._index_timestamp = FIELDS.unpack_from(data)
+            self.log_timestamp, self.queue_timestamp, self.index_timestamp = FIELDS.unpack_from(data)
         else:
             self._door.write(self._path, bytes(PAGE))
 
     def save(self) -> None:
         """Return when the times are on disk. OSError when they are not."""
-        self._door.write(self._path, FIELDS.pack(self.log_timestamp, self.queue_timestamp, self._index_timestamp))
+        self._door.write(self._path, FIELDS.pack(self.log_timestamp, self.queue_timestamp, self.index_timestamp))

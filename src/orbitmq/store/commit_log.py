@@ -44,10 +44,11 @@ class CommitLog:
         """The first byte that still exists, -1 for a log without files."""
         return PhysicalOffset(self.files.start) if self.files.files else NO_OFFSET
 
-    def begin_at(self, end: int) -> None:
-        """Go on writing at `end`; what lies behind it is removed."""
-        self.files.cut(end)
-        self.end = self.flushed = PhysicalOffset(end)
+    def begin_at(self, end: int, *, flushed: int, clean: bool) -> None:
+        """Go on writing at `end`; unless nothing lies behind it, because the exit was `clean`, that is removed."""
+        if not clean:
+            self.files.cut(end)
+        self.end, self.flushed = PhysicalOffset(end), PhysicalOffset(flushed)
         self.limit = self._reserved = end
         if self.files.files:
             self._write_into(self.files.files[-1])
@@ -90,7 +91,7 @@ class CommitLog:
         """Close the file with a blank record and begin the one made ahead."""
         file, self._next = self._next, None
         assert file is not None, "reserving beyond the last file makes the next one"
-        if self._file_end:
+        if self._file_end > self.end:  # a start may find the last file closed already
             BLANK.pack_into(self._data, self.end - self._file_start, start - self.end, BLANK_MAGIC)
         self.files.add(file)
         self._write_into(file)

@@ -90,6 +90,7 @@ class MessageStore:
         self._queue_worker = self._worker(
             "flush-queues", self._queue_flusher.step, options.flush_interval_consume_queue_ms
         )
+        self._workers = (self._reserve_worker, self._log_worker, self._queue_worker)
 
     # ------------------------------------------------------------------------------------------------ open and close
 
@@ -110,7 +111,7 @@ class MessageStore:
             self._let_go()
             raise
         self._refusal = None
-        for worker in (self._reserve_worker, self._log_worker, self._queue_worker):
+        for worker in self._workers:
             worker.start()
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class MessageStore:
         """
         if self._lock is None:
             return
-        for worker in (self._reserve_worker, self._log_worker, self._queue_worker):
+        for worker in self._workers:
             worker.stop()
         if not self.is_poisoned:
             try:
@@ -145,6 +146,10 @@ class MessageStore:
             clean=clean,
             check_crc=self.options.check_crc_on_recover,
         )
+        if not clean:
+            # What a killed process left may be in memory only; from here on it counts as flushed.
+            self._log_flusher.flush()
+            self._queue_flusher.flush()
         self._door.write(self._abort, b"")
 
     def _let_go(self) -> None:

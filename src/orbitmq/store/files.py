@@ -31,7 +31,9 @@ class MappedFile:
         self.path = path
         self.size = size
         self._descriptor = _open(path, size, create=create, writable=writable)
-        self._closing = threading.Lock()  # a worker may be inside sync when the owner closes
+        self._is_closed = False
+        self._users = 1  # the owner, and threads inside sync or read: the last one closes the descriptor
+        self._users_guard = threading.Lock()
         self._directory_synced = not create
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
@@ -58,18 +60,36 @@ class MappedFile:
 
         `mmap.flush` would hold the interpreter lock for the whole write; fdatasync writes the same pages without.
         """
-        with self._closing:
-            if self._descriptor < 0:
-                return
+        if not self._enter():
+            return
+        try:
             os.fdatasync(self._descriptor)
             if not self._directory_synced:
                 sync_directory(self.path.parent)
                 self._directory_synced = True
+        finally:
+            self._leave()
+
+    def read(self, start: int, size: int) -> bytes:
+        """A copy of the bytes, fewer at the end of the file, none once it is closed. For any thread.
+
+        Unlike `view` it never waits for the disk with the interpreter lock held: the way to read what may be cold.
+        """
+        if not self._enter():
+            return b""
+        try:
+            return os.pread(self._descriptor, size, start)
+        finally:
+            self._leave()
 
     def clear_from(self, position: int) -> None:
-        """Make everything behind `position` zero. Nobody may read or write the file meanwhile."""
+        """Make everything behind `position` zero, on disk too: what a crash brought back would look valid.
+
+        Nobody may read or write the file meanwhile.
+        """
         os.ftruncate(self._descriptor, position)
         os.ftruncate(self._descriptor, self.size)
+        os.fsync(self._descriptor)
 
     def modified_ms(self) -> int:
         """When the file was last written."""
@@ -77,13 +97,25 @@ class MappedFile:
 
     def close(self) -> None:
         """Let go of the file; slices handed out keep its memory."""
-        with self._closing:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
+        if not self._is_closed:
+            self._is_closed = True
+            self._leave()
         self.view.release()
         with suppress(BufferError):  # a reader may still hold a slice; the map is freed when the last one goes
             self.data.close()
+
+    def _enter(self) -> bool:
+        with self._users_guard:
+            if self._is_closed:
+                return False
+            self._users += 1
+            return True
+
+    def _leave(self) -> None:
+        with self._users_guard:
+            self._users -= 1
+            if self._users == 0:
+                os.close(self._descriptor)
 
 
 class DirectoryLock:
@@ -140,6 +172,10 @@ class Files:
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
+
+    def sync_directory(self, directory: Path) -> None:
+        """Return when the names in `directory` are on disk."""
+        sync_directory(directory)
 
     def remove_directory(self, directory: Path) -> None:
         """Remove a directory that has become empty; one with content stays."""

@@ -70,9 +70,14 @@ class NumberedFiles:
         self.files.append(file)
 
     def cut(self, end: int) -> None:
-        """Remove every byte from `end` on: later files go, the rest of the file that holds it becomes zero."""
-        while self.files and self.end - self.file_size >= end:
-            self._remove(self.files.pop())
+        """Remove every byte from `end` on: later files go, the rest of the file that holds it becomes zero.
+
+        Returns when that is on disk.
+        """
+        if self.files and self.end - self.file_size >= end:
+            while self.files and self.end - self.file_size >= end:
+                self._remove(self.files.pop())
+            self._door.sync_directory(self.directory)
         if self.files and end < self.end:
             self.files[-1].clear_from(end - (self.end - self.file_size))
 

@@ -28,7 +28,6 @@ ENTRY = struct.Struct(">qiq")
 ENTRY_SIZE = ENTRY.size
 FILLER = ENTRY.pack(0, 0x7FFFFFFF, 0)  # stands for messages that were gone before the queue began
 FILLER_SIZE = 0x7FFFFFFF
-FILES_SEARCHED_AFTER_CRASH = 3  # more than the flusher ever leaves behind
 RESERVE_STEP = 64 << 10  # 3276 entries; small, since a broker may have thousands of queues
 
 Entry = tuple[int, int, int]
@@ -145,21 +144,26 @@ class ConsumeQueue:
 
     # ------------------------------------------------------------------------------------------------- after a start
 
-    def recover(self, *, clean: bool) -> None:
+    def recover(self, settled: int, *, clean: bool) -> None:
         """Find the end: the first entry that was never written.
 
-        After a clean exit only the last file can have one, and nothing lies behind it. After a crash the last three
-        files are searched, as in RocketMQ, and what lies behind is removed.
+        Entries of messages below the physical offset `settled` are known to be on disk, later ones may be missing
+        here and there. Unless the exit was `clean`, what lies behind the end is removed.
         """
         files = self.files.files
-        for index in range(max(0, len(files) - (1 if clean else FILES_SEARCHED_AFTER_CRASH)), len(files)):
-            valid = count_valid(files[index].view) * ENTRY_SIZE
-            if valid < self.files.file_size or files[index] is files[-1]:
-                end = self.files.start + index * self.files.file_size + valid
-                if not clean:
-                    self.files.cut(end)
-                self._end_at(end)
-                return
+        index = max(0, len(files) - 1)
+        while index > 0 and not _begins_below(files[index].view, settled):
+            index -= 1
+        searched = end = self.files.start + index * self.files.file_size
+        for file in files[index:]:
+            valid = count_valid(file.view) * ENTRY_SIZE
+            end += valid
+            if valid < self.files.file_size:
+                break
+        if not clean:
+            self.files.cut(end)
+        self._end_at(end)
+        self.flushed = min(searched, end)
 
     def truncate(self, physical_offset: int) -> None:
         """Remove the entries of messages at `physical_offset` and behind."""
@@ -206,6 +210,11 @@ class ConsumeQueue:
         """Remove the queue from disk."""
         self._data = bytearray()
         self.files.destroy()
+
+
+def _begins_below(view: memoryview, physical_offset: int) -> bool:
+    place, size, _ = ENTRY.unpack_from(view)
+    return bool(size > 0 and place < physical_offset)
 
 
 def count_valid(view: memoryview) -> int:

@@ -37,21 +37,25 @@ def recover(
     if not log.files.files:
         queues.destroy()
         return
+    settled = log.files.end if clean else _crash_start(log, checkpoint.safe_timestamp)
     for queue in queues:
-        queue.recover(clean=clean)
+        queue.recover(settled, clean=clean)
     furthest = queues.furthest()
     known = furthest.max_physical_offset if furthest is not None else NO_OFFSET
-    start = _clean_start(log, queues) if clean else _crash_start(log, checkpoint.safe_timestamp)
-    end = _walk(log, dispatcher, start, known if clean else start, check_crc=check_crc)
-    log.begin_at(end)
+    start = _clean_start(log, queues) if clean else settled
+    end, ended = _walk(log, dispatcher, start, known if clean else start, check_crc=check_crc)
+    clean = clean and ended is not WalkEnd.DAMAGED and end >= log.files.end - log.files.file_size
+    log.begin_at(end, flushed=end if clean else start, clean=clean)
     for queue in queues:
         queue.truncate(end)
         queue.forget_below(log.min_offset)
     _log.info("event=recovered clean=%s walked_from=%d log_start=%d log_end=%d", clean, start, log.min_offset, end)
 
 
-def _walk(log: CommitLog, dispatcher: Dispatcher, start: int, dispatch_from: int, *, check_crc: bool) -> int:
-    """Enter every message from `dispatch_from` on into its queue; the end of the last good unit."""
+def _walk(
+    log: CommitLog, dispatcher: Dispatcher, start: int, dispatch_from: int, *, check_crc: bool
+) -> tuple[int, WalkEnd | None]:
+    """Enter every message from `dispatch_from` on into its queue; the end of the last good unit, and what is there."""
     files = log.files
     position = start % files.file_size
     for file_start in range(files.start_of(start), files.end, files.file_size):
@@ -65,19 +69,23 @@ def _walk(log: CommitLog, dispatcher: Dispatcher, start: int, dispatch_from: int
         if walk.ended is not WalkEnd.BLANK:
             if walk.ended is WalkEnd.DAMAGED:
                 _log.warning("event=log_damaged file=%s position=%d", file.path, walk.position)
-            return file_start + walk.position
+            return file_start + walk.position, walk.ended
         position = 0
-    return files.end
+    return files.end, WalkEnd.BLANK
 
 
 def _clean_start(log: CommitLog, queues: ConsumeQueues) -> int:
     """After a clean exit every message is in its queue: the last one any queue knows is the place to look from.
 
-    When the log does not have it, the log has lost its end after all, and its last files are walked.
+    Without queues all of them are built anew. When the log does not have the message, it has lost its end after all,
+    and its last files are walked.
     """
     furthest = queues.furthest()
     entry = furthest.last_entry() if furthest is not None else None
-    if entry is not None and (file := log.files.find(entry[0])) is not None:
+    if entry is None:
+        return log.files.start
+    file = log.files.find(entry[0])
+    if file is not None:
         walk = Walk(file.view, log.files.start_of(entry[0]), entry[0] % log.files.file_size)
         if next(iter(walk), None) is not None:
             return entry[0]

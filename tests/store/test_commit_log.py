@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.store.commit_log import CommitLog
+from tests.support.disk import FaultyDisk
+
+SIZE = 4096
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
+
+
+@pytest.fixture
+def log(tmp_path: Path, disk: FaultyDisk) -> Iterator[CommitLog]:
+    made = CommitLog(disk, tmp_path, SIZE)
+    yield made
+    made.close()
+
+
+def append(log: CommitLog, data: bytes) -> int:
+    if log.end + len(data) > log.limit:
+        log.make_room(len(data))
+    offset = log.end
+    log.append(data, 1)
+    return offset
+
+
+def test_a_blank_record_closes_a_file(log: CommitLog, tmp_path: Path) -> None:
+    append(log, b"a" * 3000)
+    assert append(log, b"b" * 1500) == SIZE
+    first = (tmp_path / f"{0:020d}").read_bytes()
+    assert first[3000:3008].hex() == f"{SIZE - 3000:08x}cbd43194"
+    assert log.slice(SIZE, 1500) == b"b" * 1500
+
+
+@pytest.mark.parametrize(("size", "offset"), [(SIZE - 1000 - 8, 1000), (SIZE - 1000 - 7, SIZE)])
+def test_eight_bytes_stay_free_for_it(log: CommitLog, size: int, offset: int) -> None:
+    append(log, b"a" * 1000)
+    assert append(log, b"b" * size) == offset
+
+
+def test_slices_stay_within_one_file_and_the_written_part(log: CommitLog) -> None:
+    append(log, b"a" * 3000)
+    append(log, b"b" * 1500)
+    assert log.slice(0, 3000) == b"a" * 3000
+    assert log.slice(SIZE + 1499, 1) == b"b"
+    assert log.slice(SIZE + 1499, 2) is None
+    assert log.slice(3000, 2000) is None
+    assert log.slice(-1, 1) is None
+    assert log.slice(SIZE, -1) is None
+
+
+def test_what_has_no_size_is_no_unit(log: CommitLog) -> None:
+    append(log, (8).to_bytes(4, "big") + b"abcd" + bytes(8))
+    assert log.unit_at(0) == (8).to_bytes(4, "big") + b"abcd"
+    assert log.unit_at(8) is None
+    assert log.unit_at(14) is None
+    assert log.unit_at(4) is None, "its size reaches beyond the log"
+
+
+def test_a_file_is_ready_before_it_is_needed(log: CommitLog, tmp_path: Path) -> None:
+    append(log, b"a" * 10)
+    log.reserve_ahead()
+    assert len(list(tmp_path.iterdir())) == 2
+    assert log.files.end == SIZE, "it is not part of the log yet"
+    log.reserve_ahead()
+    assert len(list(tmp_path.iterdir())) == 2, "one is enough"
+    append(log, b"b" * 4000)
+    append(log, b"c" * 200)
+    assert log.files.end == 2 * SIZE
+
+
+def test_a_file_made_ahead_and_not_used_is_removed(log: CommitLog, tmp_path: Path) -> None:
+    append(log, b"a" * 10)
+    log.reserve_ahead()
+    log.close()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{0:020d}"]
+
+
+def test_a_full_disk_changes_nothing(log: CommitLog, disk: FaultyDisk, tmp_path: Path) -> None:
+    append(log, b"a" * 3000)
+    disk.room = 100
+    before = (log.end, log.limit, (tmp_path / f"{0:020d}").read_bytes())
+    with pytest.raises(OSError, match="full"):
+        log.make_room(2000)
+    assert (log.end, log.limit, (tmp_path / f"{0:020d}").read_bytes()) == before
+    disk.room = None
+    assert append(log, b"b" * 2000) == SIZE
+
+
+def test_every_byte_below_the_limit_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.store.commit_log.RESERVE_STEP", 1000)
+    log = CommitLog(FaultyDisk(), tmp_path, SIZE)
+    append(log, b"a" * 10)
+    assert log.limit == 1000 - 8
+    append(log, b"b" * 1500)
+    assert log.limit == 2000 - 8
+    append(log, b"c" * 2500)
+    assert log.limit == SIZE - 8
+    log.close()
+
+
+def test_flushing_reaches_every_file(log: CommitLog) -> None:
+    for letter in (b"a", b"b", b"c"):
+        append(log, letter * 4000)
+    assert log.flush() == log.end == log.flushed
+    assert all(file.synced == bytes(file.view) for file in log.files.files)  # type: ignore[attr-defined]

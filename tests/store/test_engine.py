@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import MessageIllegal, StoreDamaged, StoreError, StoreLocked
+from orbitmq.message.batch import BatchItem
+from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
+from orbitmq.message.unit import decode_unit
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.records import PutRecord, PutStatus
+from tests.support.disk import FaultyDisk
+from tests.support.stores import HOST, HOST_V6, bodies, open_store, record, small_options, units
+
+NOW = 1_700_000_000_000
+
+
+def test_a_message_is_stored_as_it_came(tmp_path: Path) -> None:
+    store = open_store(tmp_path, ManualClock(NOW))
+    result = store.put(
+        PutRecord("T", 3, b"hello", b"TAGS\x01A\x02k\x01v", 1_600_000_000_000, HOST, HOST, 5, 2, 4, 77)
+    )  # fmt: skip
+    assert (result.status, result.physical_offset, result.queue_offset, result.count) == (PutStatus.PUT_OK, 0, 0, 1)
+    assert result.message_id == "7F00000100002A9F0000000000000000"
+    (unit,) = units(store, "T", 3)
+    assert (unit.body, unit.properties, unit.topic, unit.queue_id) == (b"hello", "TAGS\x01A\x02k\x01v", "T", 3)
+    assert (unit.flag, unit.sys_flag, unit.reconsume_times, unit.prepared_transaction_offset) == (5, 2, 4, 77)
+    assert (unit.born_timestamp, unit.store_timestamp, result.store_timestamp) == (1_600_000_000_000, NOW, NOW)
+    assert (unit.born_host, unit.store_host, unit.body_crc) == (HOST, HOST, 907060870)
+    assert (unit.size, result.size, result.end_offset) == (result.size, unit.size, store.commit_log_max_offset)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("born", "stored", "bits"),
+    [(HOST, HOST, 0), (HOST_V6, HOST, BORN_HOST_V6), (HOST, HOST_V6, STORE_HOST_V6), (HOST_V6, HOST_V6, 0x30)],
+)
+def test_host_lengths_set_their_bits(tmp_path: Path, born: bytes, stored: bytes, bits: int) -> None:
+    store = open_store(tmp_path)
+    result = store.put(PutRecord("T", 0, b"x", b"", 1, born, stored))
+    (unit,) = units(store)
+    assert (unit.sys_flag, unit.born_host, unit.store_host) == (bits, born, stored)
+    assert len(result.message_id) == (56 if bits & STORE_HOST_V6 else 32)
+    store.close()
+
+
+def test_arrivals_are_told_with_the_next_offset(tmp_path: Path) -> None:
+    arrived: list[tuple[str, int, int, int, int]] = []
+    store = MessageStore(small_options(tmp_path), clock=ManualClock(NOW), on_arrival=lambda *told: arrived.append(told))
+    store.open()
+    store.put(record(properties=b"TAGS\x01TagA"))
+    store.put_batch(record(queue_id=1), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"TAGS\x01TagB")])
+    assert arrived == [("T", 0, 1, 2598919, NOW), ("T", 1, 1, 0, NOW), ("T", 1, 2, 2598920, NOW)]
+    store.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------- batch
+
+
+def test_a_batch_becomes_messages_that_follow_one_another(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put(record(b"before"))
+    items = [BatchItem(7, b"one", b"TAGS\x01A"), BatchItem(8, b"two", b"TAGS\x01B\x02"), BatchItem(9, b"", b"")]
+    result = store.put_batch(record(b"ignored", properties=b"CLUSTER\x01c"), items)
+    found = units(store)[1:]
+    assert [unit.body for unit in found] == [b"one", b"two", b""]
+    assert [unit.flag for unit in found] == [7, 8, 9]
+    common = "CLUSTER\x01c"
+    assert [unit.properties for unit in found] == ["TAGS\x01A\x02" + common, "TAGS\x01B\x02" + common, common]
+    assert [unit.queue_offset for unit in found] == [1, 2, 3]
+    assert (result.queue_offset, result.count) == (1, 3)
+    assert result.places == tuple(unit.physical_offset for unit in found)
+    assert result.message_id.split(",")[2].endswith(f"{result.places[2]:016X}")
+    assert result.end_offset == store.commit_log_max_offset
+    store.close()
+
+
+def test_a_batch_is_not_split_over_files(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put(record(bytes(2000)))
+    result = store.put_batch(record(), [BatchItem(0, bytes(1000), b""), BatchItem(0, bytes(1000), b"")])
+    assert result.places[0] == 4096
+    assert result.places[1] < 8192
+    store.close()
+
+
+def test_batches_that_cannot_be_stored(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    item = BatchItem(0, b"x", b"")
+    assert store.put_batch(record(), []).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put_batch(record(sys_flag=TRANSACTION_PREPARED), [item]).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put_batch(record(properties=b"DELAY\x013"), [item]).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put_batch(record(), [BatchItem(0, bytes(1000), b"")] * 4).status is PutStatus.MESSAGE_ILLEGAL
+    long = BatchItem(0, b"", b"a" * 20_000)
+    joined_too_long = store.put_batch(record(properties=b"b" * 20_000), [long])
+    assert joined_too_long.status is PutStatus.PROPERTIES_SIZE_EXCEEDED
+    assert store.commit_log_max_offset == 0
+    store.close()
+
+
+# --------------------------------------------------------------------------------------------------------------- limits
+
+
+def test_limits_of_a_message(tmp_path: Path) -> None:
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20, max_message_size=100_000)
+    assert store.put(record(bytes(100_001))).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put(record(properties=b"a" * 32768)).status is PutStatus.PROPERTIES_SIZE_EXCEEDED
+    assert store.commit_log_max_offset == 0
+    assert store.put(record(bytes(100_000), properties=b"a" * 32767)).status is PutStatus.PUT_OK
+    store.close()
+
+
+def test_a_message_larger_than_a_file_is_refused(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert store.put(record(bytes(4096))).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put(record(bytes(4096 - 8 - 92))).status is PutStatus.PUT_OK
+    store.close()
+
+
+@pytest.mark.parametrize("topic", ["", "..", "a/b", "t" * 128])
+def test_a_topic_that_is_no_directory_is_refused(tmp_path: Path, topic: str) -> None:
+    store = open_store(tmp_path)
+    with pytest.raises(MessageIllegal):
+        store.put(record(topic=topic))
+    store.close()
+
+
+def test_a_full_disk_refuses_messages_and_keeps_serving(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = FaultyDisk()
+    store = open_store(tmp_path, files=disk)
+    store.put(record(b"kept"))
+    disk.room = 0
+    statuses = [store.put(record(bytes(1000))).status for _ in range(12)]
+    assert statuses[-1] is PutStatus.SERVICE_NOT_AVAILABLE
+    assert caplog.text.count("event=disk_full") == 1, "one line, not one a message"
+    count = statuses.count(PutStatus.PUT_OK)
+    assert len(bodies(store)) == count + 1
+    disk.room = None
+    assert store.put(record(b"again")).queue_offset == count + 1
+    store.close()
+
+
+def test_no_entry_without_room_for_it(tmp_path: Path) -> None:
+    """A disk that fills up between log and queue must not leave a message that no consumer will see."""
+    disk = FaultyDisk()
+    store = open_store(tmp_path, files=disk, mapped_file_size_commit_log=1 << 20)
+    for _ in range(10):
+        store.put(record())
+    disk.room = 100
+    end = store.commit_log_max_offset
+    assert store.put(record()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert store.commit_log_max_offset == end
+    store.close()
+
+
+# ------------------------------------------------------------------------------------------------------- open and close
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(60):
+        store.put(record(b"%d" % number, queue_id=number % 3))
+    store.close()
+    assert not (tmp_path / "abort").exists()
+    store = open_store(tmp_path)
+    assert (tmp_path / "abort").exists()
+    for queue_id in range(3):
+        assert bodies(store, "T", queue_id) == [b"%d" % number for number in range(queue_id, 60, 3)]
+    assert store.queue_ids("T") == [0, 1, 2]
+    store.close()
+
+
+def test_the_layout_on_disk_is_rocketmqs(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for _ in range(35):
+        store.put(record(topic="%RETRY%g"))
+    store.close()
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert found == [
+        "checkpoint",
+        "commitlog/00000000000000000000",
+        "consumequeue/%RETRY%g/0/00000000000000000000",
+        "consumequeue/%RETRY%g/0/00000000000000000200",
+        "consumequeue/%RETRY%g/0/00000000000000000400",
+        "consumequeue/%RETRY%g/0/00000000000000000600",
+        "lock",
+    ]
+    assert (tmp_path / "commitlog/00000000000000000000").stat().st_size == 4096
+
+
+def test_the_commit_log_may_lie_elsewhere(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", store_path_commit_log=str(tmp_path / "log"))
+    store.put(record())
+    store.close()
+    assert [path.name for path in (tmp_path / "log").iterdir()] == ["0" * 20]
+    assert not (tmp_path / "store" / "commitlog").exists()
+
+
+def test_a_store_has_one_owner(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with pytest.raises(StoreLocked, match=str(tmp_path)):
+        open_store(tmp_path)
+    store.put(record())
+    store.close()
+    open_store(tmp_path).close()
+
+
+def test_a_damaged_directory_is_let_go(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    stray = tmp_path / "commitlog" / "notes.txt"
+    stray.write_text("mine")
+    with pytest.raises(StoreDamaged, match=r"notes\.txt"):
+        open_store(tmp_path)
+    stray.unlink()
+    open_store(tmp_path).close()
+
+
+def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=f"{tmp_path / 'file' / 'store'} cannot be used"):
+        open_store(tmp_path / "file" / "store")
+
+
+def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
+    store = MessageStore(small_options(tmp_path), clock=ManualClock())
+    for act in (lambda: store.put(record()), lambda: store.put_batch(record(), []), lambda: store.get("T", 0, 0, 1)):
+        with pytest.raises(StoreError, match="not open"):
+            act()
+    store.close()
+
+
+def test_a_removed_topic_begins_anew(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    first = store.put(record(b"old"))
+    store.put(record(b"other", topic="Other"))
+    store.remove_topic("T")
+    assert not (tmp_path / "consumequeue" / "T" / "0").exists()
+    assert store.queue_ids("T") == []
+    assert store.put(record(b"new")).queue_offset == 0
+    assert (bodies(store), bodies(store, "Other")) == ([b"new"], [b"other"])
+    unit = store.unit_at(first.physical_offset)
+    assert unit is not None
+    assert decode_unit(unit).body == b"old"
+    store.close()
+
+
+def test_an_empty_store_has_no_message(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert (store.commit_log_min_offset, store.commit_log_max_offset, store.earliest_message_time) == (-1, 0, -1)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0), store.unit_at(0)) == (0, 0, None)
+    store.close()

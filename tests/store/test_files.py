@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
+from orbitmq.store.files import DirectoryLock, Files, MappedFile
+
+
+def lock_in_child(path: Path, answer: multiprocessing.Queue[str]) -> None:
+    try:
+        DirectoryLock(path)
+        answer.put("locked")
+    except StoreLocked as error:
+        answer.put(str(error))
+
+
+def test_a_directory_has_one_owner_among_processes(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path / "lock")
+    context = multiprocessing.get_context("spawn")
+    answer: multiprocessing.Queue[str] = context.Queue()
+    child = context.Process(target=lock_in_child, args=(tmp_path / "lock", answer))
+    child.start()
+    assert answer.get(timeout=30) == f"the store directory {tmp_path} is in use by another process"
+    child.join()
+    lock.release()
+
+
+def test_a_directory_has_one_owner_within_a_process(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path / "lock")
+    with pytest.raises(StoreLocked, match=str(tmp_path)):
+        DirectoryLock(tmp_path / "lock")
+    assert (tmp_path / "lock").read_bytes() == b"lock"
+    lock.release()
+    DirectoryLock(tmp_path / "lock").release()
+
+
+def test_slices_outlive_the_file(tmp_path: Path) -> None:
+    file = MappedFile(tmp_path / "f", 8192, create=True, writable=True)
+    file.data[100:105] = b"hello"
+    held = file.view[100:105]
+    file.close()
+    Files().remove(tmp_path / "f")
+    assert bytes(held) == b"hello"
+
+
+def test_a_closed_file_has_nothing_to_sync(tmp_path: Path) -> None:
+    file = MappedFile(tmp_path / "f", 4096, create=True, writable=True)
+    file.close()
+    file.sync()
+
+
+def test_writes_reach_the_file_and_clear_takes_them_away(tmp_path: Path) -> None:
+    file = MappedFile(tmp_path / "f", 8192, create=True, writable=True)
+    file.data[:] = b"x" * 8192
+    file.sync()
+    assert (tmp_path / "f").read_bytes() == b"x" * 8192
+    file.clear_from(5000)
+    assert bytes(file.view) == (tmp_path / "f").read_bytes() == b"x" * 5000 + bytes(3192)
+    file.close()
+
+
+def test_readers_cannot_write(tmp_path: Path) -> None:
+    file = MappedFile(tmp_path / "f", 4096, create=True, writable=True)
+    with pytest.raises(TypeError):
+        file.view[0] = 1
+    file.close()
+
+
+def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(100))
+    with pytest.raises(StoreDamaged, match="has 100 bytes, not 4096"):
+        MappedFile(tmp_path / "f", 4096, create=False, writable=True)
+
+
+def test_an_empty_file_cannot_be_mapped(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be mapped"):
+        MappedFile(tmp_path / "f", 0, create=True, writable=True)
+
+
+def test_small_files_are_overwritten_in_place(tmp_path: Path) -> None:
+    door = Files()
+    assert door.read(tmp_path / "f") is None
+    door.write(tmp_path / "f", b"abcdef")
+    door.write(tmp_path / "f", b"XY")
+    assert door.read(tmp_path / "f") == b"XYcdef"
+    assert door.size(tmp_path / "f") == 6
+    assert door.size(tmp_path) == -1
+    assert door.names(tmp_path) == ["f"]
+    assert door.names(tmp_path / "missing") == []
+    door.remove_directory(tmp_path)
+    assert tmp_path.exists(), "a directory with content stays"

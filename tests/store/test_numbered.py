@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import StoreDamaged
+from orbitmq.store.files import Files
+from orbitmq.store.numbered import NumberedFiles, file_name
+from tests.support.golden import vectors
+
+SIZE = 4096
+
+
+def stream(directory: Path, *starts: int) -> NumberedFiles:
+    files = NumberedFiles(Files(), directory, SIZE)
+    for start in starts:
+        files.add(files.create(start))
+    return files
+
+
+def test_names_are_those_of_rocketmq() -> None:
+    for row in vectors()["offset_file_name"]:
+        assert file_name(row["offset"]) == row["fileName"]
+
+
+def test_bytes_are_found_by_their_offset(tmp_path: Path) -> None:
+    files = stream(tmp_path, 2 * SIZE, 3 * SIZE)
+    assert (files.start, files.end) == (2 * SIZE, 4 * SIZE)
+    assert files.find(2 * SIZE - 1) is None
+    assert files.find(2 * SIZE) is files.files[0]
+    assert files.find(3 * SIZE - 1) is files.files[0]
+    assert files.find(3 * SIZE) is files.files[1]
+    assert files.find(4 * SIZE) is None
+    assert files.start_of(3 * SIZE + 5) == 3 * SIZE
+    files.close()
+
+
+def test_loading_finds_what_was_made(tmp_path: Path) -> None:
+    stream(tmp_path, SIZE, 2 * SIZE).close()
+    files = NumberedFiles(Files(), tmp_path, SIZE)
+    files.load()
+    assert (files.start, files.end) == (SIZE, 3 * SIZE)
+    files.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "cause"),
+    [
+        ("notes.txt", SIZE, "does not belong"),
+        (file_name(3 * SIZE), SIZE, f"{file_name(2 * SIZE)} is missing"),
+        (file_name(2 * SIZE), 100, "has 100 bytes, not 4096"),
+        (file_name(2 * SIZE), 0, "has 0 bytes"),
+    ],
+)
+def test_a_directory_that_is_not_whole_is_refused(tmp_path: Path, name: str, size: int, cause: str) -> None:
+    stream(tmp_path, 0, SIZE).close()
+    (tmp_path / name).write_bytes(bytes(size))
+    with pytest.raises(StoreDamaged, match=cause) as caught:
+        NumberedFiles(Files(), tmp_path, SIZE).load()
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_a_directory_among_the_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / file_name(0)).mkdir()
+    with pytest.raises(StoreDamaged, match="does not belong"):
+        NumberedFiles(Files(), tmp_path, SIZE).load()
+
+
+def test_cutting_removes_later_files_and_clears_the_rest(tmp_path: Path) -> None:
+    files = stream(tmp_path, 0, SIZE, 2 * SIZE)
+    for file in files.files:
+        file.data[:] = b"x" * SIZE
+    files.cut(SIZE + 10)
+    assert files.end == 2 * SIZE
+    assert not (tmp_path / file_name(2 * SIZE)).exists()
+    assert (tmp_path / file_name(SIZE)).read_bytes() == b"x" * 10 + bytes(SIZE - 10)
+    assert (tmp_path / file_name(0)).read_bytes() == b"x" * SIZE
+    files.cut(0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_destroying_leaves_no_trace(tmp_path: Path) -> None:
+    files = stream(tmp_path / "a", 0, SIZE)
+    files.destroy()
+    assert not (tmp_path / "a").exists()

@@ -1,0 +1,120 @@
+"""The batch rules of a pull. Statuses and next offsets are also held to RocketMQ's in tests/golden/test_stores.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.message.hashing import tags_code
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.reading import GetStatus
+from tests.support.stores import open_store, record
+
+BIG_FILES = {"mapped_file_size_commit_log": 4 << 20, "mapped_file_size_consume_queue": 40_000}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    made = open_store(tmp_path, **BIG_FILES)
+    yield made
+    made.close()
+
+
+def put(store: MessageStore, count: int, size: int = 10, tag: str = "A") -> None:
+    for _ in range(count):
+        store.put(record(bytes(size), properties=f"TAGS\x01{tag}".encode()))
+
+
+def test_at_most_as_many_as_asked_for_and_32(store: MessageStore) -> None:
+    put(store, 50)
+    assert len(store.get("T", 0, 0, 5).buffers) == 5
+    result = store.get("T", 0, 10, 1000)
+    assert (result.status, len(result.buffers), result.next_offset) == (GetStatus.FOUND, 32, 42)
+    assert (result.min_offset, result.max_offset, result.is_behind) == (0, 50, False)
+
+
+def test_at_most_256_kib_but_always_one(store: MessageStore) -> None:
+    put(store, 3, size=300_000)
+    put(store, 5, size=100_000)
+    assert len(store.get("T", 0, 0, 32).buffers) == 1
+    result = store.get("T", 0, 3, 32)
+    assert len(result.buffers) == 2
+    assert result.size == sum(len(buffer) for buffer in result.buffers) <= 256 << 10
+
+
+def test_fewer_when_they_are_no_longer_in_memory(tmp_path: Path) -> None:
+    store = open_store(tmp_path, **BIG_FILES, access_message_in_memory_max_ratio=0)
+    put(store, 20)
+    result = store.get("T", 0, 0, 32)
+    assert (len(result.buffers), result.is_behind) == (8, True)
+    assert store.is_on_disk("T", 0, 0)
+    assert not store.is_on_disk("T", 0, 20)
+    put(store, 3, size=40_000)
+    assert len(store.get("T", 0, 20, 32).buffers) == 1
+    store.close()
+
+
+def test_messages_that_do_not_match_are_passed_over(store: MessageStore) -> None:
+    put(store, 3, tag="A")
+    put(store, 2, tag="B")
+    put(store, 3, tag="A")
+    result = store.get("T", 0, 0, 32, {tags_code("B")}.__contains__)
+    assert (len(result.buffers), result.next_offset) == (2, 8)
+    result = store.get("T", 0, 0, 1, {tags_code("B")}.__contains__)
+    assert (len(result.buffers), result.next_offset) == (1, 4)
+
+
+def test_a_pull_looks_at_800_messages_for_a_match(store: MessageStore) -> None:
+    put(store, 1000)
+    result = store.get("T", 0, 0, 32, lambda _: False)
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 800)
+    result = store.get("T", 0, 0, 900, lambda _: False)
+    assert result.next_offset == 900
+
+
+def test_a_pull_stays_in_one_queue_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    put(store, 25)
+    assert store.get("T", 0, 4, 32).next_offset == 10
+    assert store.get("T", 0, 10, 32).next_offset == 20
+    store.close()
+
+
+def test_messages_whose_file_is_gone_are_passed_over(store: MessageStore) -> None:
+    put(store, 3)
+    store._log.files.start = 1 << 40
+    result = store.get("T", 0, 0, 32)
+    assert (result.status, result.next_offset, result.buffers) == (GetStatus.MESSAGE_WAS_REMOVING, 3, [])
+    store._log.files.start = 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "following"),
+    [
+        (-1, GetStatus.OFFSET_TOO_SMALL, 0),
+        (3, GetStatus.OFFSET_OVERFLOW_ONE, 3),
+        (4, GetStatus.OFFSET_OVERFLOW_BADLY, 3),
+    ],
+)
+def test_outside_of_the_queue(store: MessageStore, offset: int, status: GetStatus, following: int) -> None:
+    put(store, 3)
+    result = store.get("T", 0, offset, 32)
+    assert (result.status, result.next_offset, result.max_offset) == (status, following, 3)
+
+
+def test_a_queue_that_does_not_exist_is_empty(store: MessageStore) -> None:
+    result = store.get("T", 7, 5, 32)
+    assert (result.status, result.next_offset, result.max_offset) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0)
+
+
+def test_buffers_stay_valid_while_the_log_goes_on(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put(record(b"first"))
+    (buffer,) = store.get("T", 0, 0, 32).buffers
+    for _ in range(100):
+        store.put(record(bytes(500)))
+    store.remove_topic("T")
+    store.close()
+    assert b"first" in bytes(buffer)

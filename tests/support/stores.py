@@ -1,0 +1,63 @@
+"""Stores small enough to roll over after a few messages, with a clock and workers that the test turns itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orbitmq.message.unit import Unit, decode_unit
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.files import Files
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.records import PutRecord
+
+HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+HOST_V6 = bytes(15) + b"\x01" + HOST[4:]
+NEVER_MS = 1 << 40
+
+
+def small_options(root: Path, **changes: Any) -> StoreOptions:
+    """4 KiB log files, ten entries a queue file, workers that never run by themselves."""
+    options = StoreOptions(
+        store_path_root_dir=str(root),
+        mapped_file_size_commit_log=4096,
+        mapped_file_size_consume_queue=200,
+        flush_interval_commit_log_ms=NEVER_MS,
+        flush_interval_consume_queue_ms=NEVER_MS,
+    )
+    return options.replace(**changes)
+
+
+def open_store(
+    root: Path, clock: ManualClock | None = None, files: Files | None = None, **changes: Any
+) -> MessageStore:
+    store = MessageStore(small_options(root, **changes), clock=clock or ManualClock(), files=files)
+    store.open()
+    return store
+
+
+def abandon(store: MessageStore) -> None:
+    """What is left of a store when its process dies: no thread, and nothing flushed."""
+    for worker in store._workers:
+        worker.stop()
+
+
+def record(
+    body: bytes = b"body", topic: str = "T", queue_id: int = 0, properties: bytes = b"", **fields: Any
+) -> PutRecord:
+    return PutRecord(topic, queue_id, body, properties, 1_600_000_000_000, HOST, HOST, **fields)
+
+
+def units(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[Unit]:
+    """Every message of a queue, read the way a consumer reads."""
+    found: list[Unit] = []
+    offset = int(store.min_offset(topic, queue_id))
+    while (result := store.get(topic, queue_id, offset, 32)).buffers:
+        found += [decode_unit(buffer) for buffer in result.buffers]
+        offset = result.next_offset
+    return found
+
+
+def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[bytes]:
+    return [unit.body for unit in units(store, topic, queue_id)]
