@@ -103,7 +103,7 @@ def _scan(
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start = log.end - limits.memory_bytes
     scan_bytes = max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)
-    for place, size, code in ENTRY.iter_unpack(view[: scan_bytes - scan_bytes % -ENTRY_SIZE]):
+    for place, size, code in ENTRY.iter_unpack(view[:scan_bytes]):
         if buffers:
             bytes_max, count_max = limits.in_memory if place >= memory_start else limits.on_disk
             count = len(buffers)
