@@ -15,7 +15,7 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.stored_properties import has, waits_for_store, with_cluster, without_wait
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import BodyError, MessageError, RequestRejected, StoreError
+from orbitmq.errors import BodyError, MessageError, OrbitMQError, RequestRejected, StoreError
 from orbitmq.message.batch import BatchItem, decode_batch
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
@@ -80,13 +80,16 @@ class Sending:
         router.add((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE), self.send_short)
 
     def send_long(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        return self._send(connection, command, command.header(SendMessageHeader))
+        return self._send(connection, command, SendMessageHeader)
 
     def send_short(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        return self._send(connection, command, command.header(SendMessageV2Header))
+        return self._send(connection, command, SendMessageV2Header)
 
-    def _send(self, connection: Connection, command: Command, header: AnySendHeader) -> Command | Awaitable[Command]:
+    def _send(
+        self, connection: Connection, command: Command, kind: type[AnySendHeader]
+    ) -> Command | Awaitable[Command]:
         try:
+            header = command.header(kind)
             if self._opens_ms and self._clock.now_ms() < self._opens_ms:
                 raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
             topic = self._topics.table.get(header.topic)
@@ -98,7 +101,7 @@ class Sending:
             answer = self._store(connection, command, header, topic)
         except RequestRejected as error:
             return self._refusal(command, error.code, error.remark)
-        except StoreError as error:
+        except OrbitMQError as error:
             return self._refusal(command, error.response_code, str(error))
         return self._answer_when_saved(command, topic.name, answer) if topic.name in self._topics.unsaved else answer
 
