@@ -1,0 +1,293 @@
+"""Requests captured between Java clients and RocketMQ's broker get the same kind of answer from orbitmq's.
+
+Each captured question goes, byte for byte, to a fresh broker that was given what the captured answer presupposes: the
+topic, so many messages in the queue, the group's heartbeat, a stored offset. Compared are the response code, the names
+of the header fields, those values that are not of that moment, whether there is a body, and the serialization.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.broker import Broker
+from orbitmq.filter.tags import tag_subscription
+from orbitmq.message.config import TAG, SubscriptionData, TopicConfig
+from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.hosts import encode_host
+from orbitmq.message.properties import TAGS, encode_properties
+from orbitmq.message.unit import unit_size
+from orbitmq.store.records import PutRecord
+from orbitmq.wire.bodies import ConsumerData, HeartbeatData
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.objects import encode
+from tests.support.frames import Frame, frames
+from tests.support.live import Time, made_broker, running
+from tests.support.loops import LoopFactory, until
+from tests.support.peers import BarePeer, bare_peer
+
+FILES = [f"{name}_{kind}.jsonl" for name in ("producer", "consumer", "raw") for kind in ("json", "rocketmq")]
+PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+PLACES = (RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.CONSUMER_SEND_MSG_BACK)
+HOST = encode_host("127.0.0.1", 10911)
+
+LITE_PULL = "5.x clients pull with code 361; RocketMQ 4.9 does not know it, orbitmq does"
+NO_SQL = "SQL92 expressions are not evaluated, as with enablePropertyFilter=false; this capture has it on"
+NO_TRANSACTIONS = "transactional messages are refused, as with rejectTransactionMessage=true; this capture takes them"
+
+
+def deviation(question: Command, java: Command) -> tuple[int, str] | None:
+    """Where orbitmq answers differently on purpose: its code and the reason."""
+    ext = question.ext or {}
+    if question.code == RequestCode.LITE_PULL_MESSAGE and java.code == 3:
+        return 0, LITE_PULL
+    if question.code in PULLS and ext.get("expressionType") == "SQL92" and java.code != 25:
+        return 1, NO_SQL
+    if question.code == RequestCode.CHECK_CLIENT_CONFIG:
+        return 1, NO_SQL
+    if "TRAN_MSG\x01true" in ext.get("i", ""):
+        return 16, NO_TRANSACTIONS
+    return None
+
+
+# ------------------------------------------------------------------------------------------------------- the captures
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A question to the broker and Java's answer to it; None when there was none."""
+
+    frame: Frame
+    reply: Frame | None
+    heartbeat: Frame | None  # the last one of the same connection before it
+
+    @property
+    def question(self) -> Command:
+        return command_of(self.frame)
+
+    @property
+    def answer(self) -> Command | None:
+        return None if self.reply is None else command_of(self.reply)
+
+
+def command_of(frame: Frame) -> Command:
+    (command,) = FrameDecoder(typed=False).feed(frame.data)
+    return command
+
+
+@cache
+def exchanges() -> list[Exchange]:
+    return [exchange for file in FILES for exchange in exchanges_of(file)]
+
+
+def exchanges_of(file: str) -> list[Exchange]:
+    table = {frame.row["id"]: frame for frame in frames(file)}
+    heartbeats: dict[tuple[str, int], Frame] = {}
+    found = []
+    for frame in table.values():
+        row = frame.row
+        if row["kind"] == "response" or row["dir"] != "c2s" or not row["peer"].startswith("broker"):
+            continue
+        reply = table[row["pair"]] if row["pair"] is not None else None
+        connection = (row["note"], row["conn"])
+        found.append(Exchange(frame, reply, heartbeats.get(connection)))
+        if row["code"] == RequestCode.HEART_BEAT:
+            heartbeats[connection] = frame
+    return found
+
+
+def is_handled(exchange: Exchange, handled: frozenset[int]) -> bool:
+    return exchange.frame.row["code"] in handled
+
+
+@cache
+def handled_codes() -> frozenset[int]:
+    return frozenset(made_broker(Path("never-opened")).router.handlers)
+
+
+def name_of(exchange: Exchange) -> str:
+    row = exchange.frame.row
+    return f"{exchange.frame.file.removesuffix('.jsonl')}-{row['id']}-{row['name']}-{row['note'].partition('/')[2]}"
+
+
+# -------------------------------------------------------------------------------------- what an answer presupposes
+
+
+async def prepare(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
+    """Bring the broker into a state in which the captured answer is the right one."""
+    question, answer = exchange.question, exchange.answer
+    ext = question.ext or {}
+    told = (answer.ext if answer is not None else None) or {}
+    if exchange.heartbeat is not None:
+        await hear(peer, command_of(exchange.heartbeat))
+    if question.code in PULLS and "topic" in ext:
+        await prepare_pull(broker, peer, exchange)
+    elif question.code == RequestCode.QUERY_CONSUMER_OFFSET:
+        broker.offsets.commit(ext["consumerGroup"], ext["topic"], int(ext["queueId"]), int(told["offset"]))
+    elif question.code in (RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP) and "offset" in told:
+        more = question.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+        fill(broker, ext["topic"], int(ext["queueId"]), int(told["offset"]) + more)
+    elif question.code == RequestCode.GET_EARLIEST_MSG_STORETIME and told["timestamp"] != "-1":
+        fill(broker, ext["topic"], int(ext["queueId"]), 1)
+    elif question.code in PLACES and answer is not None and answer.code == 0:
+        place(broker, int(ext["offset"]))
+
+
+async def prepare_pull(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
+    ext = exchange.question.ext or {}
+    answer = exchange.answer
+    code = None if answer is None else answer.code
+    if code != 17 and broker.topics.get(ext["topic"]) is None:
+        broker.topics.put(TopicConfig(ext["topic"], 4, 4))
+    if not int(ext["sysFlag"]) & PULL_SUBSCRIPTION and code not in (24, 17):
+        await subscribe(broker, peer, exchange)
+    count = int(ext["queueOffset"]) if answer is None else int((answer.ext or {}).get("maxOffset", 1))
+    fill(broker, ext["topic"], int(ext["queueId"]), count, tag_for(broker, exchange))
+
+
+async def subscribe(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
+    """The heartbeat that the capture left out, if it did: of the version the answer speaks of."""
+    ext = exchange.question.ext or {}
+    group, topic, version = ext["consumerGroup"], ext["topic"], int(ext["subVersion"])
+    outdated = exchange.answer is not None and exchange.answer.code == 25
+    known = broker.consumers.groups.get(group)
+    subscription = known.subscriptions.get(topic) if known else None
+    if subscription is not None and (subscription.version < version) == outdated:
+        return
+    broker.consumers.groups.pop(group, None)
+    expression = "TagA" if exchange.answer is not None and exchange.answer.code == 20 else "*"
+    wanted = SubscriptionData(topic, expression, version=version - outdated, expression_type=ext["expressionType"])
+    if wanted.expression_type == TAG:
+        wanted = tag_subscription(topic, expression, wanted.version)
+    await hear(peer, request(RequestCode.HEART_BEAT, body=encode(HeartbeatData("c", [consumer(group, wanted)]))))
+
+
+def consumer(group: str, subscription: SubscriptionData) -> ConsumerData:
+    return ConsumerData(group, subscription_data_set=[subscription])
+
+
+async def hear(peer: BarePeer, heartbeat: Command) -> None:
+    """Send a heartbeat; its answer, among the notices that it brings about."""
+    await peer.send(heartbeat)
+    while not (answer := await peer.read()).is_response:
+        pass
+    assert answer.code == 0
+
+
+def tag_for(broker: Broker, exchange: Exchange) -> str:
+    """A tag that makes the filter decide as the captured one did."""
+    ext = exchange.question.ext or {}
+    if exchange.answer is not None and exchange.answer.code == 20:
+        return "a tag that nobody wants"
+    if int(ext["sysFlag"]) & PULL_SUBSCRIPTION:
+        tags = tag_subscription(ext["topic"], ext.get("subscription")).tags
+    else:
+        group = broker.consumers.groups.get(ext["consumerGroup"])
+        subscription = group.subscriptions.get(ext["topic"]) if group else None
+        tags = subscription.tags if subscription else frozenset()
+    return min(tags, default="any")
+
+
+def record(topic: str, queue_id: int, body: bytes, tag: str = "") -> PutRecord:
+    properties = encode_properties({TAGS: tag}).encode() if tag else b""
+    return PutRecord(topic, queue_id, body, properties, 1, HOST, HOST)
+
+
+def fill(broker: Broker, topic: str, queue_id: int, count: int, tag: str = "") -> None:
+    for number in range(count):
+        broker.store.put(record(topic, queue_id, b"%d" % number, tag))
+
+
+def place(broker: Broker, offset: int) -> None:
+    """Have a message begin at `offset` of the log."""
+    room = offset - broker.store.commit_log_max_offset
+    if room:
+        least = unit_size(0, b"", b"Filling", b"")
+        broker.store.put(record("Filling", 0, bytes(room - least)))
+    assert broker.store.commit_log_max_offset == offset
+    broker.store.put(record("GoldC_1", 0, b"wanted"))
+
+
+# ------------------------------------------------------------------------------------------------------------ replays
+
+ALL = [exchange for exchange in exchanges() if is_handled(exchange, handled_codes())]
+ANSWERED = [exchange for exchange in ALL if exchange.reply is not None]
+ONEWAY = [exchange for exchange in ALL if exchange.frame.row["kind"] == "oneway"]
+# A pull that the end of its client cut off: it was held.
+HELD = [exchange for exchange in ALL if exchange.reply is None and exchange not in ONEWAY]
+
+
+def like_the_captured(directory: Path, time: Time | None = None) -> Broker:
+    clock = time.clock if time else None
+    return made_broker(directory, clock, traceTopicEnable="true", messageDelayLevel="1s 2s 3s 4s 5s 6s")
+
+
+def waits(exchange: Exchange) -> bool:
+    """Whether the captured answer came when the time of a held pull was up."""
+    sys_flag = (exchange.question.ext or {}).get("sysFlag", "0")
+    waited = exchange.answer is not None and exchange.answer.code == 19
+    return waited and exchange.question.code in PULLS and int(sys_flag) & PULL_SUSPEND != 0
+
+
+def momentary(question: Command) -> set[str]:
+    """Header fields whose values belong to the moment, the machine or the rest of the captured broker's life."""
+    names = {"msgId", "queueOffset", "timestamp", "nextBeginOffset"}
+    chooses = (question.ext or {}).get("e") == "-1"  # the broker takes any queue
+    return names | {"queueId"} if chooses else names
+
+
+@pytest.mark.parametrize("exchange", ANSWERED, ids=name_of)
+async def test_a_captured_question_gets_javas_kind_of_answer(
+    tmp_path: Path, exchange: Exchange, turned_clock: LoopFactory
+) -> None:
+    time = Time()
+    broker = like_the_captured(tmp_path, time)
+    async with running(broker), bare_peer(broker.address) as peer:
+        await prepare(broker, peer, exchange)
+        java = exchange.answer
+        assert java is not None
+        peer.writer.write(exchange.frame.data)
+        if waits(exchange):
+            await until(lambda: len(broker._pulling.held) == 1)
+            await time.pass_by(25)
+        while not (answer := await peer.read()).is_response:
+            pass
+        assert answer.opaque == exchange.question.opaque
+        assert answer.serialize_type == java.serialize_type == exchange.question.serialize_type
+        other = deviation(exchange.question, java)
+        if other is not None:
+            assert answer.code == other[0], other[1]
+            return
+        assert answer.code == java.code, (answer, java)
+        assert set(answer.ext or {}) == set(java.ext or {})
+        assert bool(answer.body) == bool(java.body)
+        for name in (java.ext or {}).keys() - momentary(exchange.question):
+            assert (answer.ext or {})[name] == (java.ext or {})[name], name
+
+
+@pytest.mark.parametrize("exchange", ONEWAY, ids=name_of)
+async def test_a_captured_oneway_request_is_not_answered(tmp_path: Path, exchange: Exchange) -> None:
+    broker = like_the_captured(tmp_path)
+    async with running(broker), bare_peer(broker.address) as peer:
+        peer.writer.write(exchange.frame.data)
+        last = request(4711)
+        answer = await peer.ask(last)
+        assert answer.opaque == last.opaque
+
+
+@pytest.mark.parametrize("exchange", HELD, ids=name_of)
+async def test_a_captured_pull_that_waited_waits(tmp_path: Path, exchange: Exchange) -> None:
+    broker = like_the_captured(tmp_path)
+    async with running(broker), bare_peer(broker.address) as peer:
+        await prepare(broker, peer, exchange)
+        peer.writer.write(exchange.frame.data)
+        other = deviation(exchange.question, Command(code=ResponseCode.PULL_NOT_FOUND))
+        if other is not None:
+            assert (await peer.read()).code == other[0], other[1]
+        else:
+            await until(lambda: len(broker._pulling.held) == 1)
