@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from orbitmq.errors import SourceError
+from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import store_timestamp_of
@@ -135,7 +136,7 @@ def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQue
 
 
 def _stored_at(channel: Channel, queue: MessageQueue, offset: int, group: str) -> int:
-    (answer,) = channel.call(pull_request(queue, offset, 1, group, "*"))
+    (answer,) = channel.call(pull_request(queue, offset, 1, group, SUBSCRIBE_ALL))
     return LONG_AGO if answer.code in GAPS else store_timestamp_of(_succeeded(queue, answer).body)
 
 

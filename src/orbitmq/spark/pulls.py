@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orbitmq.errors import FrameError, HeaderError, RemotingError, SourceError
+from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import Channel
@@ -35,7 +36,7 @@ class PullSettings:
 
     @property
     def filtered(self) -> bool:
-        return self.expression != "*"
+        return self.expression != SUBSCRIBE_ALL
 
 
 class RangeReader:

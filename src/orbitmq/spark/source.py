@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.spark.batches import BatchSettings, RangeBatches
 from orbitmq.spark.cluster import Addresses, Cluster, Retries
 from orbitmq.spark.columns import check_schema, read_schema
@@ -55,7 +56,7 @@ class TopicReader(DataSourceReader):
         self._options = options
         self._pulls = PullSettings(
             group=options.group_id,
-            expression=options.sub_expression,
+            expression=options.sub_expression if options.tags else SUBSCRIBE_ALL,
             batch_size=options.pull_batch_size,
             pipeline=options.pull_pipeline,
             timeout_ms=options.pull_timeout_ms,
