@@ -31,7 +31,9 @@ from tests.support.live import Time, made_broker, running
 from tests.support.loops import LoopFactory, until
 from tests.support.peers import BarePeer, bare_peer
 
-FILES = [f"{name}_{kind}.jsonl" for name in ("producer", "consumer", "raw") for kind in ("json", "rocketmq")]
+FILES = [f"{name}_{kind}.jsonl" for name in ("producer", "consumer", "raw") for kind in ("json", "rocketmq")] + [
+    f"{name}.jsonl" for name in ("producer_client533_broker497", "consumer_client533_broker497", "client_variants_json")
+]
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 PLACES = (RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.CONSUMER_SEND_MSG_BACK)
 HOST = encode_host("127.0.0.1", 10911)
@@ -127,6 +129,8 @@ async def prepare(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
         await hear(peer, command_of(exchange.heartbeat))
     if question.code in PULLS and "topic" in ext:
         await prepare_pull(broker, peer, exchange)
+    elif question.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP and answer is not None and answer.code == 0:
+        await hear(peer, heartbeat_of(ext["consumerGroup"]))
     elif question.code == RequestCode.QUERY_CONSUMER_OFFSET:
         broker.offsets.commit(ext["consumerGroup"], ext["topic"], int(ext["queueId"]), int(told["offset"]))
     elif question.code in (RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP) and "offset" in told:
@@ -164,11 +168,12 @@ async def subscribe(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
     wanted = SubscriptionData(topic, expression, version=version - outdated, expression_type=ext["expressionType"])
     if wanted.expression_type == TAG:
         wanted = tag_subscription(topic, expression, wanted.version)
-    await hear(peer, request(RequestCode.HEART_BEAT, body=encode(HeartbeatData("c", [consumer(group, wanted)]))))
+    await hear(peer, heartbeat_of(group, wanted))
 
 
-def consumer(group: str, subscription: SubscriptionData) -> ConsumerData:
-    return ConsumerData(group, subscription_data_set=[subscription])
+def heartbeat_of(group: str, *subscriptions: SubscriptionData) -> Command:
+    data = HeartbeatData("c", [ConsumerData(group, subscription_data_set=list(subscriptions))])
+    return request(RequestCode.HEART_BEAT, body=encode(data))
 
 
 async def hear(peer: BarePeer, heartbeat: Command) -> None:
