@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.golden import vectors
 
 from orbitmq.client.core.allocation import STRATEGIES, Allocate, allocate, by_consistent_hash
 from orbitmq.message.model import MessageQueue
+from tests.support.golden import vectors
 
 UNDER_TEST: dict[str, Allocate] = {**STRATEGIES, "CONSISTENT_HASH_vnode3": partial(by_consistent_hash, virtual_nodes=3)}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.golden import manifest
 
 from orbitmq.client.core.offsets import OffsetTable, decode_file, encode_file
 from orbitmq.errors import BodyError
 from orbitmq.message.model import MessageQueue
+from tests.support.golden import manifest
 
 Q = MessageQueue("T", "b", 0)
 

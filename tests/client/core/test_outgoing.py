@@ -6,13 +6,13 @@ import zlib
 from typing import Any
 
 import pytest
-from tests.support.golden import rows, vectors
 
 from orbitmq.client.core.outgoing import Packing, check_message, outgoing, outgoing_batch
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.batch import decode_batch
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.properties import decode_properties
+from tests.support.golden import rows, vectors
 
 
 def new_id() -> str:

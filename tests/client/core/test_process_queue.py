@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.golden import vectors
 
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import CONSUME_START_TIME
+from tests.support.golden import vectors
 
 
 def message(offset: int, size: int = 1) -> MessageExt:

@@ -27,9 +27,15 @@ def test_one_budget_covers_all_attempts() -> None:
     assert sending.time_left(3500) == 500
     sending.attempt("b")
     assert sending.failed(RemotingTimeout("silent"))
-    assert sending.time_left(4001) is None
-    with pytest.raises(TooManyRequestsError, match=r"2 attempts \(a, b\).*silent"):
+    assert sending.time_left(3995) == 5
+    assert sending.time_left(3996) is None
+    with pytest.raises(TooManyRequestsError, match=r"2 attempts and 3000 ms \(a, b\).*silent"):
         sending.outcome()
+
+
+def test_the_first_attempt_may_be_short() -> None:
+    assert loop(timeout_ms=1).time_left(1000) == 1
+    assert loop(timeout_ms=0).time_left(1000) is None
 
 
 def test_attempts_are_counted() -> None:

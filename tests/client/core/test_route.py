@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.golden import vectors
 
 from orbitmq.client.core.route import (
     ReadAddress,
@@ -18,6 +17,7 @@ from orbitmq.client.core.route import (
 )
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.objects import decode
+from tests.support.golden import vectors
 
 
 def route(perm: int = 6, addresses: dict[int, str] | None = None, read: int = 4, write: int = 4) -> TopicRouteData:

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.support.golden import vectors
 
 from orbitmq.client.core.selection import COUNTER_MASK, RoundRobin, position_of_key, queue_of_key
 from orbitmq.message.model import MessageQueue
+from tests.support.golden import vectors
 
 QUEUES = [MessageQueue("T", broker, n) for broker in ("a", "b") for n in range(3)]
 

@@ -32,6 +32,8 @@ RETRY_CODES: frozenset[int] = frozenset(
 )
 """Answers of a broker after which another may still do. SYSTEM_BUSY is not among them: it asks for less, not more."""
 
+ATTEMPT_MIN_MS = 5  # another attempt with less time could not be answered
+
 CONNECT_FAILED, TIMED_OUT, BROKER_MISSING, NO_NAME_SERVER, NO_ROUTE = 10001, 10002, 10003, 10004, 10005
 
 
@@ -66,8 +68,8 @@ class SendLoop:
     def time_left(self, now_ms: int) -> int | None:
         """Milliseconds for the next attempt, None when there shall be none."""
         left = self.rules.timeout_ms - (now_ms - self.started_ms)
-        self._out_of_time = left < 0
-        return None if self._out_of_time or len(self.brokers) >= self.rules.attempts else max(left, 1)
+        self._out_of_time = left < (ATTEMPT_MIN_MS if self.brokers else 1)
+        return None if self._out_of_time or len(self.brokers) >= self.rules.attempts else left
 
     def attempt(self, broker: str) -> None:
         """An attempt goes to `broker`."""
@@ -95,13 +97,13 @@ class SendLoop:
         if self._final and self._error is not None:
             raise self._error
         if self._out_of_time:
-            raise TooManyRequestsError(f"{self._story()}: its {self.rules.timeout_ms} ms are over") from self._error
+            raise TooManyRequestsError(self._story(f" and {self.rules.timeout_ms} ms")) from self._error
         raise ClientError(_code_of(self._error), self._story()) from self._error
 
-    def _story(self) -> str:
+    def _story(self, time: str = "") -> str:
         where = ", ".join(self.brokers) or "no broker"
         cause = f"; last error: {self._error}" if self._error else ""
-        return f"message not sent in {len(self.brokers)} attempts ({where}){cause}"
+        return f"message not sent in {len(self.brokers)} attempts{time} ({where}){cause}"
 
 
 def _code_of(error: OrbitMQError | None) -> int:

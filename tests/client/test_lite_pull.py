@@ -1,0 +1,265 @@
+"""A pull consumer gives out what was asked for, commits what it is told to, and forgets the old place on every seek."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orbitmq.client import ConsumeFromWhere, LitePullConsumer, MessageQueue
+from orbitmq.errors import BrokerError, ClientError, InvalidStateError
+from orbitmq.message.properties import encode_properties
+from orbitmq.wire.bodies import ConsumeType
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.headers import PullMessageHeader
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.loops import TurnedLoop, run, turned_loop, until
+
+Q = [MessageQueue("T", BROKER, n) for n in range(2)]
+
+
+def lite(system: FakeSystem, queues: int = 1, messages: int = 0, **settings: Any) -> LitePullConsumer:
+    """A consumer that has subscribed a topic with messages."""
+    system.topics["T"] = queues
+    for i in range(messages):
+        system.put("T", i % queues, b"%d" % i)
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    consumer = LitePullConsumer("g", system.address, **{"consume_from_where": first, "auto_commit": False, **settings})
+    consumer.subscribe("T")
+    return consumer
+
+
+async def bodies(consumer: LitePullConsumer, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    while len(found) < count:
+        messages = await consumer.poll(5)
+        assert messages, f"{len(found)} of {count} came"
+        found += [message.body for message in messages]
+    return found
+
+
+def pulls(system: FakeSystem) -> list[PullMessageHeader]:
+    return [c.header(PullMessageHeader) for c in system.asked if c.code == RequestCode.PULL_MESSAGE]
+
+
+def test_poll_gives_one_pull_at_a_time_in_order() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=25, pull_batch_size=10) as consumer:
+            sizes = [len(await consumer.poll(5)) for _ in range(3)]
+            assert sizes == [10, 10, 5]
+            assert await consumer.poll(0) == []
+            system.put("T", 0, b"new")
+            assert await bodies(consumer, 1) == [b"new"]
+
+    run(scenario())
+
+
+def test_pulls_ask_as_java_asks() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=1) as consumer:
+            await consumer.poll(5)
+            first = pulls(system)[0]
+            assert (first.sys_flag, first.max_msg_nums, first.suspend_timeout_millis) == (22, 10, 20_000)
+            assert (first.subscription, first.expression_type, first.commit_offset) == ("*", "TAG", 0)
+            (data,) = system.heartbeats[-1].consumer_data_set
+            assert data.consume_type is ConsumeType.CONSUME_ACTIVELY
+            assert [s.topic for s in data.subscription_data_set] == ["T"]
+
+    run(scenario())
+
+
+def test_a_confirmed_commit_has_arrived() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=15) as consumer:
+            await consumer.poll(5)
+            assert await consumer.committed(Q[0]) == -1
+            await consumer.commit(wait=True)
+            assert system.offsets == {("g", "T", 0): 10}
+            assert await consumer.committed(Q[0]) == 10
+            await consumer.commit({Q[0]: 3}, wait=True)
+            assert system.offsets == {("g", "T", 0): 3}
+            system.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = refuse(ResponseCode.SYSTEM_BUSY)
+            await consumer.poll(5)
+            with pytest.raises(BrokerError):
+                await consumer.commit(wait=True)
+
+    run(scenario())
+
+
+def test_a_commit_that_does_not_wait_arrives_at_the_interval() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=5) as consumer:
+            await consumer.poll(5)
+            await consumer.commit()
+            assert not system.offsets
+            await turned_loop().turn(5.1)
+            await until(lambda: system.offsets == {("g", "T", 0): 5})
+
+    run(scenario(), TurnedLoop)
+
+
+def test_auto_commit_commits_what_earlier_polls_returned() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            async with lite(system, messages=20, auto_commit=True, auto_commit_interval_ms=1) as consumer:
+                await consumer.poll(5)
+                await asyncio.sleep(0.002)
+                assert await consumer.committed(Q[0]) == -1
+                await consumer.poll(5)
+                assert await consumer.committed(Q[0]) == 10
+            assert system.offsets == {("g", "T", 0): 20}  # leaving means that the last messages are done with
+
+    run(scenario())
+
+
+def test_without_auto_commit_nothing_is_committed_unasked() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            async with lite(system, messages=20) as consumer:
+                await bodies(consumer, 20)
+            assert not system.offsets
+
+    run(scenario())
+
+
+def test_after_a_seek_nothing_old_is_returned() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=30) as consumer:
+            await consumer.poll(5)
+            await until(lambda: len(pulls(system)) >= 3)  # more is cached already
+            await consumer.seek(Q[0], 25)
+            assert await bodies(consumer, 5) == [b"25", b"26", b"27", b"28", b"29"]
+            await consumer.seek_to_begin(Q[0])
+            assert (await bodies(consumer, 10))[0] == b"0"
+            await consumer.seek_to_end(Q[0])
+            assert await consumer.poll(0.05) == []
+            system.put("T", 0, b"30")
+            assert await bodies(consumer, 1) == [b"30"]
+
+    run(scenario())
+
+
+def test_a_place_outside_the_queue_is_refused() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=3) as consumer:
+            for offset in (-1, 4):
+                with pytest.raises(ClientError, match=f"has offsets 0 to 3, not {offset}"):
+                    await consumer.seek(Q[0], offset)
+            with pytest.raises(ClientError, match="is not assigned"):
+                await consumer.seek(Q[1], 0)
+
+    run(scenario())
+
+
+def test_assigned_queues_are_read_without_a_group() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 2
+            for i in range(6):
+                system.put("T", i % 2, b"%d" % i, encode_properties({"TAGS": "ab"[i // 4]}))
+            first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+            consumer = LitePullConsumer("g", system.address, consume_from_where=first)
+            consumer.set_assign_expression("T", "a")
+            consumer.assign([Q[1]])
+            async with consumer:
+                assert await bodies(consumer, 2) == [b"1", b"3"]
+                assert consumer.assignment() == {Q[1]}
+                consumer.assign(Q)
+                assert await bodies(consumer, 2) == [b"0", b"2"]
+                consumer.assign([Q[0]])
+                await until(lambda: consumer.assignment() == {Q[0]})
+                assert system.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == 0
+                with pytest.raises(InvalidStateError):
+                    consumer.subscribe("T")
+                with pytest.raises(InvalidStateError):
+                    consumer.set_assign_expression("T", "b")
+
+    run(scenario())
+
+
+def test_subscribing_excludes_assigning() -> None:
+    consumer = LitePullConsumer("g", "h:1")
+    consumer.subscribe("T")
+    with pytest.raises(InvalidStateError, match="has subscribed"):
+        consumer.assign(Q)
+
+
+def test_paused_queues_rest() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, queues=2, messages=4) as consumer:
+            await bodies(consumer, 4)
+            consumer.pause([Q[0]])
+            await consumer.seek_to_begin(Q[0])
+            await consumer.seek_to_begin(Q[1])
+            assert await bodies(consumer, 2) == [b"1", b"3"]
+            assert await consumer.poll(0.05) == []
+            consumer.resume([Q[0]])
+            assert await bodies(consumer, 2) == [b"0", b"2"]
+
+    run(scenario())
+
+
+def test_fetching_ahead_is_limited() -> None:
+    async def scenario() -> None:
+        async with (
+            fake_system() as system,
+            lite(system, messages=100, pull_batch_size=10, pull_threshold_for_all=25) as consumer,
+        ):
+            await until(lambda: len(pulls(system)) == 3)
+            await asyncio.sleep(0.05)
+            assert len(pulls(system)) == 3  # 30 are cached, more than 25
+            await consumer.poll(5)
+            await until(lambda: len(pulls(system)) == 4)
+
+    run(scenario())
+
+
+def test_messages_can_be_iterated() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=12) as consumer:
+            found = []
+            async for message in consumer:
+                found.append(message.body)
+                if len(found) == 12:
+                    break
+            assert found == [b"%d" % i for i in range(12)]
+
+    run(scenario())
+
+
+def test_uncommitted_offsets_of_a_queue_that_went_away_are_not_committed() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, queues=2, messages=4) as one:
+            await bodies(one, 4)
+            async with lite(system, queues=2) as two:
+                system.notify("g")
+                await until(lambda: len(one.assignment()) == len(two.assignment()) == 1)
+                await one.commit(wait=True)
+                (kept,) = one.assignment()
+                assert set(system.offsets) == {("g", "T", kept.queue_id)}
+
+    run(scenario())
+
+
+def test_questions_about_queues() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, queues=2, messages=8) as consumer:
+            assert await consumer.fetch_queues("T") == Q
+            assert await consumer.min_offset(Q[0]) == 0
+            assert await consumer.max_offset(Q[0]) == 4
+            assert await consumer.offset_for_timestamp(Q[0], 123) == 2
+            with pytest.raises(ClientError, match="no route to topic Nowhere"):
+                await consumer.fetch_queues("Nowhere")
+
+    run(scenario())
+
+
+def test_a_consumer_that_is_not_running_gives_nothing() -> None:
+    async def scenario() -> None:
+        consumer = LitePullConsumer("g", "h:1")
+        for call in (consumer.poll(0), consumer.commit(), consumer.committed(Q[0])):
+            with pytest.raises(InvalidStateError):
+                await call
+
+    run(scenario())

@@ -1,0 +1,131 @@
+"""Offsets survive where they belong: at the brokers, or in a file that Java could read."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from orbitmq.client.instance import Instance
+from orbitmq.client.offset_store import BrokerOffsets, FileOffsets
+from orbitmq.client.settings import ProducerSettings, complete
+from orbitmq.errors import BrokerError, ClientError
+from orbitmq.message.model import MessageQueue
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.golden import unpack
+from tests.support.loops import run, until
+
+Q = [MessageQueue("T", BROKER, n) for n in range(3)]
+
+
+async def broker_offsets(system: FakeSystem) -> tuple[Instance, BrokerOffsets]:
+    system.topics["T"] = 3
+    settings = complete(ProducerSettings, {})
+    instance = Instance((system.address,), settings, clock=ManualClock(), chance=random.Random(1))
+    await instance.routes.refresh("T")
+    return instance, BrokerOffsets(instance, "g")
+
+
+def test_brokers_are_told_of_the_queues_that_are_held() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            instance, store = await broker_offsets(system)
+            for number, queue in enumerate(Q):
+                store.table.raise_to(queue, 10 + number)
+            await store.persist(Q[:2])
+            await until(lambda: system.offsets == {("g", "T", 0): 10, ("g", "T", 1): 11})
+            await store.commit([Q[2]])
+            assert system.offsets["g", "T", 2] == 12
+            await store.release(Q[0])
+            assert Q[0] not in store.table
+            assert await store.stored(Q[1]) == 11
+            assert await store.stored(MessageQueue("T", BROKER, 9)) == -1
+            await instance.close()
+
+    run(scenario())
+
+
+def test_a_refused_offset_is_no_missing_offset(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            instance, store = await broker_offsets(system)
+            for code in (RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET):
+                system.answers[code] = refuse(ResponseCode.SYSTEM_BUSY)
+            with pytest.raises(BrokerError):
+                await store.stored(Q[0])
+            store.table.set(Q[0], 1)
+            with pytest.raises(BrokerError):
+                await store.commit(Q)
+            strange = MessageQueue("T", "gone", 0)
+            store.table.set(strange, 1)
+            await store.persist([strange])
+            await instance.close()
+
+    run(scenario())
+    assert "event=offset_not_stored" in caplog.text
+
+
+def test_a_file_is_written_for_the_held_queues_and_found_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = FileOffsets(str(tmp_path), "10.0.0.1@DEFAULT", "g")
+        await store.open()
+        assert await store.stored(Q[0]) == -1
+        for queue in Q:
+            store.table.raise_to(queue, 7)
+        await store.persist(Q[:2])
+        store.close()
+        again = FileOffsets(str(tmp_path), "10.0.0.1@DEFAULT", "g")
+        await again.open()
+        assert [await again.stored(queue) for queue in Q] == [7, 7, -1]
+        await again.release(Q[0])
+        assert await again.stored(Q[0]) == 7
+        again.close()
+
+    run(scenario())
+    assert (tmp_path / "10.0.0.1@DEFAULT" / "g" / "offsets.json").read_text().startswith('{\n\t"offsetTable":{{')
+
+
+def test_a_file_of_java_is_taken_over(tmp_path: Path) -> None:
+    unpack("broadcast", tmp_path)
+    owner = "192.0.2.2@bcast0"
+
+    async def scenario() -> None:
+        store = FileOffsets(str(tmp_path / "client_offsets"), owner, "cgBc_107")
+        await store.open()
+        assert await store.stored(MessageQueue("StoreB_107", "broker-a", 2)) == 5
+        store.close()
+
+    run(scenario())
+
+
+def test_a_damaged_file_is_replaced_by_its_backup(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = FileOffsets(str(tmp_path), "me", "g")
+        await store.open()
+        for offset in (1, 2):
+            store.table.set(Q[0], offset)
+            await store.persist(Q)
+        store.close()
+        (tmp_path / "me" / "g" / "offsets.json").write_text('{"offsetTable":{{')
+        again = FileOffsets(str(tmp_path), "me", "g")
+        await again.open()
+        assert await again.stored(Q[0]) == 1
+        again.close()
+
+    run(scenario())
+
+
+def test_two_consumers_do_not_share_a_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first, second = (FileOffsets(str(tmp_path), "me", "g") for _ in range(2))
+        await first.open()
+        with pytest.raises(ClientError, match="give this one an instance_name"):
+            await second.open()
+        first.close()
+        await second.open()
+        second.close()
+
+    run(scenario())

@@ -1,0 +1,557 @@
+"""A push consumer delivers everything at least once, commits only what is done, and ends when told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq.client import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeFromWhere,
+    MessageExt,
+    MessageModel,
+    MessageQueue,
+    PushConsumer,
+)
+from orbitmq.errors import ClientError, InvalidStateError
+from orbitmq.message.properties import encode_properties
+from orbitmq.wire.bodies import ConsumeType
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageV2Header
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.loops import TurnedLoop, run, turned_loop, until
+
+SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+Q0 = MessageQueue("T", BROKER, 0)
+
+
+class Listener:
+    """Keeps bodies, answers as told."""
+
+    def __init__(self, says: Callable[[MessageExt], ConsumeConcurrentlyStatus | None] = lambda _: SUCCESS) -> None:
+        self.got: list[MessageExt] = []
+        self.says = says
+
+    async def __call__(self, messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus | None:
+        self.got += messages
+        return self.says(messages[0])
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.got]
+
+
+def push(system: FakeSystem, listener: Any, expression: str = "*", **settings: Any) -> PushConsumer:
+    system.topics.setdefault("T", 1)
+    consumer = PushConsumer("g", system.address, **{"consume_from_where": FIRST, **settings})
+    consumer.subscribe("T", expression)
+    consumer.set_listener(listener)
+    return consumer
+
+
+def test_messages_that_wait_and_messages_that_come_are_delivered() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"before")
+            listener = Listener()
+            async with push(system, listener):
+                await until(lambda: listener.bodies == [b"before"])
+                system.put("T", 0, b"after")
+                await until(lambda: listener.bodies == [b"before", b"after"])
+            assert system.offsets["g", "T", 0] == 2
+
+    run(scenario())
+
+
+def test_the_group_is_announced_with_all_it_subscribes() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, push(system, Listener(), "TagA || TagB"):
+            (data,) = system.heartbeats[-1].consumer_data_set
+            assert data.group_name == "g"
+            assert data.consume_type is ConsumeType.CONSUME_PASSIVELY
+            assert data.message_model is MessageModel.CLUSTERING
+            assert data.consume_from_where is FIRST
+            subscriptions = {s.topic: s for s in data.subscription_data_set}
+            assert set(subscriptions) == {"T", "%RETRY%g"}
+            assert subscriptions["T"].tags == {"TagA", "TagB"}
+            assert subscriptions["T"].version > 0
+
+    run(scenario())
+
+
+def test_a_tag_that_shares_a_hash_is_not_delivered() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for tag in ("BBBB", "AaAa"):  # equal in Java's hash, so a broker lets both through
+                system.put("T", 0, tag.encode(), encode_properties({"TAGS": tag}))
+            listener = Listener()
+            async with push(system, listener, "AaAa"):
+                await until(lambda: listener.bodies == [b"AaAa"])
+            assert system.offsets["g", "T", 0] == 2
+
+    run(scenario())
+
+
+def test_pulls_ask_as_java_asks_and_carry_the_offset() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            async with push(system, Listener(), "TagA") as consumer:
+                await until(lambda: len(pulls(system)) >= 2)
+                first = pulls(system)[0]
+                assert (first.consumer_group, first.queue_offset, first.max_msg_nums) == ("g", 0, 32)
+                assert (first.sys_flag, first.commit_offset, first.suspend_timeout_millis) == (2, 0, 15_000)
+                assert (first.subscription, first.expression_type, first.broker_name) == (None, "TAG", BROKER)
+                assert first.sub_version == consumer._subscriptions["T"].version
+                assert pulls(system)[1].queue_offset == 1
+                system.put("T", 0, b"y")
+                await until(lambda: len(pulls(system)) >= 3)
+                assert pulls(system)[2].sys_flag == 3
+                assert pulls(system)[2].commit_offset in (1, 2)  # what is done by then
+            async with push(system, Listener(), "TagA", post_subscription_when_pull=True):
+                await until(lambda: pulls(system)[-1].subscription == "TagA")
+                assert pulls(system)[-1].sys_flag & 4
+
+    run(scenario())
+
+
+def pulls(system: FakeSystem) -> list[PullMessageHeader]:
+    found = [c.header(PullMessageHeader) for c in system.asked if c.code == RequestCode.PULL_MESSAGE]
+    return [header for header in found if header.topic == "T"]
+
+
+def test_the_offset_waits_for_the_oldest_message() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(3):
+                system.put("T", 0, b"%d" % i)
+            release = asyncio.Event()
+            done: list[bytes] = []
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                if messages[0].body == b"0":
+                    await release.wait()
+                done.append(messages[0].body)
+                return SUCCESS
+
+            async with push(system, listener, persist_offset_interval_ms=10):
+                await until(lambda: sorted(done) == [b"1", b"2"])
+                await until(lambda: system.offsets.get(("g", "T", 0)) == 0)
+                release.set()
+                await until(lambda: system.offsets.get(("g", "T", 0)) == 3)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("answer", [LATER, None, "error"])
+def test_what_did_not_succeed_is_sent_back(answer: Any) -> None:
+    def says(message: MessageExt) -> Any:
+        if answer == "error":
+            raise ValueError(message.body)
+        return answer
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            unit = system.put("T", 0, b"x", encode_properties({"UNIQ_KEY": "U"}))
+            async with push(system, Listener(says)):
+                await until(lambda: system.sent_back)
+                (header,) = system.sent_back
+                assert (header.offset, header.group, header.delay_level) == (unit.physical_offset, "g", 0)
+                assert (header.origin_msg_id, header.origin_topic) == ("U", "T")
+                assert (header.max_reconsume_times, header.broker_name, header.unit_mode) == (16, BROKER, False)
+            assert system.offsets["g", "T", 0] == 1
+
+    run(scenario())
+
+
+def test_a_listener_names_what_succeeded_and_when_the_rest_comes_again() -> None:
+    async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        assert context.message_queue == Q0
+        assert [message.body for message in messages] == [b"0", b"1", b"2"]
+        context.ack_index, context.delay_level_when_next_consume = 0, 5
+        return SUCCESS
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(3):
+                system.put("T", 0, b"%d" % i)
+            async with push(system, listener, consume_batch_max_size=3, max_reconsume_times=7):
+                await until(lambda: len(system.sent_back) == 2)
+            assert [(h.offset, h.delay_level, h.max_reconsume_times) for h in system.sent_back] == [
+                (1000, 5, 7),
+                (2000, 5, 7),
+            ]
+
+    run(scenario())
+
+
+def test_a_message_no_broker_takes_back_goes_to_the_retry_topic() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            system.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = refuse(1)
+            async with push(system, Listener(lambda _: LATER)):
+                await until(lambda: system.messages["%RETRY%g", 0])
+            sent, *_ = [c.header(SendMessageV2Header) for c in system.asked if c.code == RequestCode.SEND_MESSAGE_V2]
+            assert sent.producer_group == "CLIENT_INNER_PRODUCER"
+            assert (sent.reconsume_times, sent.max_reconsume_times) == (1, 16)
+            assert "RETRY_TOPIC\x01T" in (sent.properties or "")
+            assert system.offsets["g", "T", 0] == 1
+
+    run(scenario())
+
+
+def test_a_message_nobody_takes_is_tried_again_here() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
+                system.answers[code] = refuse(ResponseCode.MESSAGE_ILLEGAL)
+            listener = Listener(lambda message: SUCCESS if message.reconsume_times else LATER)
+            async with push(system, listener):
+                await until(lambda: system.count(RequestCode.SEND_MESSAGE_V2) == 1)
+                await turned_loop().turn(5.1)
+                await until(lambda: len(listener.got) == 2)
+            assert system.offsets["g", "T", 0] == 1
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_message_from_the_retry_topic_shows_where_it_came_from() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["%RETRY%g"] = 1
+            system.put("%RETRY%g", 0, b"again", encode_properties({"RETRY_TOPIC": "T"}))
+            listener = Listener()
+            async with push(system, listener):
+                await until(lambda: listener.got)
+            assert listener.got[0].topic == "T"
+            assert system.offsets["g", "%RETRY%g", 0] == 1
+
+    run(scenario())
+
+
+def test_a_retry_topic_that_comes_later_is_read_soon() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            listener = Listener()
+            async with push(system, listener):
+                system.topics["%RETRY%g"] = 1
+                system.put("%RETRY%g", 0, b"again")
+                await turned_loop().turn(2.1)
+                await until(lambda: listener.bodies == [b"again"])
+
+    run(scenario(), TurnedLoop)
+
+
+def test_pulling_stops_while_enough_is_cached() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(40):
+                system.put("T", 0, b"%d" % i)
+            release = asyncio.Event()
+            got: list[bytes] = []
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                await release.wait()
+                got.append(messages[0].body)
+                return SUCCESS
+
+            async with push(system, listener, pull_threshold_for_queue=9, pull_batch_size=5):
+                await until(lambda: len(pulls(system)) == 2)
+                await asyncio.sleep(0.05)
+                assert len(pulls(system)) == 2  # 10 are cached, more than 9
+                release.set()
+                await until(lambda: len(got) == 40)
+
+    run(scenario())
+
+
+def test_pause_and_resume() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            listener = Listener()
+            async with push(system, listener) as consumer:
+                await until(lambda: len(pulls(system)) == 1)
+                consumer.suspend()
+                assert consumer.paused
+                system.put("T", 0, b"x")  # the pull that waits is answered
+                await until(lambda: listener.bodies == [b"x"])
+                await asyncio.sleep(0.05)
+                assert len(pulls(system)) == 1
+                consumer.resume()
+                await until(lambda: len(pulls(system)) == 2)
+
+    run(scenario())
+
+
+def test_an_offset_outside_the_queue_is_corrected_at_once() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.offsets["g", "T", 0] = 50
+            for i in range(3):
+                system.put("T", 0, b"%d" % i)
+            listener = Listener()
+            async with push(system, listener):
+                await until(lambda: system.offsets["g", "T", 0] == 3)
+                system.put("T", 0, b"new")
+                await until(lambda: listener.bodies == [b"new"])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("code", "seconds"), [(ResponseCode.SYSTEM_ERROR, 1.1), (ResponseCode.FLOW_CONTROL, 0.03)])
+def test_a_refused_pull_is_repeated_after_its_pause(code: int, seconds: float) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            system.answers[RequestCode.PULL_MESSAGE] = refuse(code, times=1)
+            listener = Listener()
+            async with push(system, listener):
+                await until(lambda: len(pulls(system)) == 1)
+                await turned_loop().turn(seconds)
+                await until(lambda: listener.bodies == [b"x"])
+
+    run(scenario(), TurnedLoop)
+
+
+def test_an_answer_that_cannot_be_decoded_loses_nothing() -> None:
+    def garbage(_: Any, command: Any) -> Any:
+        system_offsets = PullMessageResponseHeader(
+            suggest_which_broker_id=0, next_begin_offset=1, min_offset=0, max_offset=1
+        )
+        return (
+            None if command.header(PullMessageHeader).topic != "T" else command.response(0, None, system_offsets, b"?")
+        )
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            system.answers[RequestCode.PULL_MESSAGE] = garbage
+            listener = Listener()
+            async with push(system, listener):
+                await until(lambda: len(pulls(system)) == 1)
+                system.answers.clear()
+                await turned_loop().turn(1.1)
+                await until(lambda: listener.bodies == [b"x"])
+
+    run(scenario(), TurnedLoop)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, 4),
+        (ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 0),
+        (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, 2),
+    ],
+)
+def test_a_new_group_begins_where_it_wants(where: ConsumeFromWhere, expected: int) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(4):
+                system.put("T", 0, b"%d" % i)
+            async with push(system, Listener(), consume_from_where=where):
+                await until(lambda: pulls(system))
+                assert pulls(system)[0].queue_offset == expected
+
+    run(scenario())
+
+
+def test_a_position_nobody_knows_is_asked_for_again() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            system.answers[RequestCode.QUERY_CONSUMER_OFFSET] = refuse(ResponseCode.SYSTEM_BUSY, times=1)
+            listener = Listener()
+            async with push(system, listener, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET):
+                system.offsets["g", "T", 0] = 0
+                await turned_loop().turn(1.1)
+                await until(lambda: listener.bodies == [b"x"])
+
+    run(scenario(), TurnedLoop)
+
+
+def test_members_divide_the_queues_when_a_broker_says_so() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 4
+            async with push(system, Listener()) as one:
+                assert len(of_topic(one)) == 4
+                async with push(system, Listener()) as two:
+                    system.notify("g")
+                    await until(lambda: len(of_topic(one)) == len(of_topic(two)) == 2)
+                    assert not of_topic(one) & of_topic(two)
+                system.notify("g")
+                await until(lambda: len(of_topic(one)) == 4)
+
+    run(scenario())
+
+
+def of_topic(consumer: PushConsumer) -> set[MessageQueue]:
+    return {queue for queue in consumer.assignment() if queue.topic == "T"}
+
+
+def test_a_member_that_a_broker_does_not_list_keeps_its_queues_for_a_round() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, push(system, Listener()) as consumer:
+            system.members["g"] = ["somebody-else"]
+            asked = system.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+            system.notify("g")
+            await until(lambda: system.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP) > asked)
+            assert of_topic(consumer) == {Q0}
+            await turned_loop().turn(1.1)
+            await until(lambda: not of_topic(consumer))
+
+    run(scenario(), TurnedLoop)
+
+
+def test_results_for_a_queue_that_went_away_do_not_count() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            called, release = asyncio.Event(), asyncio.Event()
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                called.set()
+                await release.wait()
+                return LATER
+
+            async with push(system, listener) as consumer:
+                await called.wait()
+                consumer.unsubscribe("T")
+                await until(lambda: not of_topic(consumer))
+                release.set()
+                await asyncio.sleep(0.02)
+            assert not system.sent_back
+            assert system.offsets.get(("g", "T", 0), 0) == 0
+
+    run(scenario())
+
+
+def test_a_topic_may_be_subscribed_later() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["U"] = 1
+            system.put("U", 0, b"x")
+            listener = Listener()
+            async with push(system, listener) as consumer:
+                consumer.subscribe("U")
+                await until(lambda: listener.bodies == [b"x"])
+
+    run(scenario())
+
+
+def test_broadcasting_reads_everything_and_keeps_its_offsets_here(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(3):
+                system.put("T", 0, b"%d" % i)
+            settings = {"message_model": MessageModel.BROADCASTING, "local_offset_dir": str(tmp_path)}
+            listener = Listener(lambda _: LATER)
+            async with push(system, listener, **settings):
+                await until(lambda: len(listener.got) == 3)
+            listener = Listener()
+            system.put("T", 0, b"3")
+            async with push(system, listener, **settings):
+                await until(lambda: listener.bodies == [b"3"])
+            assert not system.sent_back  # failed messages of a broadcast are dropped
+            assert not system.offsets
+            assert system.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == 0
+
+    run(scenario())
+
+
+def test_a_function_is_called_on_threads() -> None:
+    import threading
+
+    names: set[str] = set()
+
+    def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        names.add(threading.current_thread().name.rpartition("-")[0])
+        return SUCCESS
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(100):
+                system.put("T", 0, b"%d" % i)
+            async with push(system, listener, consume_threads=3):
+                await until(lambda: system.offsets.get(("g", "T", 0)) == 100 or len(pulls(system)) > 4)
+            assert system.offsets["g", "T", 0] == 100
+        assert names == {"g"}
+
+    run(scenario())
+
+
+def test_an_overdue_message_is_delivered_elsewhere_and_no_longer_holds_the_offset() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            called = asyncio.Event()
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                messages[0].properties["CONSUME_START_TIME"] = "1"  # as if it had begun long ago
+                called.set()
+                await asyncio.Event().wait()
+                return SUCCESS
+
+            async with push(system, listener, consume_timeout_min=1, await_termination_ms=0):
+                await called.wait()
+                await turned_loop().turn(60.1)
+                await until(lambda: system.sent_back)
+                assert system.sent_back[0].delay_level == 3
+            assert system.offsets["g", "T", 0] == 1
+
+    run(scenario(), TurnedLoop)
+
+
+def test_shutdown_waits_for_listeners_and_keeps_what_they_did() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(5):
+                system.put("T", 0, b"%d" % i)
+            started = asyncio.Event()
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                started.set()
+                await asyncio.sleep(0.05)
+                return SUCCESS
+
+            async with push(system, listener, consume_threads=2):
+                await started.wait()
+            assert system.offsets["g", "T", 0] == 2  # the two that ran; the three that waited come again
+
+    run(scenario())
+
+
+def test_a_user_may_send_a_message_back() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.put("T", 0, b"x")
+            listener = Listener()
+            async with push(system, listener) as consumer:
+                await until(lambda: listener.got)
+                await consumer.send_message_back(listener.got[0], -1)
+            assert [header.delay_level for header in system.sent_back] == [-1]
+
+    run(scenario())
+
+
+def test_a_listener_is_needed_and_set_before_the_start() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            consumer = PushConsumer("g", system.address)
+            consumer.subscribe("T")
+            with pytest.raises(ClientError, match="has no listener"):
+                await consumer.start()
+            async with push(system, Listener()) as running:
+                with pytest.raises(InvalidStateError, match="has its listener already"):
+                    running.set_listener(Listener())
+
+    run(scenario())

@@ -1,0 +1,141 @@
+"""Routes are found, kept when they vanish, shared between askers; a missing one says why."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from orbitmq.client.nameservers import NameServers
+from orbitmq.client.routes import Routes
+from orbitmq.errors import ClientError
+from orbitmq.message.model import MessageQueue
+from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.objects import encode_standard
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.loops import run
+from tests.support.peers import remoting
+from tests.support.process import free_port
+
+
+@asynccontextmanager
+async def routes(*, address: str | None = None) -> AsyncIterator[tuple[FakeSystem, Routes, list[str]]]:
+    async with fake_system() as system, remoting() as asking:
+        changed: list[str] = []
+        names = NameServers([address or system.address], random.Random(1))
+        yield system, Routes(asking, names, on_change=changed.append), changed
+
+
+def test_a_known_topic_is_asked_for_once() -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, changed):
+            system.topics["T"] = 2
+            assert known.publish("T") is None
+            found = await asyncio.gather(*(known.find_publish("T", "TBW102", 4) for _ in range(5)))
+            assert {f.queues for f in found} == {(MessageQueue("T", BROKER, 0), MessageQueue("T", BROKER, 1))}
+            assert known.publish("T") is found[0]
+            assert await known.master(MessageQueue("T", BROKER, 0)) == system.address
+            assert system.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == 1
+            assert changed == ["T"]
+
+    run(scenario())
+
+
+def test_a_topic_that_does_not_exist_takes_the_template_until_it_does() -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, _):
+            assert len((await known.find_publish("T", "TBW102", 3)).queues) == 3
+            assert known.subscribed("T") == ()
+            system.topics["T"] = 1
+            await known.refresh_each(["T"])
+            assert len((await known.find_publish("T", "TBW102", 3)).queues) == 1
+            assert known.subscribed("T") == (MessageQueue("T", BROKER, 0),)
+
+    run(scenario())
+
+
+def test_a_route_that_vanishes_is_kept() -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, changed):
+            system.topics["T"] = 2
+            before = await known.find_subscribed("T")
+            del system.topics["T"]
+            await known.refresh_each(["T"])
+            known.forget_brokers()
+            assert known.subscribed("T") == before
+            assert changed == ["T"]
+
+    run(scenario())
+
+
+def test_brokers_no_route_names_are_forgotten() -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, _):
+            system.topics["T"] = 1
+            await known.refresh("T")
+            moved = TopicRouteData(
+                broker_datas=[BrokerData(addresses={0: "10.0.0.9:1"}, broker_name="other")],
+                queue_datas=[QueueData(broker_name="other", perm=6, read_queues=1, write_queues=1)],
+            )
+            system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, command: command.response(
+                0, body=encode_standard(moved)
+            )
+            await known.refresh("T")
+            known.forget_brokers()
+            assert dict(known.addresses("other")) == {0: "10.0.0.9:1"}
+            assert not known.addresses(BROKER)
+            with pytest.raises(ClientError, match="has no master") as raised:
+                await known.master(MessageQueue("T", BROKER, 0))
+            assert raised.value.code == 10003
+
+    run(scenario())
+
+
+def test_one_topic_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, _):
+            system.topics |= {"A": 1, "B": 1}
+            system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = refuse(ResponseCode.SYSTEM_ERROR, times=1)
+            await known.refresh_each(["A", "B"])
+            assert (known.subscribed("A"), len(known.subscribed("B"))) == ((), 1)
+
+    run(scenario())
+    assert "event=route_not_refreshed topic=A" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        ("no template", "does not exist, and no broker offers the template topic NoTemplate"),
+        ("not writable", "has no writable queue"),
+        ("no master", "no master is registered for broker broker-a .slaves only."),
+        ("refused", "CODE: 1 DESC: broken"),
+        ("no name server", "no name server answers: cannot connect"),
+    ],
+)
+def test_no_route_names_its_cause(cause: str, message: str) -> None:
+    async def scenario() -> None:
+        address = f"127.0.0.1:{free_port()}" if cause == "no name server" else None
+        async with routes(address=address) as (system, known, _):
+            system.topics["T"] = 1
+            if cause == "no template":
+                del system.topics["T"]
+            elif cause == "refused":
+                system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = refuse(1, "broken")
+            elif cause != "no name server":
+                route = system.route("T", perm=4 if cause == "not writable" else 6)
+                if cause == "no master":
+                    slaves = [BrokerData(addresses={1: "10.0.0.2:1"}, broker_name=BROKER)]
+                    route = TopicRouteData(broker_datas=slaves, queue_datas=route.queue_datas)
+                system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, command: command.response(
+                    0, body=encode_standard(route)
+                )
+            with pytest.raises(ClientError, match=f"no route to topic T: .*{message}") as raised:
+                await known.find_publish("T", "NoTemplate", 4)
+            assert raised.value.code == 10005
+
+    run(scenario())

@@ -1,0 +1,173 @@
+"""The synchronous classes have every method of those of asyncio, and do the same from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from orbitmq import client
+from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
+from orbitmq.client.face import loop_thread, run
+from orbitmq.errors import InvalidStateError
+from tests.support.fake_system import FakeSystem, fake_system
+from tests.support.process import wait_until
+
+PAIRS = [
+    (client.Producer, sync.Producer),
+    (client.PushConsumer, sync.PushConsumer),
+    (client.LitePullConsumer, sync.LitePullConsumer),
+]
+FOR_THE_INSTANCE = {"wanted_topics", "heartbeat_data", "wake_rebalance"}
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+
+
+@pytest.fixture
+def system() -> Iterator[FakeSystem]:
+    """A fake on the clients' own loop."""
+    context = fake_system()
+    yield run(context.__aenter__())
+    run(context.__aexit__(None, None, None))
+
+
+def public(kind: type[Any]) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("core", "face"), PAIRS)
+def test_the_faces_are_the_same(core: type[Any], face: type[Any]) -> None:
+    own = {"auto_commit"} if core is client.LitePullConsumer else set()
+    assert public(face) == (public(core) - FOR_THE_INSTANCE) | own
+    assert inspect.signature(core.__init__) == inspect.signature(face.__init__)
+    for name in public(face) - own:
+        there, here = getattr(core, name), getattr(face, name)
+        if isinstance(there, property):
+            assert isinstance(here, property), name
+            continue
+        assert inspect.signature(there).parameters == inspect.signature(here).parameters, name
+        assert here.__doc__, name
+        assert not inspect.iscoroutinefunction(here), name
+
+
+def test_threads_send_together(system: FakeSystem) -> None:
+    with sync.Producer("g", system.address) as producer, ThreadPoolExecutor(8) as pool:
+        assert producer.is_running
+        assert "@" in producer.client_id
+        results = list(pool.map(lambda i: producer.send(Message("T", b"%d" % i)), range(200)))
+        futures = [producer.send_async(Message("T", b"x")) for _ in range(200)]
+        results += [future.result(10) for future in futures]
+        producer.send_batch([Message("T", b"x")])
+        producer.send_oneway(Message("T", b"x"))
+        assert len(producer.fetch_publish_queues("T")) == 4
+        assert len({result.msg_id for result in results}) == 400
+    assert not producer.is_running
+
+
+def test_errors_reach_the_thread_that_asked(system: FakeSystem) -> None:
+    with sync.Producer("g", system.address) as producer:
+        with pytest.raises(MessageIllegal):
+            producer.send(Message("T", b""))
+        with pytest.raises(MessageIllegal):
+            producer.send_async(Message("T", b"")).result(10)
+    with pytest.raises(InvalidStateError):
+        producer.send(Message("T", b"x"))
+
+
+def test_a_listener_runs_on_threads_and_may_send(system: FakeSystem) -> None:
+    got: list[bytes] = []
+    system.topics["T"] = 1
+    with sync.Producer("p", system.address) as producer:
+        consumer = sync.PushConsumer("g", system.address, consume_from_where=FIRST)
+        consumer.subscribe("T")
+
+        @consumer.on_message
+        def handle(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+            producer.send(Message("U", messages[0].body))
+            got.append(messages[0].body)
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+        with consumer:
+            producer.send(Message("T", b"x"))
+            wait_until(lambda: got == [b"x"], 10, "the message")
+            consumer.suspend()
+            assert consumer.paused
+            consumer.resume()
+            assert consumer.assignment()
+    assert sum(len(units) for (topic, _), units in system.messages.items() if topic == "U") == 1
+
+
+def test_polling(system: FakeSystem) -> None:
+    system.topics["T"] = 1
+    for i in range(15):
+        system.put("T", 0, b"%d" % i)
+    consumer = sync.LitePullConsumer("g", system.address, consume_from_where=FIRST, auto_commit=False)
+    consumer.subscribe("T")
+    with consumer:
+        assert len(consumer.poll(5)) == 10
+        consumer.commit(wait=True)
+        (queue,) = consumer.assignment()
+        assert consumer.committed(queue) == 10
+        consumer.seek_to_begin(queue)
+        found = []
+        for message in consumer:
+            found.append(message.body)
+            if len(found) == 15:
+                break
+        assert found == [b"%d" % i for i in range(15)]
+        assert not consumer.auto_commit
+        consumer.auto_commit = True
+        assert consumer.core.auto_commit
+
+
+def test_a_coroutine_of_the_loop_cannot_wait_for_it(system: FakeSystem) -> None:
+    with sync.Producer("g", system.address) as producer:
+
+        async def wrong() -> None:
+            producer.send(Message("T", b"x"))
+
+        with pytest.raises(InvalidStateError, match="use the asyncio client there"):
+            run(wrong())
+
+
+def test_a_forked_child_gets_a_loop_of_its_own(system: FakeSystem) -> None:
+    async def answer() -> int:
+        return 42
+
+    parent = loop_thread()
+    with sync.Producer("g", system.address) as producer:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                assert run(answer()) == 42
+                assert loop_thread() is not parent
+                producer.send(Message("T", b"x"))
+            except InvalidStateError:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert producer.send(Message("T", b"x")).msg_id
+
+
+def test_calls_from_many_threads_lose_nothing() -> None:
+    async def echo(value: int) -> int:
+        await asyncio.sleep(0)
+        return value
+
+    results: list[int] = []
+    threads = [
+        threading.Thread(target=lambda n=n: results.extend(run(echo(n * 1000 + i)) for i in range(100)))  # type: ignore[misc]
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(results) == [n * 1000 + i for n in range(8) for i in range(100)]

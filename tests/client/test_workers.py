@@ -1,0 +1,214 @@
+"""Every portion comes back once, whatever the listener does."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from typing import Any
+
+import pytest
+
+from orbitmq.client.consumer import Held
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.client.workers import Listener, Portion, TaskWorkers, ThreadWorkers, Workers, workers_for
+from orbitmq.message.model import MessageExt, MessageQueue
+from tests.support.loops import run, until
+
+SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+Q = MessageQueue("T", "b", 0)
+
+
+def portion(held: Held | None = None) -> Portion:
+    held = held or Held(Q)
+    return Portion(held, held.cached, [MessageExt("T", b"x")], ConcurrentContext(Q))
+
+
+class Finished(list[Portion]):
+    """Collects what comes back, and checks that it comes on the loop."""
+
+    def __call__(self, back: Portion) -> None:
+        asyncio.get_running_loop()
+        self.append(back)
+
+
+async def coroutine_listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+    await asyncio.sleep(0)
+    return SUCCESS
+
+
+def function_listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+    return SUCCESS
+
+
+class CallableListener:
+    async def __call__(self, messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        return SUCCESS
+
+
+def made(listener: Listener, finished: Finished, count: int = 4) -> Workers:
+    return workers_for(listener, count, "worker", lambda _: None, finished)
+
+
+def test_the_kind_of_worker_follows_the_listener() -> None:
+    async def scenario() -> None:
+        kinds = {
+            coroutine_listener: TaskWorkers,
+            functools.partial(coroutine_listener): TaskWorkers,
+            CallableListener(): TaskWorkers,
+            CallableListener().__call__: TaskWorkers,
+            function_listener: ThreadWorkers,
+            functools.partial(function_listener): ThreadWorkers,
+        }
+        for listener, kind in kinds.items():
+            workers = made(listener, Finished())
+            assert type(workers) is kind
+            await workers.close(1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("listener", [coroutine_listener, function_listener])
+def test_many_portions_come_back_with_their_answer(listener: Listener) -> None:
+    async def scenario() -> None:
+        finished = Finished()
+        workers = made(listener, finished)
+        # In waves, so that workers run dry and begin again in between.
+        for wave in range(200):
+            for _ in range(wave % 7):
+                workers.submit(portion())
+            if wave % 3:
+                await asyncio.sleep(0)
+        total = sum(wave % 7 for wave in range(200))
+        await until(lambda: len(finished) == total)
+        assert {back.status for back in finished} == {SUCCESS}
+        await workers.close(1)
+
+    run(scenario())
+
+
+def test_a_failing_listener_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(messages: Any, context: Any) -> Any:
+        raise ValueError("listener is broken")
+
+    def wrong(messages: Any, context: Any) -> Any:
+        return "fine"
+
+    async def scenario() -> None:
+        for listener in (fail, wrong):
+            finished = Finished()
+            workers = made(listener, finished)
+            workers.submit(portion())
+            await until(lambda finished=finished: finished)  # type: ignore[misc]
+            assert (finished[0].status, finished[0].skipped) == (None, False)
+            await workers.close(1)
+
+    run(scenario())
+    assert "listener is broken" in caplog.text
+    assert "event=listener_gave_no_status value='fine'" in caplog.text
+
+
+@pytest.mark.parametrize("listener", [coroutine_listener, function_listener])
+def test_messages_of_a_queue_that_went_away_are_skipped(listener: Listener) -> None:
+    async def scenario() -> None:
+        finished = Finished()
+        workers = made(listener, finished)
+        held = Held(Q)
+        held.drop()
+        workers.submit(portion(held))
+        await until(lambda: finished)
+        assert finished[0].skipped
+        await workers.close(1)
+
+    run(scenario())
+
+
+def test_calls_are_limited() -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        running.append(1)
+        most.append(len(running))
+        await asyncio.sleep(0.001)
+        running.pop()
+        return SUCCESS
+
+    async def scenario() -> None:
+        finished = Finished()
+        workers = made(listener, finished, count=3)
+        for _ in range(20):
+            workers.submit(portion())
+        await until(lambda: len(finished) == 20)
+        await workers.close(1)
+
+    run(scenario())
+    assert max(most) == 3
+
+
+def test_closing_skips_what_waits_and_waits_for_what_runs() -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        begun.set()
+        release.wait(10)
+        return SUCCESS
+
+    async def scenario() -> None:
+        finished = Finished()
+        workers = made(listener, finished, count=1)
+        for _ in range(3):
+            workers.submit(portion())
+        await until(begun.is_set)
+        closing = asyncio.create_task(workers.close(10))
+        await asyncio.sleep(0.01)
+        assert not closing.done()
+        release.set()
+        await closing
+        assert [back.skipped for back in finished] == [False, True, True]
+
+    run(scenario())
+
+
+def test_closing_does_not_wait_for_ever() -> None:
+    release = threading.Event()
+
+    def hang(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        release.wait(10)
+        return SUCCESS
+
+    async def hang_too(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        await asyncio.Event().wait()
+        return SUCCESS
+
+    async def scenario() -> None:
+        for listener in (hang, hang_too):
+            workers = made(listener, Finished(), count=1)
+            workers.submit(portion())
+            await asyncio.sleep(0.01)
+            await workers.close(0.01)
+
+    run(scenario())
+    release.set()
+
+
+def test_a_listener_that_never_waits_leaves_the_loop_its_turns() -> None:
+    def spin() -> None:
+        for _ in range(20_000):
+            pass
+
+    async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        spin()
+        return SUCCESS
+
+    async def scenario() -> None:
+        finished = Finished()
+        workers = made(listener, finished, count=1)
+        for _ in range(200):
+            workers.submit(portion())
+        await asyncio.sleep(0.001)
+        assert len(finished) < 200
+        await until(lambda: len(finished) == 200)
+        await workers.close(1)
+
+    run(scenario())
