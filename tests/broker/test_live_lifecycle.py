@@ -132,6 +132,24 @@ async def test_a_full_disk_at_the_end_does_not_keep_the_store_open(tmp_path: Pat
         pass
 
 
+@pytest.mark.parametrize(("name", "host"), [("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+async def test_a_broker_may_be_told_by_name(tmp_path: Path, name: str, host: str) -> None:
+    """Clients are given the name; the host field of messages, which holds an address, what it stands for."""
+    broker = made_broker(tmp_path, brokerIP1=name)
+    async with running(broker), client_of(broker) as client:
+        assert broker.address == f"{name}:{broker.port}"
+        await client.send("Orders")
+        (message,) = await client.read("Orders")
+        assert message.store_host == f"{host}:{broker.port}"
+
+
+async def test_a_name_that_stands_for_nothing_is_refused_with_its_option(tmp_path: Path) -> None:
+    name = "x" * 64  # longer than a label of a name may be: refused without asking anyone
+    with pytest.raises(ConfigurationError, match=f"brokerIP1.*{name}"):
+        await made_broker(tmp_path, brokerIP1=name, bindAddress="127.0.0.1").start()
+    assert names_in(tmp_path) == []
+
+
 # -------------------------------------------------------------------------------------------------------------- routes
 
 

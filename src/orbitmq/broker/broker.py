@@ -22,6 +22,7 @@ from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.writing import Writing
+from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.message.flags import PERM_READ, PERM_WRITE
@@ -87,9 +88,10 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self.port = await self._server.bind(self.options.listen_address, self.options.listen_port)
         try:
+            host = await _host_field(self.options.broker_ip1, self.port)
+            self._sending.store_host = self._pulling.store_host = host
             await asyncio.to_thread(self.store.open)
             self._load()
-            self._sending.store_host = self._pulling.store_host = encode_host(self.options.broker_ip1, self.port)
             self._start_jobs()
             await self._server.serve()
             self._registrar = self._make_registrar()
@@ -219,3 +221,13 @@ class Broker:
             _log.info("event=client_expired peer=%s", connection.address)
             self._client_gone(connection)
             connection.close()
+
+
+async def _host_field(name: str, port: int) -> bytes:
+    """The store host of messages. brokerIP1 may be a host's name, too; IPv4 is preferred, as Java does."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"option brokerIP1: {name!r} is no address of a host: {error}") from error
+    ip = str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
+    return encode_host(ip, port)
