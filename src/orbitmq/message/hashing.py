@@ -5,10 +5,16 @@ Pure arithmetic; knows nothing of messages.
 
 from __future__ import annotations
 
+import struct
 import sys
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 
 TAGS_REMEMBERED = 4096  # tags are few and come again with every message; the table stays below a MiB
+CELLS = 256  # texts hashed at once; enough that the work on the numbers outweighs that on the texts
+CELL_SIZES = (32, 64)
+CELL_SIZE_MAX = CELL_SIZES[-1]
+POWERS = tuple(pow(31, exponent, 1 << 32) for exponent in range(CELL_SIZE_MAX + 1))
 NATIVE_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 
 
@@ -36,3 +42,45 @@ def tags_code(tags: str | bytes | None) -> int:
     if not tags:
         return 0
     return string_hash(tags if isinstance(tags, str) else tags.decode("utf-8", "replace"))
+
+
+def string_hashes(texts: Sequence[bytes]) -> list[int]:
+    """The hashes of many ASCII texts of at most CELL_SIZE_MAX characters, as unsigned numbers.
+
+    A tenth of the time of `string_hash` for each: one large integer holds all texts, right-aligned in cells of equal
+    size (zeros in front do not change a hash), and every step halves the number of values in all cells at once.
+    """
+    hashes: list[int] = []
+    for start in range(0, len(texts), CELLS):
+        chunk = texts[start : start + CELLS]
+        size = CELL_SIZES[max(map(len, chunk)) > CELL_SIZES[0]]
+        cells = b"".join([text.rjust(size, b"\0") for text in chunk])
+        number = int.from_bytes(cells, "big")
+        for mask, shift, power in _steps(size):
+            number = (number & mask) + (number >> shift & mask) * power
+        hashes += _low_words(size, len(chunk)).unpack(number.to_bytes(len(cells), "big"))
+    return hashes
+
+
+@cache
+def _steps(cell_size: int) -> list[tuple[int, int, int]]:
+    """(mask, shift, power) for each step: hash(left + right) = hash(left) * 31 ** len(right) + hash(right).
+
+    The mask picks the right one of two neighbouring lanes, modulo 2 ** 32 where a lane can hold more. Lanes never
+    overflow: n characters have a hash below 128 * 31 ** n / 30, which n bytes hold up to n = 8; from there on the
+    product of two 32-bit numbers has 16 bytes of room.
+    """
+    steps = []
+    lane = 1
+    while lane < cell_size:
+        low = (1 << 8 * min(lane, 4)) - 1
+        lanes = low.to_bytes(2 * lane, "big") * (CELLS * cell_size // (2 * lane))
+        steps.append((int.from_bytes(lanes, "big"), 8 * lane, POWERS[lane]))
+        lane *= 2
+    return steps
+
+
+@lru_cache(2 * CELLS)
+def _low_words(cell_size: int, count: int) -> struct.Struct:
+    """Reads the hashes out of the cells."""
+    return struct.Struct(">" + f"{cell_size - 4}xI" * count)

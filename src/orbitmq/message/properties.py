@@ -82,7 +82,14 @@ def find_property(properties: bytes, start_of_pair: bytes) -> bytes | None:
 
     `start_of_pair` is the name followed by 0x01.
     """
-    end = len(properties)
+    before, found, rest = properties.rpartition(start_of_pair)
+    if not found:
+        return None
+    if not before or before[-1] == 2:
+        value = rest.partition(b"\x02")[0]
+        if value:
+            return value
+    end = len(before) + len(start_of_pair) - 1  # the name lies in a value, or has none: look strictly before it
     while (start := properties.rfind(start_of_pair, 0, end)) >= 0:
         if start == 0 or properties[start - 1] == 2:
             value_start = start + len(start_of_pair)
@@ -90,5 +97,5 @@ def find_property(properties: bytes, start_of_pair: bytes) -> bytes | None:
             value = properties[value_start:] if value_end < 0 else properties[value_start:value_end]
             if value:
                 return value
-        end = start + len(start_of_pair) - 1  # look strictly before this match
+        end = start + len(start_of_pair) - 1
     return None
