@@ -54,6 +54,8 @@ def made_broker(directory: Path, clock: Clock | None = None, **pairs: str) -> Br
         "storePathRootDir": str(directory),
         "mappedFileSizeCommitLog": str(1 << 20),
         "mappedFileSizeConsumeQueue": str(20 * 300),
+        "maxHashSlotNum": "100",
+        "maxIndexNum": "1000",
     }
     found = {**defaults, **pairs}
     return Broker(BrokerOptions.parse(found), StoreOptions.parse(found), clock)

@@ -18,13 +18,16 @@ NEVER_MS = 1 << 40
 
 
 def small_options(root: Path, **changes: Any) -> StoreOptions:
-    """4 KiB log files, ten entries a queue file, workers that never run by themselves."""
+    """4 KiB log files, ten entries a queue file, workers that never run by themselves; no key index."""
     options = StoreOptions(
         store_path_root_dir=str(root),
         mapped_file_size_commit_log=4096,
         mapped_file_size_consume_queue=200,
         flush_interval_commit_log_ms=NEVER_MS,
         flush_interval_consume_queue_ms=NEVER_MS,
+        message_index_enable=False,
+        max_hash_slot_num=7,
+        max_index_num=20,
     )
     return options.replace(**changes)
 

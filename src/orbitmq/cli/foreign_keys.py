@@ -44,9 +44,6 @@ _REASONS = {
         cleanFileForciblyEnable cleanResourceInterval deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
         deleteWhen destroyMapedFileIntervalForcibly diskMaxUsedSpaceRatio fileReservedTime redeleteHangedFileInterval
     """,
-    "messages are not indexed by key": """
-        defaultQueryMaxNum maxHashSlotNum maxIndexNum maxMsgsNumBatch messageIndexEnable messageIndexSafe
-    """,
     "there is no replication": """
         duplicationEnable haHousekeepingInterval haMasterAddress haSendHeartbeatInterval haSlaveFallbehindMax
         haTransferBatchSize offsetCheckInSlave slaveReadEnable slaveTimeout

@@ -4,9 +4,12 @@
     commit_log   every message, one after another        queue        20-byte entries that point into it
     dispatch     log to queues, for puts and recovery    recovery     what to believe after a start
     flushing     worker threads that sync                walk         units of a log file, one after another
+    index_file   a hash table on disk, key to messages   index        the row of index files
+    index_proof  what to believe of one after a crash    key_scan     log to keys and their hashes
+    indexing     log to index, beside the messages' way  key_search   messages by key: the index as the engine sees it
     reading      the batch rules of a pull               engine       the store as a broker sees it
     reader       read-only access for tools and Spark
 
 A message is appended to the commit log and entered into its queue in one turn of the event loop; disks are waited
-for on worker threads only.
+for, and keys are indexed, on worker threads only.
 """

@@ -1,7 +1,7 @@
 """The store as a broker sees it: put, get, look up; open and close in the right order.
 
 One thread, the broker's event loop, calls everything here. Worker threads flush and claim disk blocks; they never
-append. The key index, the retention of old files and replication are to stand beside the flushers.
+append. The key index is fed beside them; the retention of old files and replication are to stand there too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher, delay_level, is_queued
 from orbitmq.store.files import DirectoryLock, Files
 from orbitmq.store.flushing import Deliver, FlushCallback, LogFlusher, QueueFlusher
+from orbitmq.store.key_search import KeySearch, QueryResult
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ConsumeQueue, Entry
@@ -37,6 +38,7 @@ _log = logging.getLogger(__name__)
 
 UNIT_SIZE_SLACK = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
 RESERVE_INTERVAL_MS = 1000  # the worker is woken when it is needed; this only bounds how late it may be
+INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this bounds how much it finds left to do
 
 # topic, queue id, queue offset of the message + 1, tag hash, store timestamp
 OnArrival = Callable[[str, int, int, int, int], object]
@@ -90,7 +92,10 @@ class MessageStore:
         self._queue_worker = self._worker(
             "flush-queues", self._queue_flusher.step, options.flush_interval_consume_queue_ms
         )
-        self._workers = (self._reserve_worker, self._log_worker, self._queue_worker)
+        self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock)
+        self._workers = [self._reserve_worker, self._log_worker, self._queue_worker]
+        if self._keys.is_enabled:
+            self._workers.append(self._worker("index", self._keys.indexer.step, INDEX_INTERVAL_MS))
 
     # ------------------------------------------------------------------------------------------------ open and close
 
@@ -127,6 +132,7 @@ class MessageStore:
             try:
                 self._log_flusher.flush()
                 self._queue_flusher.flush()
+                self._keys.finish()
                 self._door.remove(self._abort)
             except OSError as error:
                 self._poison(error)
@@ -150,11 +156,13 @@ class MessageStore:
             # What a killed process left may be in memory only; from here on it counts as flushed.
             self._log_flusher.flush()
             self._queue_flusher.flush()
+        self._keys.load(clean=clean)
         self._door.write(self._abort, b"")
 
     def _let_go(self) -> None:
         self._log.close()
         self._queues.close()
+        self._keys.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -302,6 +310,15 @@ class MessageStore:
         queue = self._open_queue(topic, queue_id)
         entry = queue.entry(queue.min_offset) if queue is not None else None
         return searching.store_time(self._log, entry[0]) if entry is not None else -1
+
+    def query(self, topic: str, key: str, max_count: int, begin: int, end: int) -> QueryResult:
+        """Up to `max_count` messages that have `key` among their keys or as unique id, the newest of those stored from
+        `begin` to `end` (milliseconds, both included), and others whose key has the same hash. StoreError while not
+        open. For any thread: it may wait for the index and for the disk.
+        """
+        if self._lock is None:
+            raise StoreError("the store is not open")
+        return self._keys.query(topic, key, max_count, begin, end)
 
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message is taken to be no longer in memory; a message that does not exist is not."""

@@ -14,7 +14,8 @@ ENTRY_SIZE = 20
 
 @dataclass(frozen=True)
 class StoreOptions(Options):
-    """Where the store lies, how its files are cut, when it flushes, how much one read may return."""
+    """Where the store lies, how its files are cut, when it flushes, how much one read may return,
+    and how messages are indexed."""
 
     store_path_root_dir: str = option(
         "storePathRootDir", "~/store", "Directory of the store; `~` is the home directory."
@@ -80,6 +81,23 @@ class StoreOptions(Options):
         "accessMessageInMemoryMaxRatio", 40, "Part of the machine's memory that is taken to hold recent messages.",
         unit="percent", minimum=0, maximum=100,
     )  # fmt: skip
+    message_index_enable: bool = option(
+        "messageIndexEnable", True, "Whether messages can be found by their keys and their unique id."
+    )
+    message_index_safe: bool = option(
+        "messageIndexSafe", False,
+        "After a crash, build unsettled index files anew from the log instead of proving what they hold.",
+    )  # fmt: skip
+    max_hash_slot_num: int = option(
+        "maxHashSlotNum", 5_000_000, "Hash slots of one index file; an existing store keeps its own.",
+        minimum=1, maximum=100_000_000,
+    )  # fmt: skip
+    max_index_num: int = option(
+        "maxIndexNum", 20_000_000, "Keys one index file can hold, and one more; an existing store keeps its own.",
+        minimum=2, maximum=80_000_000,
+    )  # fmt: skip
+    max_msgs_num_batch: int = option("maxMsgsNumBatch", 64, "Most messages one query by key finds.", minimum=1)
+    default_query_max_num: int = option("defaultQueryMaxNum", 32, "Messages a query by unique id looks for.", minimum=1)
 
     @property
     def root(self) -> Path:

@@ -1,0 +1,88 @@
+"""Messages by key: the index, what feeds it, and the queries, as the engine sees them.
+
+The index knows hashes only. Another key of the same hash brings its messages too, and clients, who know the text they
+asked for, sort them out; so it is in RocketMQ.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import msgspec
+
+from orbitmq.runtime.clock import Clock
+from orbitmq.store import searching
+from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.files import Files
+from orbitmq.store.index import KeyIndex
+from orbitmq.store.index_file import IndexShape
+from orbitmq.store.indexing import Indexer
+from orbitmq.store.key_scan import key_hash
+from orbitmq.store.options import StoreOptions
+
+QUERY_WAIT_MS = 1000  # a query waits that long for the index to be up to date, then it is answered from what is there
+
+
+class QueryResult(msgspec.Struct):
+    """`buffers` are units of the log, oldest first, uncopied. Where the index ended is told when something was found:
+    store time and physical offset of its last message, else 0.
+    """
+
+    buffers: list[memoryview]
+    index_last_update_timestamp: int = 0
+    index_last_update_offset: int = 0
+
+
+class KeySearch:
+    """The index of one store. With `messageIndexEnable` off its files are left alone and nothing is found."""
+
+    def __init__(
+        self, door: Files, log: CommitLog, checkpoint: Checkpoint, options: StoreOptions, clock: Clock
+    ) -> None:
+        shape = IndexShape(options.max_hash_slot_num, options.max_index_num)
+        self.index = KeyIndex(door, options.root / "index", shape, checkpoint, clock)
+        self.indexer = Indexer(log, self.index, clock, options.flush_consume_queue_thorough_interval_ms)
+        self._log = log
+        self._options = options
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._options.message_index_enable
+
+    def load(self, *, clean: bool) -> None:
+        """Map the files; the log must have been recovered. StoreDamaged for a file of another size."""
+        if self.is_enabled:
+            self.index.load(
+                self._log.end,
+                lambda offset: searching.store_time(self._log, offset),
+                clean=clean,
+                keep_unproven=not self._options.message_index_safe,
+            )
+
+    def query(self, topic: str, key: str, max_count: int, begin: int, end: int) -> QueryResult:
+        """Up to `max_count` messages with the key, the newest of those stored from `begin` to `end` (milliseconds, both
+        included). For any thread.
+
+        RocketMQ asks its index up to three times, further back each time, while no message can be read; older messages
+        are gone as well when newer ones are, so once is enough.
+        """
+        if not self.is_enabled:
+            return QueryResult([])
+        self.indexer.catch_up(self._log.end, QUERY_WAIT_MS)
+        count = max(0, min(max_count, self._options.max_msgs_num_batch))
+        wanted = key_hash(topic.encode("utf-8", "replace"), key.encode("utf-8", "replace"))
+        offsets = set(islice(self.index.find(wanted, begin, end), count))  # a message may name a key twice
+        newest = self.index.newest
+        if not offsets or newest is None:
+            return QueryResult([])
+        units = [unit for offset in sorted(offsets) if (unit := self._log.unit_at(offset)) is not None]
+        return QueryResult(units, newest.end_timestamp, newest.end_offset)
+
+    def finish(self) -> None:
+        """Before a close: everything in the index, the index on disk. OSError when the disk failed."""
+        if self.is_enabled:
+            self.indexer.finish()
+
+    def close(self) -> None:
+        self.index.close()
