@@ -1,6 +1,8 @@
-"""Requests about positions: consumer offsets, queue bounds, offsets by time, one message by its place in the log."""
+"""Requests about positions: consumer offsets, queue bounds, offsets by time; and single messages by key or place."""
 
 from __future__ import annotations
+
+import asyncio
 
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.errors import RequestRejected
@@ -9,6 +11,7 @@ from orbitmq.net.routing import Router
 from orbitmq.store.engine import MessageStore
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.headers import (
     GetEarliestMsgStoretimeHeader,
     GetEarliestMsgStoretimeResponseHeader,
@@ -18,11 +21,15 @@ from orbitmq.wire.headers import (
     GetMinOffsetResponseHeader,
     QueryConsumerOffsetHeader,
     QueryConsumerOffsetResponseHeader,
+    QueryMessageHeader,
+    QueryMessageResponseHeader,
     SearchOffsetHeader,
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetHeader,
     ViewMessageHeader,
 )
+
+ANSWER_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)  # bytes of messages; a peer would refuse a longer frame
 
 
 class Querying:
@@ -40,6 +47,7 @@ class Querying:
         router.add(RequestCode.GET_MIN_OFFSET, self.min_offset)
         router.add(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_store_time)
         router.add(RequestCode.VIEW_MESSAGE_BY_ID, self.view_message)
+        router.add(RequestCode.QUERY_MESSAGE, self.query_message)
 
     def query_consumer_offset(self, _connection: Connection, command: Command) -> Command:
         """The stored offset; 0 for a new group on a queue that still holds everything in memory; else not found.
@@ -94,3 +102,28 @@ class Querying:
         answer = command.response(ResponseCode.SUCCESS)
         answer.body_parts = (unit,)
         return answer
+
+    async def query_message(self, _connection: Connection, command: Command) -> Command:
+        """Messages by one of their keys or by unique id. A thread looks, for the index may have to come from disk."""
+        header = command.header(QueryMessageHeader)
+        count = self._store.options.default_query_max_num if header.is_unique_key else header.max_num
+        found = await asyncio.to_thread(
+            self._store.query, header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
+        )
+        answer_header = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_offset)
+        if not found.buffers:
+            remark = "no message with this key was stored in this time"
+            return command.response(ResponseCode.QUERY_NOT_FOUND, remark, header=answer_header)
+        answer = command.response(ResponseCode.SUCCESS, header=answer_header)
+        answer.body_parts = _fitting(found.buffers)
+        return answer
+
+
+def _fitting(units: list[memoryview]) -> tuple[memoryview, ...]:
+    """The newest of them that fit into one answer; at least one."""
+    total = len(units[-1])
+    for index in range(len(units) - 2, -1, -1):
+        total += len(units[index])
+        if total > ANSWER_SIZE_MAX:
+            return tuple(units[index + 1 :])
+    return tuple(units)

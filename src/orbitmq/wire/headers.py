@@ -177,6 +177,24 @@ class GetEarliestMsgStoretimeResponseHeader(Header):
     timestamp: Int64
 
 
+class QueryMessageHeader(Header):
+    """QUERY_MESSAGE (12): times in milliseconds, both included."""
+
+    topic: str
+    key: str
+    max_num: Int32
+    begin_timestamp: Int64
+    end_timestamp: Int64
+    is_unique_key: bool = renamed("_UNIQUE_KEY_QUERY", False)
+
+
+class QueryMessageResponseHeader(Header):
+    """Where the index ended; 0 when nothing was found."""
+
+    index_last_update_timestamp: Int64
+    index_last_update_phyoffset: Int64
+
+
 class ViewMessageHeader(Header):
     """VIEW_MESSAGE_BY_ID (33): `offset` is the position in the commit log."""
 
