@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from orbitmq.runtime.clock import Clock
@@ -106,15 +107,19 @@ class KeyIndex:
         StoreDamaged for a file of another size.
         """
         self._map()
-        for number, file in enumerate(self.files):
-            if self._is_settled(file, log_end, clean=clean):
-                continue
+        settled = sum(1 for _ in takewhile(lambda file: self._is_settled(file, log_end, clean=clean), self.files))
+        if settled == len(self.files):
+            return
+        for number, file in enumerate(self.files[settled:], settled):
             if not keep_unproven or not self._prove(file, log_end, store_time):
                 file.count = 1
             if not file.is_full:  # what follows in later files would leave a gap
                 self._remove_from(number if file.is_empty else number + 1)
-                return
+                break
             self._full.append(file)
+        # What was cut off must not come back by a further crash: the log is about to have other messages there.
+        self.flush()
+        self._door.sync_directory(self._directory)
 
     def _map(self) -> None:
         for name in self._door.names(self._directory):
