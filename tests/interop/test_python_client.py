@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from orbitmq.client import (
     PushConsumer,
 )
 from orbitmq.client import sync as threads
+from orbitmq.errors import OrbitMQError
 from tests.interop.conftest import System
 from tests.support.delivery import (
     assert_as_acknowledged,
@@ -32,9 +34,10 @@ from tests.support.delivery import (
     messages,
     results,
 )
-from tests.support.java_rocketmq import Driver, run_driver
+from tests.support.java_rocketmq import Driver, JavaSystem, run_driver
 from tests.support.loops import until
 from tests.support.messages import index_of
+from tests.support.orbit_process import OrbitUp
 from tests.support.process import free_port, wait_until
 from tests.support.python_client import (
     FIRST,
@@ -417,3 +420,60 @@ def test_shutdown_ends_although_a_listener_hangs(system: System, label: str) -> 
     run(scenario())
     received = run(consume(system.namesrv_address, label, label, 1))
     assert_each_once(received, label, [0])
+
+
+@pytest.fixture(params=["java", "orbitmq"])
+def own_system(request: pytest.FixtureRequest) -> Iterator[System]:
+    """A system whose broker the test may kill."""
+    with JavaSystem() if request.param == "java" else OrbitUp() as running:
+        yield running
+
+
+def restart_killed(system: System) -> None:
+    broker = system.broker if isinstance(system, JavaSystem) else system
+    broker.kill()
+    broker.start()
+
+
+def test_clients_outlive_a_broker_that_is_killed_and_started_again(own_system: System, label: str) -> None:
+    async def send_until_stored(producer: Producer, index: int) -> None:
+        while True:
+            with contextlib.suppress(OrbitMQError):
+                await producer.send(message(label, label, index))
+                return
+
+    async def scenario() -> list[Row]:
+        collector = Collector()
+        async with (
+            Producer("producers", own_system.namesrv_address) as producer,
+            push_consumer(own_system, label, collector),
+        ):
+            for index in range(100):
+                await send_until_stored(producer, index)
+            await until(lambda: len(collector.rows) >= 50)
+            restarting = asyncio.create_task(asyncio.to_thread(restart_killed, own_system))
+            for index in range(100, 300):
+                await send_until_stored(producer, index)
+            await restarting
+            await until(lambda: set(indexes(collector.rows)) == set(range(300)))
+        return collector.rows
+
+    rows = run(scenario())
+    assert set(indexes(rows)) == set(range(300))
+    assert len(rows) < 600, "far more deliveries than a restart explains"
+
+
+def test_shutdown_ends_although_the_broker_is_gone(own_system: System, label: str) -> None:
+    async def scenario() -> None:
+        collector = Collector()
+        async with Producer("producers", own_system.namesrv_address) as producer:
+            await producer.send(message(label, label, 0))
+            async with push_consumer(own_system, label, collector), lite(own_system, f"{label}-lite") as pulling:
+                pulling.subscribe(label)
+                await collector.until(1)
+                await asyncio.to_thread(own_system.__exit__)
+                async with asyncio.timeout(25):
+                    await pulling.shutdown()
+            await asyncio.wait_for(producer.shutdown(), 25)
+
+    run(scenario())
