@@ -77,6 +77,16 @@ async def test_a_new_group_chooses_its_start_once_the_first_message_counts_as_on
         assert await committed(client, "new") == 0
 
 
+async def test_a_new_group_chooses_its_start_once_the_first_message_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        await client.send("Orders")
+        monkeypatch.setattr(broker.store, "min_offset", lambda _topic, _queue: 7)
+        assert await committed(client, "new") is None
+
+
 async def test_a_queues_bounds(tmp_path: Path) -> None:
     async with live(tmp_path) as client:
         for _ in range(3):

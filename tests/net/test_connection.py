@@ -282,6 +282,7 @@ async def test_a_peer_that_takes_no_answers_is_not_read_from(both_loops: LoopFac
             await asyncio.sleep(0.05)
         assert served.transport is not None
         assert served.transport.get_write_buffer_size() <= 2 * WRITE_BUFFER_HIGH
+        assert not served.transport.is_reading()
         assert answered < requests / 2
         received = 0
         while received < requests:

@@ -243,8 +243,10 @@ async def test_closing_tells_those_who_wait_for_a_connect(both_loops: LoopFactor
             assert isinstance(failure, OrbitMQError)
 
 
-async def test_closing_does_not_wait_for_a_peer_that_reads_nothing(both_loops: LoopFactory) -> None:
+async def test_a_peer_that_reads_nothing_holds_up_neither_callers_nor_the_socket(turned_clock: LoopFactory) -> None:
+    """Callers hear at once; the bytes under way get a few seconds more."""
     held: list[asyncio.StreamWriter] = []
+    gone: list[Connection] = []
 
     async def accept(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -255,13 +257,17 @@ async def test_closing_does_not_wait_for_a_peer_that_reads_nothing(both_loops: L
     address = f"{LOOPBACK}:{listener.sockets[0].getsockname()[1]}"
     call = asyncio.create_task(client.call(address, request(ECHO, body=bytes(15 << 20)), 60_000))
     await until(lambda: held)
-    await settle()
     connection = client.connection(address)
     assert connection is not None
+    connection.when_closed(gone.append)
     await client.close()
+    await settle()
+    assert call.done()
     with pytest.raises(SendRequestError):
-        await asyncio.wait_for(call, 10)
-    await until(lambda: not connection.is_open)
+        await call
+    assert not gone
+    await turned_loop().turn(3.1)
+    assert gone == [connection]
     listener.close()
     held[0].transport.abort()
 
