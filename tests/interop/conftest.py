@@ -30,4 +30,5 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
 @pytest.fixture
 def label(request: pytest.FixtureRequest) -> str:
     """A name for the topic, the group and the run of this test alone."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")[:100]
+    name = f"{request.node.path.stem.removeprefix('test_')}-{request.node.name}"  # two files may use one test name
+    return "".join(c if c.isalnum() else "-" for c in name).strip("-")[:100]
