@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.message.hashing import string_hash, tags_code
+from orbitmq.message.hashing import CELL_SIZE_MAX, CELLS, string_hash, string_hashes, tags_code
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,19 @@ def test_hash_is_a_polynomial_over_code_units(left: str, right: str) -> None:
     units = len(right.encode("utf-16-le", "surrogatepass")) // 2
     joined = string_hash(left) * 31**units + string_hash(right)
     assert (string_hash(left + right) - joined) % 2**32 == 0
+
+
+@given(st.lists(st.binary(max_size=CELL_SIZE_MAX).map(lambda text: bytes(byte & 0x7F for byte in text))))
+def test_many_hashes_are_those_of_one_by_one(texts: list[bytes]) -> None:
+    assert string_hashes(texts) == [string_hash(text.decode()) % 2**32 for text in texts]
+
+
+@pytest.mark.parametrize("size", [1, 32, 33, CELL_SIZE_MAX])
+@pytest.mark.parametrize("count", [1, CELLS - 1, CELLS, CELLS + 1, 3 * CELLS])
+def test_neighbours_of_a_full_number_do_not_disturb_one_another(size: int, count: int) -> None:
+    texts = [b"\x7f" * size, b"\x00" * size, b"a" * size] * count
+    expected = [string_hash(text.decode()) % 2**32 for text in texts[:3]]
+    assert string_hashes(texts[:count]) == (expected * count)[:count]
 
 
 def test_no_tag_has_code_zero() -> None:
