@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.golden import vectors
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.filter.tags import tag_subscription, wants
+from tests.support.golden import vectors
 
 
 @pytest.mark.parametrize("case", vectors()["tag_subscription"], ids=lambda case: repr(case["sub"]))
