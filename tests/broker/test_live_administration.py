@@ -20,6 +20,7 @@ from orbitmq.wire.headers_admin import (
 )
 from orbitmq.wire.objects import decode, encode
 from tests.support.live import Client, client_of, live, made_broker, running
+from tests.support.loops import until
 
 
 async def create(
@@ -196,3 +197,35 @@ async def test_every_code_without_fields_or_body_gets_an_answer(tmp_path: Path) 
             answer = await client.ask(code)
             assert "Error:" not in (answer.remark or ""), (code, answer.remark)
             assert answer.code in (0, 1, 3, 13, 17, 26), (code, answer)
+
+
+# ------------------------------------------------------------------------------------------------------------ clean-up
+
+
+async def test_queues_without_messages_and_without_a_topic_are_removed_on_request(tmp_path: Path) -> None:
+    broker = made_broker(
+        tmp_path, mappedFileSizeCommitLog="4096", fileReservedTime="0", deleteCommitLogFilesInterval="0"
+    )
+    async with running(broker), client_of(broker) as client:
+        for topic in ("Old", "Forgotten", "New"):
+            await client.send(topic, bytes(3000))
+        assert (await client.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        assert broker.store.queue_ids("Old") == [0]
+        assert (await client.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)).code == 0
+        await until(lambda: broker.store.commit_log_min_offset == 8192)
+        assert (await client.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        assert (broker.store.queue_ids("Old"), broker.store.queue_ids("New")) == ([], [0])
+        broker.topics.delete("New")
+        assert (await client.ask(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0
+        assert broker.store.queue_ids("New") == []
+
+
+async def test_a_full_disk_is_told_with_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.store.files.Files.used_ratio", lambda _files, _path: 0.91)
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        await until(lambda: broker.store._cleaner.is_full)
+        answer = await client.send("Orders")
+        assert answer.code == 14
+        assert answer.remark is not None
+        assert answer.remark.endswith("CL:  0.91 CQ:  0.91 INDEX:  0.91")

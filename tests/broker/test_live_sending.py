@@ -158,16 +158,20 @@ async def test_a_flush_that_takes_too_long_is_told_and_the_message_is_stored_all
     time = Time()
     broker = made_broker(tmp_path, time.clock, flushDiskType="SYNC_FLUSH", syncFlushTimeout="5000")
     async with running(broker), client_of(broker) as client:
-        monkeypatch.setattr(broker.store, "when_flushed", lambda _offset, _callback: None)
+        stored(await client.send("Orders", b"quick"))
+        monkeypatch.setattr(broker.store._log, "flush", lambda: broker.store.flushed_offset)
         sending = asyncio.create_task(client.send("Orders", b"slow"))
-        await until(lambda: broker.store.max_offset("Orders", 0) == 1)
+        await until(lambda: broker.store.commit_log_max_offset > broker.store.flushed_offset)
         await time.pass_by(4.9)
         assert not sending.done()
         await time.pass_by(0.2)
         answer = await sending
         assert answer.code == 10
-        assert answer.header(SendMessageResponseHeader).queue_offset == 0
-        assert [message.body for message in await client.read("Orders")] == [b"slow"]
+        assert answer.header(SendMessageResponseHeader).queue_offset == 1
+        assert [message.body for message in await client.read("Orders")] == [b"quick"], "not safe, so not seen"
+        monkeypatch.undo()
+        stored(await client.send("Orders", b"next"))
+        assert [message.body for message in await client.read("Orders", 0, 1)] == [b"slow", b"next"]
 
 
 async def test_a_multi_tag_topic_marks_its_messages(tmp_path: Path) -> None:

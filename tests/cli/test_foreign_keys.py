@@ -14,7 +14,11 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.store.options import StoreOptions
 
 ROCKETMQ_KEYS = set(Path(__file__).with_name("rocketmq-keys.txt").read_text().split())
-OURS = {"bindAddress"}
+OURS = {
+    "bindAddress",
+    "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these two from the system properties of its JVM
+    "rocketmq.broker.diskSpaceWarningLevelRatio",
+}
 
 BROKER = BrokerOptions.table().keys() | StoreOptions.table().keys()
 NAMESRV = NamesrvOptions.table().keys()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.files import Files
 from tests.support.disk import FaultyDisk
 
 SIZE = 4096
@@ -111,3 +112,27 @@ def test_flushing_reaches_every_file(log: CommitLog) -> None:
         append(log, letter * 4000)
     assert log.flush() == log.end == log.flushed
     assert all(file.synced == bytes(file.view) for file in log.files.files)  # type: ignore[attr-defined]
+
+
+def test_a_message_does_not_wait_long_for_a_slow_disk(tmp_path: Path) -> None:
+    """And the next one not at all, until the disk has answered."""
+    log = CommitLog(Files(), tmp_path, SIZE, patience_ms=1)
+    log.make_room(100)
+    with log._reserving:  # the worker is in the middle of a step
+        with pytest.raises(TimeoutError, match=r"within 0\.001 s"):
+            log.make_room(100)
+        log._patience_s = 600  # would be noticed
+        with pytest.raises(TimeoutError):
+            log.make_room(100)
+    assert log.make_room(100) == 0
+    log.close()
+
+
+def test_directories_take_turns_unless_they_are_crowded(tmp_path: Path) -> None:
+    a, b, c, old = (tmp_path / name for name in ("a", "b", "c", "old"))
+    log = CommitLog(Files(), b, SIZE, more=(a, c), read_only=(old,))
+    assert [log.files.create(number * SIZE).path.parent.name for number in range(4)] == ["a", "b", "c", "a"]
+    log.crowded = frozenset((a,))
+    assert [log.files.create(number * SIZE).path.parent.name for number in range(4, 6)] == ["b", "c"]
+    log.crowded = frozenset((a, b, c))
+    assert log.files.create(6 * SIZE).path.parent == a, "somewhere it must go"

@@ -71,7 +71,7 @@ def test_a_rebuilt_queue_is_the_same(tmp_path: Path) -> None:
 def test_undecided_messages_are_in_the_log_only(tmp_path: Path, sys_flag: int) -> None:
     store = open_store(tmp_path)
     arrived: list[int] = []
-    store._on_arrival = lambda *_: arrived.append(1)
+    store._arrivals._on_arrival = lambda *_: arrived.append(1)
     store.put(record(b"first"))
     result = store.put(record(b"undecided", sys_flag=sys_flag))
     store.put(record(b"second"))

@@ -84,8 +84,9 @@ def test_those_who_wait_are_told_together_and_in_order(store: MessageStore) -> N
     told: list[tuple[int, bool]] = []
     for number in range(3):
         result = store.put(record())
-        store._log_flusher.when_flushed(result.end_offset, lambda done, number=number: told.append((number, done)))  # type: ignore[misc]
+        store._waits.add(result.end_offset, lambda done, number=number: told.append((number, done)))  # type: ignore[misc]
     assert told == []
+    store._log_flusher.ask()
     store._log_flusher.step()
     assert told == [(0, True), (1, True), (2, True)]
 
@@ -95,8 +96,8 @@ def test_nobody_is_told_too_early(store: MessageStore) -> None:
     result = store.put(record())
     store._log_flusher.flush()
     later = store.put(record())
-    store._log_flusher._waiting.append((later.end_offset, told.append))
-    store._log_flusher._tell(lambda offset: offset <= result.end_offset, done=True)
+    store._waits.add(later.end_offset, told.append)
+    store._waits.reached(result.end_offset)
     assert told == []
 
 

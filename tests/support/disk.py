@@ -18,6 +18,7 @@ class FaultyFile(MappedFile):
         super().__init__(path, size, create=create, writable=writable)
         self.synced = bytes(self.view)
         self._disk = disk
+        self._size_now = size
 
     def reserve(self, start: int, size: int) -> None:
         claimed = min(size, self.size - start)
@@ -26,6 +27,12 @@ class FaultyFile(MappedFile):
                 raise OSError(errno.ENOSPC, "the disk is full")
             self._disk.room -= claimed
         super().reserve(start, size)
+
+    def shrink(self, size: int) -> None:
+        super().shrink(size)
+        if self._disk.room is not None:
+            self._disk.room += self._size_now - size
+        self._size_now = size
 
     def clear_from(self, position: int) -> None:
         super().clear_from(position)
@@ -40,11 +47,14 @@ class FaultyFile(MappedFile):
 
 
 class FaultyDisk(Files):
-    """`room`: bytes that can still be claimed, None for no end. `fails_to_sync`: every flush fails."""
+    """`room`: bytes that can still be claimed, None for no end. `fails_to_sync`: every flush fails. `used`: what
+    `used_ratio` says, of all directories or of those it names.
+    """
 
     def __init__(self) -> None:
         self.room: int | None = None
         self.fails_to_sync = False
+        self.used: float | dict[str, float] = 0.1
         self._files: list[FaultyFile] = []
         self._lock: DirectoryLock | None = None
 
@@ -54,6 +64,9 @@ class FaultyDisk(Files):
 
     def open(self, path: Path, size: int, *, writable: bool) -> MappedFile:
         return self._remember(FaultyFile(path, size, create=False, writable=writable, disk=self))
+
+    def used_ratio(self, path: Path) -> float:
+        return self.used if isinstance(self.used, float) else self.used.get(path.name, 0.1)
 
     def lock(self, path: Path) -> DirectoryLock:
         self._lock = super().lock(path)

@@ -25,6 +25,7 @@ def small_options(root: Path, **changes: Any) -> StoreOptions:
         mapped_file_size_consume_queue=200,
         flush_interval_commit_log_ms=NEVER_MS,
         flush_interval_consume_queue_ms=NEVER_MS,
+        clean_resource_interval_ms=NEVER_MS,
         message_index_enable=False,
         max_hash_slot_num=7,
         max_index_num=20,

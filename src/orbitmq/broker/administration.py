@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from orbitmq.broker.groups import Groups
@@ -12,6 +13,7 @@ from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, Top
 from orbitmq.message.topics import check_group, check_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
+from orbitmq.store.engine import MessageStore
 from orbitmq.wire.bodies import SubscriptionGroupList, TopicConfigList
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -30,13 +32,11 @@ QUEUES_MAX = 65_536  # of one topic: a queue costs memory and a directory, and n
 class Administration:
     """Handlers over the topic and group tables. A change is answered when it is on disk."""
 
-    def __init__(
-        self, topics: Topics, groups: Groups, offsets: ConsumerOffsets, forget_queues: Callable[[str], None]
-    ) -> None:
+    def __init__(self, topics: Topics, groups: Groups, offsets: ConsumerOffsets, store: MessageStore) -> None:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
-        self._forget_queues = forget_queues
+        self._store = store
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self.create_topic)
@@ -49,6 +49,9 @@ class Administration:
         router.add(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete_group)
         router.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.all_groups)
         router.add(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, self.one_group)
+        router.add(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.remove_expired_queues)
+        router.add(RequestCode.CLEAN_UNUSED_TOPIC, self.remove_unused_topics)
+        router.add(RequestCode.DELETE_EXPIRED_COMMITLOG, self.remove_expired_files)
 
     async def create_topic(self, _connection: Connection, command: Command) -> Command:
         header = command.header(CreateTopicHeader)
@@ -86,7 +89,7 @@ class Administration:
         self._refuse_protected(name)
         self._topics.delete(name)
         self._offsets.forget_topic(name)
-        self._forget_queues(name)
+        self._store.remove_topic(name)
         await self._topics.file.flush()
         return command.response(ResponseCode.SUCCESS)
 
@@ -139,6 +142,23 @@ class Administration:
         if group is None:
             raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {name} does not exist")
         return command.response(ResponseCode.SUCCESS, body=encode(group))
+
+    async def remove_expired_queues(self, _connection: Connection, command: Command) -> Command:
+        """Queues without any message that is left; what is sent to them later begins at offset 0."""
+        for _ in self._store.remove_expired_queues():
+            await asyncio.sleep(0)  # each takes a millisecond, and there may be thousands
+        return command.response(ResponseCode.SUCCESS)
+
+    async def remove_unused_topics(self, _connection: Connection, command: Command) -> Command:
+        """Queues of topics that are not in the table."""
+        for _ in self._store.remove_unused_topics(self._topics.table):
+            await asyncio.sleep(0)
+        return command.response(ResponseCode.SUCCESS)
+
+    def remove_expired_files(self, _connection: Connection, command: Command) -> Command:
+        """Commit log files that have expired, in the background."""
+        self._store.remove_expired_files()
+        return command.response(ResponseCode.SUCCESS)
 
 
 def _refuse_illegal(check: Callable[[str], None], name: str) -> None:

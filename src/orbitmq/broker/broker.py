@@ -40,6 +40,7 @@ from orbitmq.wire.headers_namesrv import RegisterBrokerHeader
 
 _log = logging.getLogger(__name__)
 
+WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too long
 CLIENT_SCAN_SECONDS = 10.0
 LOCK_SWEEP_SECONDS = 60.0
 
@@ -144,7 +145,7 @@ class Broker:
             Querying(self.store, self.offsets),
             Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options),
-            Administration(self.topics, self.groups, self.offsets, self.store.remove_topic),
+            Administration(self.topics, self.groups, self.offsets, self.store),
         )
         for handler in handlers:
             handler.add_to(self.router)
@@ -152,6 +153,7 @@ class Broker:
     def _start_jobs(self) -> None:
         periodic = self._periodic
         periodic.every(SCAN_SECONDS, self._pulling.scan)
+        periodic.every(WAIT_SCAN_SECONDS, self._writing.expire)
         periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
         periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._clock.now_ms()))
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)

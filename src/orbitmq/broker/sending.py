@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable
+from functools import partial
 
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
@@ -22,11 +23,11 @@ from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX, TRAN_MSG, decode_properties
 from orbitmq.message.topics import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, check_topic, dlq_topic
 from orbitmq.net.connection import Connection
-from orbitmq.net.routing import Router
+from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.command import Command
+from orbitmq.wire.command import FLAG_ONEWAY, Command
 from orbitmq.wire.headers import SendMessageHeader, SendMessageV2Header
 
 _log = logging.getLogger(__name__)
@@ -49,9 +50,13 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
         ResponseCode.MESSAGE_ILLEGAL,
         f"the message is not stored: its properties exceed {PROPERTIES_SIZE_MAX} bytes",
     ),
+    PutStatus.OS_PAGECACHE_BUSY: (
+        ResponseCode.SYSTEM_ERROR,
+        "[PC_SYNCHRONIZED] the disk is too slow to give the message room; try again",
+    ),
     PutStatus.SERVICE_NOT_AVAILABLE: (
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        "the store takes no messages now: it is stopping, its disk is full or a flush failed; see the broker's log",
+        "the store takes no messages now: its disk is full, or it is stopping; disk use ",
     ),
 }
 
@@ -79,15 +84,13 @@ class Sending:
         router.add(RequestCode.SEND_MESSAGE, self.send_long)
         router.add((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE), self.send_short)
 
-    def send_long(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+    def send_long(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
         return self._send(connection, command, SendMessageHeader)
 
-    def send_short(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+    def send_short(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
         return self._send(connection, command, SendMessageV2Header)
 
-    def _send(
-        self, connection: Connection, command: Command, kind: type[AnySendHeader]
-    ) -> Command | Awaitable[Command]:
+    def _send(self, connection: Connection, command: Command, kind: type[AnySendHeader]) -> Answer | Awaitable[Answer]:
         try:
             header = command.header(kind)
             if self._opens_ms and self._clock.now_ms() < self._opens_ms:
@@ -98,21 +101,41 @@ class Sending:
             # RocketMQ checks its own write permission for order topics only: clients follow the route.
             if topic.order and not self._options.broker_permission & PERM_WRITE:
                 raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
-            answer = self._store(connection, command, header, topic)
+            result, queue_id = self._store(connection, command, header, topic)
         except RequestRejected as error:
             return self._refusal(command, error.code, error.remark)
         except OrbitMQError as error:
             return self._refusal(command, error.response_code, str(error))
-        return self._answer_when_saved(command, topic.name, answer) if topic.name in self._topics.unsaved else answer
+        if command.flag & FLAG_ONEWAY:
+            return None
+        waits = (
+            self._writing.can_wait and result.status is PutStatus.PUT_OK and waits_for_store(header.properties or "")
+        )
+        if topic.name in self._topics.unsaved:
+            return self._answer_when_saved(command, topic.name, result, queue_id, waits=waits)
+        if waits:
+            connection.owe()
+            self._writing.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
+            return None
+        return self._answer(command, result, queue_id)
 
-    async def _answer_when_saved(self, command: Command, topic: str, answer: Command | Awaitable[Command]) -> Command:
+    async def _answer_when_saved(
+        self, command: Command, topic: str, result: PutResult, queue_id: int, *, waits: bool
+    ) -> Command:
         """Messages of a new topic are stored in the order they come; their answers wait until it is on disk."""
-        found = answer if isinstance(answer, Command) else await answer
+        if waits:
+            result.status = await self._writing.durable(result)
         try:
             await self._topics.saved(topic)
         except StoreError as error:
             return self._refusal(command, error.response_code, str(error))
-        return found
+        return self._answer(command, result, queue_id)
+
+    def _answer_late(
+        self, connection: Connection, command: Command, result: PutResult, queue_id: int, status: PutStatus
+    ) -> None:
+        result.status = status
+        connection.settle(command, self._answer(command, result, queue_id))
 
     def _create_topic(self, header: AnySendHeader) -> TopicConfig:
         """The first message of a topic brings it to life."""
@@ -132,7 +155,8 @@ class Sending:
 
     def _store(
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
-    ) -> Command | Awaitable[Command]:
+    ) -> tuple[PutResult, int]:
+        """What became of the message, and the queue the sender is told."""
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = _any_queue(topic.write_queues)
@@ -152,20 +176,15 @@ class Sending:
             store_host=self.store_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        waits = self._writing.can_wait and waits_for_store(text)
         if header.batch:
             record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
-            result = self._writing.put_batch(record, self._items(command))
-        else:
-            if topic.name.startswith(RETRY_PREFIX):
-                self._bury(record, header, command.version)
-            if has(text, TRAN_MSG) and decode_properties(text).get(TRAN_MSG, "").lower() == "true":
-                raise RequestRejected(ResponseCode.NO_PERMISSION, "the broker does not take transactional messages")
-            record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
-            result = self._writing.put(record)
-        if waits and result.status is PutStatus.PUT_OK:
-            return self._answer_when_durable(command, result, queue_id)
-        return self._answer(command, result, queue_id)
+            return self._writing.put_batch(record, self._items(command)), queue_id
+        if topic.name.startswith(RETRY_PREFIX):
+            self._bury(record, header, command.version)
+        if has(text, TRAN_MSG) and decode_properties(text).get(TRAN_MSG, "").lower() == "true":
+            raise RequestRejected(ResponseCode.NO_PERMISSION, "the broker does not take transactional messages")
+        record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
+        return self._writing.put(record), queue_id
 
     @staticmethod
     def _items(command: Command) -> list[BatchItem]:
@@ -187,12 +206,10 @@ class Sending:
             record.topic = self._topics.create_for_system(dlq_topic(name), 1).name
             record.queue_id = 0
 
-    async def _answer_when_durable(self, command: Command, result: PutResult, queue_id: int) -> Command:
-        result.status = await self._writing.durable(result)
-        return self._answer(command, result, queue_id)
-
     def _answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
         code, remark = OUTCOMES[result.status]
+        if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            remark = f"{remark}{self._writing.disk_use()}"
         answer = command.response(code, remark)
         answer.ext = ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
         if result.physical_offset >= 0:

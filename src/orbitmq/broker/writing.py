@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from orbitmq.message.batch import BatchItem
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
@@ -20,7 +22,6 @@ class Writing:
     def __init__(self, store: MessageStore, levels: int) -> None:
         self._store = store
         self._levels = levels
-        self._timeout_seconds = store.options.sync_flush_timeout_ms / 1000
         self.can_wait = store.options.flush_disk_type == SYNC_FLUSH
 
     def put(self, record: PutRecord) -> PutResult:
@@ -41,14 +42,26 @@ class Writing:
         return result.status
 
     async def durable(self, result: PutResult) -> PutStatus:
-        """Wait for the flush that covers a stored message: PUT_OK, or FLUSH_DISK_TIMEOUT when it takes too long."""
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._store.when_flushed(result.end_offset, lambda flushed: _settle(future, flushed))
-        try:
-            flushed = await asyncio.wait_for(future, self._timeout_seconds)
-        except TimeoutError:
-            flushed = False
-        return PutStatus.PUT_OK if flushed else PutStatus.FLUSH_DISK_TIMEOUT
+        """The status `when_durable` tells."""
+        future: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+        self.when_durable(result, partial(_settle, future))
+        return await future
+
+    def when_durable(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
+        """Call back after the flush that covers a stored message: PUT_OK, or FLUSH_DISK_TIMEOUT when that takes too
+        long. All messages of one flush are told in one turn of the event loop.
+        """
+        self._store.when_flushed(
+            result.end_offset, lambda flushed: done(PutStatus.PUT_OK if flushed else PutStatus.FLUSH_DISK_TIMEOUT)
+        )
+
+    def expire(self) -> None:
+        """Tell those who have waited too long; to be called every now and then."""
+        self._store.expire_waits()
+
+    def disk_use(self) -> str:
+        """How full the disks are, in the words of RocketMQ."""
+        return str(self._store.disk_use())
 
     def _put_aside(self, record: PutRecord) -> None:
         """Readdress a delayed message to its level's queue; the properties remember where it belongs."""
@@ -64,6 +77,6 @@ class Writing:
         record.queue_id = level - 1
 
 
-def _settle(future: asyncio.Future[bool], flushed: bool) -> None:
-    if not future.done():  # whoever waited may have given up
-        future.set_result(flushed)
+def _settle(future: asyncio.Future[PutStatus], status: PutStatus) -> None:
+    if not future.done():  # whoever waited may be gone
+        future.set_result(status)

@@ -19,7 +19,7 @@ _REASONS = {
     """,
     "requests do not wait in queues between threads": """
         brokerFastFailureEnable clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
-        endTransactionPoolQueueCapacity heartbeatThreadPoolQueueCapacity osPageCacheBusyTimeOutMills
+        endTransactionPoolQueueCapacity heartbeatThreadPoolQueueCapacity
         pullThreadPoolQueueCapacity putThreadPoolQueueCapacity queryThreadPoolQueueCapacity
         replyThreadPoolQueueCapacity sendThreadPoolQueueCapacity waitTimeMillsInHeartbeatQueue
         waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
@@ -40,10 +40,6 @@ _REASONS = {
         enableBatchPush filterServerNums flushConsumerOffsetHistoryInterval haListenPort highSpeedMode maxDelayTime
         putMsgIndexHightWater
     """,
-    "files are kept until they are removed by hand": """
-        cleanFileForciblyEnable cleanResourceInterval deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
-        deleteWhen destroyMapedFileIntervalForcibly diskMaxUsedSpaceRatio fileReservedTime redeleteHangedFileInterval
-    """,
     "there is no replication": """
         duplicationEnable haHousekeepingInterval haMasterAddress haSendHeartbeatInterval haSlaveFallbehindMax
         haTransferBatchSize offsetCheckInSlave slaveReadEnable slaveTimeout
@@ -55,19 +51,17 @@ _REASONS = {
         rejectTransactionMessage transactionCheckInterval transactionCheckMax transactionTimeOut
     """,
     "messages are filtered by tag only": """
-        bitMapLengthConsumeQueueExt enableCalcFilterBitMap enableConsumeQueueExt enablePropertyFilter
-        expectConsumerNumUseFilter filterDataCleanTimeSpan filterSupportRetry mappedFileSizeConsumeQueueExt
-        maxErrorRateOfBloomFilter
+        bitMapLengthConsumeQueueExt enableCalcFilterBitMap enablePropertyFilter expectConsumerNumUseFilter
+        filterDataCleanTimeSpan filterSupportRetry maxErrorRateOfBloomFilter
     """,
-    "the commit log is written through mapped files of one directory": """
+    "the commit log is written through mapped files": """
         commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
-        fastFailIfNoBufferInStorePool flushLeastPagesWhenWarmMapedFile readOnlyCommitLogStorePaths
-        transientStorePoolEnable transientStorePoolSize warmMapedFileEnable
+        fastFailIfNoBufferInStorePool flushLeastPagesWhenWarmMapedFile transientStorePoolEnable transientStorePoolSize
+        warmMapedFileEnable
     """,
     "delayed messages are delivered one by one": """
         enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     """,
-    "a message goes to one queue": "enableLmq enableMultiDispatch maxLmqConsumeQueueNum",
     "figures are not gathered by topic": """
         autoDeleteUnusedStats diskFallRecorded enableDetailStat enableScheduleMessageStats
     """,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mmap
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT32
@@ -22,13 +24,29 @@ RESERVE_AHEAD = 4 * RESERVE_STEP  # the worker needs a quarter of the time to pr
 class CommitLog:
     """`end` is where the next unit goes, `limit` how far units may go before `make_room` must be asked.
 
-    Invariants: start <= flushed <= end <= limit + BLANK.size, and every byte below the latter has disk blocks.
+    `readable` is how far readers may see: everything, unless `shows_at_once` is false; then the owner moves it.
+
+    Invariants: start <= flushed <= end <= limit + BLANK.size, and readable <= end; every byte below the limit has disk
+    blocks.
     """
 
-    def __init__(self, door: Files, directory: Path, file_size: int) -> None:
-        self.files = NumberedFiles(door, directory, file_size)
+    def __init__(
+        self,
+        door: Files,
+        directory: Path,
+        file_size: int,
+        *,
+        more: Sequence[Path] = (),
+        read_only: Sequence[Path] = (),
+        patience_ms: int = 1000,
+    ) -> None:
+        self.files = NumberedFiles(door, directory, file_size, more=(*more, *read_only), choose=self._directory_of)
+        self._directories = sorted({directory, *more} - set(read_only))
+        self.crowded: frozenset[Path] = frozenset()  # directories that should get no more files
         self.end = PhysicalOffset(0)
         self.flushed = PhysicalOffset(0)
+        self.readable = PhysicalOffset(0)
+        self.shows_at_once = True
         self.limit = 0
         self.last_store_timestamp = 0
         self.units_size_max = file_size - BLANK.size
@@ -38,6 +56,8 @@ class CommitLog:
         self._next: MappedFile | None = None  # made ahead, not yet part of the log
         self._reserved = 0
         self._reserving = threading.Lock()  # guards _next and _reserved
+        self._patience_s = patience_ms / 1000
+        self._is_slow = False
 
     @property
     def min_offset(self) -> PhysicalOffset:
@@ -48,7 +68,8 @@ class CommitLog:
         """Go on writing at `end`; unless nothing lies behind it, because the exit was `clean`, that is removed."""
         if not clean:
             self.files.cut(end)
-        self.end, self.flushed = PhysicalOffset(end), PhysicalOffset(flushed)
+        self.end = self.readable = PhysicalOffset(end)
+        self.flushed = PhysicalOffset(flushed)
         self.limit = self._reserved = end
         if self.files.files:
             self._write_into(self.files.files[-1])
@@ -58,6 +79,11 @@ class CommitLog:
         self._file_end = self.files.end
         self._file_start = self._file_end - self.files.file_size
 
+    def _directory_of(self, number: int) -> Path:
+        """The directories take turns, by the rule of RocketMQ."""
+        roomy = [directory for directory in self._directories if directory not in self.crowded] or self._directories
+        return roomy[number % len(roomy)]
+
     # ------------------------------------------------------------------------------------------------------ writing
 
     def append(self, units: bytes, store_timestamp: int) -> None:
@@ -66,15 +92,17 @@ class CommitLog:
         stop = start + len(units)
         self._data[start:stop] = units
         self.end = PhysicalOffset(self._file_start + stop)
+        if self.shows_at_once:
+            self.readable = self.end
         self.last_store_timestamp = store_timestamp
 
     def make_room(self, size: int) -> PhysicalOffset:
         """The place for `size` bytes of units, in the next file when this one cannot take them.
 
-        OSError when the disk has no room; the log is then as before.
+        OSError when the disk has no room, TimeoutError when it does not say so in time; the log is then as before.
         """
         needed = size + BLANK.size
-        with self._reserving:
+        with self._reservation():
             start = self.end if self.end + needed <= self._file_end else self._next_start()
             self._reserved = max(self._reserved, start)
             while self._reserved < start + needed:
@@ -83,6 +111,18 @@ class CommitLog:
                 self._next_file(start)
             self.limit = min(self._reserved, self._file_end) - BLANK.size
         return self.end
+
+    @contextmanager
+    def _reservation(self) -> Iterator[None]:
+        """Wait for the worker, which may be in the middle of a step. Once that took too long nobody else waits."""
+        if not self._reserving.acquire(timeout=0 if self._is_slow else self._patience_s):
+            self._is_slow = True
+            raise TimeoutError(f"no room for messages within {self._patience_s:g} s")
+        self._is_slow = False
+        try:
+            yield
+        finally:
+            self._reserving.release()
 
     def _next_start(self) -> int:
         return self._file_end or self.files.start_of(self.end)
@@ -120,11 +160,12 @@ class CommitLog:
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """`size` bytes at `offset`, without a copy; None when they are not (or no longer) in one file of the log."""
-        files = self.files
-        index, position = divmod(offset - files.start, files.file_size)
-        if index < 0 or size < 0 or offset + size > self.end or position + size > files.file_size:
+        start, files = self.files.stream
+        file_size = self.files.file_size
+        index, position = divmod(offset - start, file_size)
+        if index < 0 or size < 0 or offset + size > self.readable or position + size > file_size:
             return None
-        return files.files[index].view[position : position + size]
+        return files[index].view[position : position + size]
 
     def unit_at(self, offset: int) -> memoryview | None:
         """The bytes of the unit that begins at `offset`, judged by its size field alone."""

@@ -1,21 +1,35 @@
-"""From the log to the queues: every stored message gets its entry here.
+"""From the log to the queues: every stored message gets its entries here.
 
 A put hands its message over directly, recovery reads it back from the log; both go through `enter`, so that a
-rebuilt queue is the same as the first one. The key index of the log will be fed from here as well.
+rebuilt queue is the same as the first one.
 """
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable
 
 from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.hashing import tags_code
 from orbitmq.message.properties import DELAY, NAME_END, TAGS, find_property
 from orbitmq.message.unit import Unit
+from orbitmq.store.extended_queue import ExtendedQueue
+from orbitmq.store.multi_dispatch import MultiDispatch
 from orbitmq.store.queue import ConsumeQueue
-from orbitmq.store.queues import ConsumeQueues
+from orbitmq.store.queues import ConsumeQueues, is_storable
+
+_log = logging.getLogger(__name__)
 
 _TAGS = (TAGS + NAME_END).encode()
 _DELAY = (DELAY + NAME_END).encode()
+
+FilterBitmap = Callable[[str, bytes], bytes]  # topic and properties of a message -> which filters of the topic take it
+
+
+def no_bitmap(topic: str, properties: bytes) -> bytes:  # noqa: ARG001
+    """Nobody filters."""
+    return b""
 
 
 def is_queued(sys_flag: int) -> bool:
@@ -32,13 +46,21 @@ def delay_level(properties: bytes) -> int:
 class Dispatcher:
     """Enters messages into their queues. `store_timestamp` is that of the last one."""
 
-    def __init__(self, queues: ConsumeQueues, delay_levels: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        queues: ConsumeQueues,
+        delay_levels: tuple[int, ...],
+        multi_dispatch: MultiDispatch = MultiDispatch(),  # noqa: B008  a tuple
+        bitmap_of: FilterBitmap = no_bitmap,
+    ) -> None:
         self.store_timestamp = 0
+        self.multi_dispatch = multi_dispatch
         self._queues = queues
         self._delay_levels = delay_levels
+        self._bitmap_of = bitmap_of
 
     def code_of(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:
-        """Third field of a queue entry: the tag hash, or when a message of the delay topic is due."""
+        """What a queue has to say of a message: the hash of its tags, or when a message of the delay topic is due."""
         if queue.is_schedule:
             level = delay_level(properties)
             if level > 0:
@@ -46,15 +68,42 @@ class Dispatcher:
         return tags_code(find_property(properties, _TAGS))
 
     def enter(
-        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int, code: int, store_timestamp: int
-    ) -> None:
-        """Make the queue entry of one message. OSError when the disk is full."""
-        queue.put(queue_offset, physical_offset, size, code)
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        physical_offset: int,
+        size: int,
+        properties: bytes,
+        store_timestamp: int,
+    ) -> int:
+        """Make the entry of a message in its own queue; what it says of the message. OSError when the disk is full."""
+        code = field = self.code_of(queue, properties, store_timestamp)
+        if queue.extended is not None and physical_offset + size > queue.max_physical_offset:
+            field = self._extend(queue, queue.extended, code, properties, store_timestamp)
+        queue.put(queue_offset, physical_offset, size, field)
         self.store_timestamp = store_timestamp
+        return code
+
+    def _extend(
+        self, queue: ConsumeQueue, extended: ExtendedQueue, code: int, properties: bytes, store_timestamp: int
+    ) -> int:
+        """The address of a new unit; `code` itself when the disk is full, which every reader takes as well."""
+        try:
+            return extended.put(code, store_timestamp, self._bitmap_of(queue.topic, properties))
+        except OSError as error:
+            _log.warning("event=not_extended topic=%s queue=%d error=%s", queue.topic, queue.queue_id, error)
+            return code
 
     def dispatch(self, unit: Unit) -> None:
-        """The same for a message read from the log."""
-        if is_queued(unit.sys_flag):
-            queue = self._queues.find_or_create(unit.topic, unit.queue_id)
-            code = self.code_of(queue, unit.properties.encode(), unit.store_timestamp)
-            self.enter(queue, unit.queue_offset, unit.physical_offset, unit.size, code, unit.store_timestamp)
+        """Make all entries of a message read from the log."""
+        if not is_queued(unit.sys_flag):
+            return
+        properties = unit.properties.encode()
+        queue = self._queues.find_or_create(unit.topic, unit.queue_id)
+        code = self.enter(
+            queue, unit.queue_offset, unit.physical_offset, unit.size, properties, unit.store_timestamp
+        )  # fmt: skip
+        for topic, queue_id, queue_offset in self.multi_dispatch.entries(unit.queue_id, properties):
+            if is_storable(topic):  # RocketMQ stores such a message and fails when it makes the directory
+                further = self._queues.find_or_create(topic, queue_id)
+                further.put(queue_offset, unit.physical_offset, unit.size, code)

@@ -7,8 +7,8 @@ append. The key index is fed beside them; the retention of old files and replica
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import islice, starmap
 
 from orbitmq.errors import StoreError, StorePoisoned
 from orbitmq.message.batch import BatchItem
@@ -16,36 +16,42 @@ from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
 from orbitmq.message.hosts import HOST_V4_SIZE
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
-from orbitmq.message.unit import body_crc, pack_unit, unit_size
+from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, is_lmq
+from orbitmq.message.unit import body_crc, decode_unit, pack_unit, unit_size
 from orbitmq.runtime.clock import Clock
 from orbitmq.store import reading, searching
+from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.cleaning import Cleaner
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.dispatch import Dispatcher, delay_level, is_queued
+from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
 from orbitmq.store.files import DirectoryLock, Files
-from orbitmq.store.flushing import Deliver, FlushCallback, LogFlusher, QueueFlusher
+from orbitmq.store.flushing import Deliver, FlushCallback, FlushWaits, LogFlusher, QueueFlusher
 from orbitmq.store.key_search import KeySearch, QueryResult
-from orbitmq.store.options import StoreOptions
+from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets
+from orbitmq.store.options import SYNC_FLUSH, StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.reading import BatchLimits, GetResult, GetStatus, Matcher
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.store.recovery import recover
+from orbitmq.store.retention import DiskUse
 from orbitmq.store.worker import Worker
 
 _log = logging.getLogger(__name__)
 
 UNIT_SIZE_SLACK = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
+KEPT_TOPICS = frozenset((SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC))  # written by the broker, in no topic table
 RESERVE_INTERVAL_MS = 1000  # the worker is woken when it is needed; this only bounds how late it may be
 INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this bounds how much it finds left to do
 
-# topic, queue id, queue offset of the message + 1, tag hash, store timestamp
-OnArrival = Callable[[str, int, int, int, int], object]
 
 UNAVAILABLE = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+BUSY = PutResult(PutStatus.OS_PAGECACHE_BUSY)
 ILLEGAL = PutResult(PutStatus.MESSAGE_ILLEGAL)
 PROPERTIES_TOO_LONG = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
+TOO_MANY_LIGHT_QUEUES = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
 
 
 def call(job: Callable[[], object]) -> object:
@@ -58,7 +64,8 @@ class MessageStore:
 
     `on_arrival` is called for each message that readers can get from now on. `deliver` runs completion callbacks,
     which come from a worker thread: a broker gives its event loop's `call_soon_threadsafe`. `delay_levels` are the
-    milliseconds of each delay level, level 1 first.
+    milliseconds of each delay level, level 1 first. `filter_bitmap` tells which filters take a message, for the queues'
+    extensions.
     """
 
     def __init__(
@@ -69,31 +76,51 @@ class MessageStore:
         on_arrival: OnArrival | None = None,
         deliver: Deliver = call,
         delay_levels: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS),
+        filter_bitmap: FilterBitmap = no_bitmap,
         files: Files | None = None,
     ) -> None:
         self.options = options
         self._clock = clock
-        self._on_arrival = on_arrival
         self._door = files or Files()
         self._abort = options.root / "abort"
-        self._log = CommitLog(self._door, options.commit_log_directory, options.mapped_file_size_commit_log)
-        self._queues = ConsumeQueues(self._door, options.root / "consumequeue", options.consume_queue_file_size)
-        self._dispatcher = Dispatcher(self._queues, delay_levels)
+        first, *more = options.commit_log_directories
+        self._log = CommitLog(
+            self._door,
+            first,
+            options.mapped_file_size_commit_log,
+            more=more,
+            read_only=options.read_only_commit_log_directories,
+            patience_ms=options.os_page_cache_busy_timeout_ms,
+        )
+        self._queues = ConsumeQueues(
+            self._door,
+            options.root,
+            options.consume_queue_file_size,
+            options.mapped_file_size_consume_queue_ext if options.enable_consume_queue_ext else 0,
+        )
+        self._multi_dispatch = MultiDispatch(options.enable_multi_dispatch, options.enable_lmq)
+        self._dispatcher = Dispatcher(self._queues, delay_levels, self._multi_dispatch, filter_bitmap)
         self._checkpoint = Checkpoint(self._door, options.root / "checkpoint")
         self._limits = BatchLimits(options)
         self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
         self._lock: DirectoryLock | None = None
         self._refusal: StoreError | None = StoreError("the store is not open")
         self._is_full = False
-        self._log_flusher = LogFlusher(self._log, self._checkpoint, options, clock, deliver)
+        self._deliver = deliver
+        self._waits = FlushWaits(clock, options.sync_flush_timeout_ms)
+        self._flushes_each = options.flush_disk_type == SYNC_FLUSH
+        self._arrivals = Arrivals(self._log, on_arrival, at_once=not self._flushes_each)
+        self._log_flusher = LogFlusher(self._log, self._checkpoint, options, clock, self._on_flush)
         self._queue_flusher = QueueFlusher(self._queues, self._dispatcher, self._checkpoint, options, clock)
+        self._cleaner = Cleaner(self._door, self._log, self._queues, options, clock, deliver)
+        self._clean_worker = self._worker("clean", self._cleaner.step, options.clean_resource_interval_ms)
         self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)
         self._log_worker = self._worker("flush-log", self._log_flusher.step, options.flush_interval_commit_log_ms)
         self._queue_worker = self._worker(
             "flush-queues", self._queue_flusher.step, options.flush_interval_consume_queue_ms
         )
         self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock)
-        self._workers = [self._reserve_worker, self._log_worker, self._queue_worker]
+        self._workers = [self._reserve_worker, self._log_worker, self._queue_worker, self._clean_worker]
         if self._keys.is_enabled:
             self._workers.append(self._worker("index", self._keys.indexer.step, INDEX_INTERVAL_MS))
 
@@ -128,6 +155,7 @@ class MessageStore:
             return
         for worker in self._workers:
             worker.stop()
+        self._cleaner.close()
         if not self.is_poisoned:
             try:
                 self._log_flusher.flush()
@@ -176,18 +204,30 @@ class MessageStore:
         """
         if self._refusal is not None:
             raise self._refusal
+        if self._cleaner.is_full:
+            return UNAVAILABLE
         topic, queue_id, body, properties = record.topic, record.queue_id, record.body, record.properties
         sys_flag = _with_host_bits(record)
         queue = self._queues.table.get((topic, queue_id)) or self._queues.create(topic, queue_id)
+        queued = is_queued(sys_flag)
+        further: list[tuple[ConsumeQueue, QueueOffset]] = []
+        if queued and self._multi_dispatch.is_enabled:
+            names = self._multi_dispatch.queues(topic, queue_id, properties)
+            if self._are_too_many(names):
+                return TOO_MANY_LIGHT_QUEUES
+            if names:
+                further = [(other, other.max_offset) for other in starmap(self._queues.find_or_create, names)]
+                properties = with_offsets(properties, [offset for _, offset in further])
         size = unit_size(sys_flag, body, queue.topic_bytes, properties)
         if len(properties) > PROPERTIES_SIZE_MAX:
             return PROPERTIES_TOO_LONG
         if size > self._unit_size_max or len(body) > self.options.max_message_size:
             return ILLEGAL
         log = self._log
-        queued = is_queued(sys_flag)
-        if (log.end + size > log.limit or queue.end >= queue.limit) and not self._make_room(size, queue, queued):
-            return UNAVAILABLE
+        if log.end + size > log.limit or queue.end >= queue.limit or further:
+            refusal = self._find_room(size, [queue, *(other for other, _ in further)] if queued else [])
+            if refusal is not None:
+                return refusal
         offset = log.end
         now_ms = self._clock.now_ms()
         queue_offset = queue.max_offset if queued else QueueOffset(0)
@@ -197,8 +237,13 @@ class MessageStore:
             body, queue.topic_bytes, properties,
         )  # fmt: skip
         log.append(unit, now_ms)
+        if self._flushes_each:
+            self._ask_flush()
         if queued:
-            self._enter(queue, queue_offset, offset, size, properties, now_ms)
+            code = self._enter(queue, queue_offset, offset, size, properties, now_ms)
+            for other, other_offset in further:
+                other.put(other_offset, offset, size, code)
+                self._arrivals.add(other, other_offset, offset + size, code, now_ms)
         return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
 
     def put_batch(self, record: PutRecord, items: Sequence[BatchItem]) -> PutResult:
@@ -207,6 +252,8 @@ class MessageStore:
         """
         if self._refusal is not None:
             raise self._refusal
+        if self._cleaner.is_full:
+            return UNAVAILABLE
         sys_flag = _with_host_bits(record)
         if not items or sys_flag & TRANSACTION_MASK or delay_level(record.properties) > 0:
             return ILLEGAL
@@ -220,8 +267,8 @@ class MessageStore:
         total = sum(sizes)
         if sum(len(item.body) for item in items) > self.options.max_message_size or total > self._log.units_size_max:
             return ILLEGAL
-        if not self._make_room(total, queue, queued=True):
-            return UNAVAILABLE
+        if (refusal := self._find_room(total, [queue])) is not None:
+            return refusal
         offset = self._log.end
         now_ms = self._clock.now_ms()
         first = queue.max_offset
@@ -236,42 +283,73 @@ class MessageStore:
             places.append(place)
             place = PhysicalOffset(place + size)
         self._log.append(b"".join(units), now_ms)
+        if self._flushes_each:
+            self._ask_flush()
         for number, (place, size, text) in enumerate(zip(places, sizes, texts, strict=True)):
             self._enter(queue, first + number, place, size, text, now_ms)
         return PutResult(PutStatus.PUT_OK, offset, first, total, now_ms, record.store_host, tuple(places))
 
     def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
-        """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` if the disk failed.
+        """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` when the disk fails
+        or takes longer than syncFlushTimeout. Offsets of one call after the other must not fall.
 
-        Callbacks are run by `deliver`, those of one flush together and in the order of their calls.
+        Callbacks are run by `deliver` and `expire_waits`, those of one flush together and in the order of their calls.
         """
-        self._log_flusher.when_flushed(offset, callback)
+        self._waits.add(offset, callback)
         if self._refusal is not None:
-            self._log_flusher.give_up()
+            self._waits.give_up()
         else:
+            self._ask_flush()
+
+    def expire_waits(self) -> None:
+        """Tell those who have waited too long for a flush; to be called every now and then."""
+        self._waits.expire()
+
+    def _ask_flush(self) -> None:
+        if self._log_flusher.ask():
             self._log_worker.wake()
 
-    def _make_room(self, size: int, queue: ConsumeQueue, queued: bool) -> bool:
-        """Room for the units and for their entries, before anything is written; False when the disk is full."""
+    def _on_flush(self, flushed: PhysicalOffset) -> None:
+        """On the flushing thread: what follows belongs to the thread that appends."""
+        if self._flushes_each or self._waits:
+            self._deliver(lambda: self._flushed(flushed))
+
+    def _flushed(self, flushed: PhysicalOffset) -> None:
+        self._arrivals.show(flushed)
+        self._waits.reached(flushed)
+
+    def _are_too_many(self, queues: list[tuple[str, int]]) -> bool:
+        """Whether one of these queues would be a light queue too many. RocketMQ means to refuse it and does not."""
+        return any(is_lmq(topic) and (topic, queue_id) not in self._queues.table for topic, queue_id in queues) and (
+            self._queues.has_light_queues(self.options.max_lmq_consume_queue_num)
+        )
+
+    def _find_room(self, size: int, queues: list[ConsumeQueue]) -> PutResult | None:
+        """Room for the units and for their entries, before anything is written; the refusal when there is none."""
         try:
-            if queued and queue.end >= queue.limit:
-                queue.make_room()
+            for queue in queues:
+                if queue.end >= queue.limit:
+                    queue.make_room()
             if self._log.end + size > self._log.limit:
+                if self._arrivals.is_overfull:
+                    return BUSY
                 self._log.make_room(size)
                 self._reserve_worker.wake()
+        except TimeoutError as error:
+            _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
+            return BUSY
         except OSError as error:
             self._full(error)
-            return False
+            return UNAVAILABLE
         self._is_full = False
-        return True
+        return None
 
     def _enter(
         self, queue: ConsumeQueue, queue_offset: int, offset: int, size: int, properties: bytes, now_ms: int
-    ) -> None:
-        code = self._dispatcher.code_of(queue, properties, now_ms)
-        self._dispatcher.enter(queue, queue_offset, offset, size, code, now_ms)
-        if self._on_arrival is not None:
-            self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code, now_ms)
+    ) -> int:
+        code = self._dispatcher.enter(queue, queue_offset, offset, size, properties, now_ms)
+        self._arrivals.add(queue, queue_offset, offset + size, code, now_ms)
+        return code
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -291,9 +369,9 @@ class MessageStore:
         return self._log.unit_at(physical_offset)
 
     def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """Where the next message of the queue goes; 0 for a queue that does not exist."""
+        """Behind the last message of the queue that can be read; 0 for a queue that does not exist."""
         queue = self._open_queue(topic, queue_id)
-        return queue.max_offset if queue is not None else QueueOffset(0)
+        return queue.readable_offset if queue is not None else QueueOffset(0)
 
     def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """The first message of the queue that still exists; 0 for a queue that does not."""
@@ -329,7 +407,21 @@ class MessageStore:
     def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[Entry]:
         """Up to `count` queue entries from `offset` on: physical offset, size, and tag hash or time due."""
         queue = self._open_queue(topic, queue_id)
-        return list(islice(queue.entries(offset), count)) if queue is not None else []
+        if queue is None:
+            return []
+        return [self._resolved(queue, entry) for entry in islice(queue.entries(offset, queue.readable), count)]
+
+    def _resolved(self, queue: ConsumeQueue, entry: Entry) -> Entry:
+        """The entry with what an address in it leads to; where that is lost, with what the message itself says."""
+        offset, size, field = entry
+        code = queue.resolve(field)
+        if code is None:
+            stored = self._log.unit_at(offset)
+            if stored is None:
+                return entry
+            unit = decode_unit(stored, with_body=False)
+            code = self._dispatcher.code_of(queue, unit.properties.encode(), unit.store_timestamp)
+        return offset, size, code
 
     def queue_ids(self, topic: str) -> list[int]:
         """Queues of a topic that ever got a message."""
@@ -339,8 +431,45 @@ class MessageStore:
         """Remove the queues of a topic; a topic made anew begins at offset 0. Its messages stay in the log."""
         for queue in self._queues:
             if queue.topic == topic:
-                del self._queues.table[topic, queue.queue_id]
-                queue.destroy()
+                self._remove_queue(queue)
+
+    # ----------------------------------------------------------------------------------------------------- cleaning up
+
+    def disk_use(self) -> DiskUse:
+        """How full the disks are now."""
+        return self._cleaner.measure()
+
+    def remove_expired_files(self) -> None:
+        """Have expired files removed soon, whatever the hour."""
+        self._cleaner.ask()
+        self._clean_worker.wake()
+
+    def remove_expired_queues(self) -> Iterator[tuple[str, int]]:
+        """Remove queues whose last message is gone from the log, one a turn of the iteration. A message for one of
+        them later begins at offset 0. The delay queues stay.
+        """
+        for queue in self._queues:
+            is_gone = NO_OFFSET < queue.max_physical_offset <= self._log.min_offset
+            if is_gone and not queue.is_schedule and self._remove_queue(queue):
+                yield queue.topic, queue.queue_id
+
+    def remove_unused_topics(self, used: Container[str]) -> Iterator[tuple[str, int]]:
+        """Remove queues of topics that are not in `used`, one a turn. Those of delay, transactions and light queues
+        stay.
+        """
+        for queue in self._queues:
+            kept = queue.topic in used or queue.topic in KEPT_TOPICS or is_lmq(queue.topic)
+            if not kept and self._remove_queue(queue):
+                yield queue.topic, queue.queue_id
+
+    def _remove_queue(self, queue: ConsumeQueue) -> bool:
+        """False when it is gone already."""
+        if self._queues.table.get((queue.topic, queue.queue_id)) is not queue:
+            return False
+        del self._queues.table[queue.topic, queue.queue_id]
+        queue.destroy()
+        _log.info("event=queue_removed topic=%s queue=%d", queue.topic, queue.queue_id)
+        return True
 
     @property
     def commit_log_min_offset(self) -> PhysicalOffset:
@@ -375,7 +504,7 @@ class MessageStore:
 
     # ------------------------------------------------------------------------------------------------------- failures
 
-    def _worker(self, name: str, step: Callable[[], None], interval_ms: int) -> Worker:
+    def _worker(self, name: str, step: Callable[[], int | None], interval_ms: int) -> Worker:
         return Worker(f"orbitmq-{name}", step, interval_ms, self._poison)
 
     def _reserve(self) -> None:
@@ -386,6 +515,8 @@ class MessageStore:
             self._full(error)
 
     def _full(self, error: OSError) -> None:
+        self._cleaner.look_now()
+        self._clean_worker.wake()
         if not self._is_full:
             self._is_full = True
             _log.error("event=disk_full directory=%s error=%s", self.options.root, error)
@@ -396,7 +527,7 @@ class MessageStore:
         self._refusal = StorePoisoned(
             f"the store {self.options.root} failed and accepts nothing until restart: {error}"
         )
-        self._log_flusher.give_up()
+        self._deliver(self._waits.give_up)
 
 
 def _with_host_bits(record: PutRecord) -> int:

@@ -7,10 +7,11 @@ fails to flush or is full. This module knows nothing of messages.
 from __future__ import annotations
 
 import fcntl
+import math
 import mmap
 import os
+import struct
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
 
 PAGE: Final = 4096
 WARM_STEP: Final = 1 << 20
+FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 
 
 class MappedFile:
@@ -82,6 +84,13 @@ class MappedFile:
         finally:
             self._leave()
 
+    def write(self, start: int, data: mmap.mmap | memoryview | bytes) -> None:
+        """Write past the map; readers of `view` see it. OSError when the disk fails."""
+        rest = memoryview(data).cast("B")
+        while rest:
+            written = os.pwrite(self._descriptor, rest, start)
+            start, rest = start + written, rest[written:]
+
     def clear_from(self, position: int) -> None:
         """Make everything behind `position` zero, on disk too: what a crash brought back would look valid.
 
@@ -95,14 +104,29 @@ class MappedFile:
         """When the file was last written."""
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
+    def forget_pages(self, start: int, size: int) -> None:
+        """Take pages out of the map, not out of the file: a map that holds few is let go in no time."""
+        self.data.madvise(mmap.MADV_DONTNEED, start, min(size, self.size - start))
+
+    def unmap(self) -> bool:
+        """Let go of the memory; False as long as somebody holds a slice of it."""
+        self.view.release()
+        try:
+            self.data.close()
+        except BufferError:
+            return False
+        return True
+
+    def shrink(self, size: int) -> None:
+        """Give back the disk blocks behind `size`. Only for a file that is unmapped: its readers would be killed."""
+        os.ftruncate(self._descriptor, size)
+
     def close(self) -> None:
         """Let go of the file; slices handed out keep its memory."""
         if not self._is_closed:
             self._is_closed = True
             self._leave()
-        self.view.release()
-        with suppress(BufferError):  # a reader may still hold a slice; the map is freed when the last one goes
-            self.data.close()
+        self.unmap()
 
     def _enter(self) -> bool:
         with self._users_guard:
@@ -139,6 +163,20 @@ class DirectoryLock:
         os.pwrite(self._descriptor, b"lock", 0)
         os.fdatasync(self._descriptor)
 
+    @classmethod
+    def is_held(cls, path: Path) -> bool:
+        """Whether this process or another one has the lock."""
+        if path.resolve() in cls._held:  # opening the file here and closing it would give the lock up
+            return True
+        if not path.is_file():
+            return False
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            asked = FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
+            return bool(FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+        finally:
+            os.close(descriptor)
+
     def release(self) -> None:
         self._held.discard(self._path)
         os.close(self._descriptor)
@@ -160,6 +198,17 @@ class Files:
     def size(self, path: Path) -> int:
         """Size of a regular file, -1 for anything else."""
         return path.stat().st_size if path.is_file() else -1
+
+    def used_ratio(self, path: Path) -> float:
+        """Which part of the disk below `path` is in use, from 0 to 1 in whole percents, rounded up as RocketMQ does;
+        -1 when that cannot be known.
+        """
+        try:
+            disk = os.statvfs(path)
+        except OSError:
+            return -1.0
+        used = disk.f_blocks - disk.f_bfree
+        return math.ceil(100 * used / (used + disk.f_bavail)) / 100 if used + disk.f_bavail > 0 else -1.0
 
     def create(self, path: Path, size: int) -> MappedFile:
         """A new zero-filled file of its full size, in a directory that is made if missing."""
@@ -201,6 +250,10 @@ class Files:
     def lock(self, path: Path) -> DirectoryLock:
         """StoreLocked when another process, or another store of this one, holds it."""
         return DirectoryLock(path)
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether somebody holds the lock; asks without taking it, even for a moment."""
+        return DirectoryLock.is_held(path)
 
 
 def sync_directory(directory: Path) -> None:

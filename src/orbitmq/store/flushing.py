@@ -1,7 +1,7 @@
 """What is flushed when. Steps of worker threads, so that the event loop never waits for a disk.
 
-The log flusher also tells those who wait for their message to be on disk: all who came before a flush began are
-told together after it, which is the group commit of SYNC_FLUSH.
+All who wait for their message to be on disk, and came before a flush began, are told together after it: that is the
+group commit of SYNC_FLUSH.
 """
 
 from __future__ import annotations
@@ -25,51 +25,87 @@ FlushCallback = Callable[[bool], object]
 Deliver = Callable[[Callable[[], object]], object]
 
 
+class FlushWaits:
+    """Those who wait for the log to be on disk up to an offset. Used by the thread that appends, in order of offsets.
+
+    There are no more of them than sends under way. All have the same patience, so the first is due first.
+    """
+
+    def __init__(self, clock: Clock, timeout_ms: int) -> None:
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._waiting: deque[tuple[PhysicalOffset, int, FlushCallback]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
+        """Call back with True once the log is on disk up to `offset`, with False when that fails or takes too long."""
+        self._waiting.append((offset, self._clock.now_ms() + self._timeout_ms, callback))
+
+    def reached(self, flushed: PhysicalOffset) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= flushed:
+            waiting.popleft()[2](True)
+
+    def expire(self) -> None:
+        """Tell those whose time is up; what they wait for may still come."""
+        now_ms = self._clock.now_ms()
+        while self._waiting and self._waiting[0][1] <= now_ms:
+            self._waiting.popleft()[2](False)
+
+    def give_up(self) -> None:
+        """The disk failed: nobody who waits will get what it waits for."""
+        while self._waiting:
+            self._waiting.popleft()[2](False)
+
+
 class LogFlusher:
-    """Decides when the commit log is flushed. Waiting callbacks are few: no more than sends under way."""
+    """Decides when the commit log is flushed. `on_flush` is told how far it is on disk, by the flushing thread."""
 
     def __init__(
-        self, log: CommitLog, checkpoint: Checkpoint, options: StoreOptions, clock: Clock, deliver: Deliver
+        self,
+        log: CommitLog,
+        checkpoint: Checkpoint,
+        options: StoreOptions,
+        clock: Clock,
+        on_flush: Callable[[PhysicalOffset], object],
     ) -> None:
         self._log = log
         self._checkpoint = checkpoint
         self._least_bytes = options.flush_commit_log_least_pages * PAGE
         self._thorough_interval_ms = options.flush_commit_log_thorough_interval_ms
         self._clock = clock
-        self._deliver = deliver
+        self._on_flush = on_flush
         self._last_thorough_ms = clock.now_ms()
-        self._waiting: deque[tuple[PhysicalOffset, FlushCallback]] = deque()
+        self._asked = False
 
-    def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
-        """Call back with True once the log is on disk up to `offset`, with False when it never will be."""
-        self._waiting.append((offset, callback))
+    def ask(self) -> bool:
+        """Let the next step flush whatever is new; whether nobody had asked for it yet."""
+        first, self._asked = not self._asked, True
+        return first
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether so much is new that it should be flushed."""
+        return self._log.end - self._log.flushed >= self._least_bytes
 
     def step(self) -> None:
-        """Flush if enough is new, if it is time, or if somebody waits. OSError when the disk failed."""
+        """Flush if enough is new, if it is time, or if somebody asked. OSError when the disk failed."""
         now_ms = self._clock.now_ms()
         thorough = now_ms - self._last_thorough_ms >= self._thorough_interval_ms
         if thorough:
             self._last_thorough_ms = now_ms
-        if thorough or self._waiting or self._log.end - self._log.flushed >= self._least_bytes:
+        if thorough or self._asked or self.has_enough:
             self.flush()
 
     def flush(self) -> None:
-        """Flush whatever is new and tell those who wait."""
+        """Flush whatever is new."""
+        self._asked = False  # before the end is looked up: what is appended from here on asks again
         timestamp = self._log.last_store_timestamp
         flushed = self._log.flush()
         self._checkpoint.log_timestamp = max(self._checkpoint.log_timestamp, timestamp)
-        self._tell(lambda offset: offset <= flushed, done=True)
-
-    def give_up(self) -> None:
-        """The disk failed: nobody who waits will get what it waits for."""
-        self._tell(lambda _: True, done=False)
-
-    def _tell(self, reached: Callable[[PhysicalOffset], bool], *, done: bool) -> None:
-        ready = []
-        while self._waiting and reached(self._waiting[0][0]):
-            ready.append(self._waiting.popleft()[1])
-        if ready:
-            self._deliver(lambda: [callback(done) for callback in ready])
+        self._on_flush(flushed)
 
 
 class QueueFlusher:

@@ -6,6 +6,7 @@ part ends is the owner's knowledge, for every file has its full size from the be
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orbitmq.errors import StoreDamaged
@@ -20,39 +21,70 @@ def file_name(start: int) -> str:
 
 
 class NumberedFiles:
-    """The files of one directory, without gaps; `start` is the offset of the first byte that still exists."""
+    """The files of one stream, without gaps; `start` is the offset of the first byte that still exists.
 
-    def __init__(self, door: Files, directory: Path, file_size: int) -> None:
-        self.directory = directory
+    They lie in `directory`, or also in `more`; `choose` then says where the file with a number is to be made. One
+    thread adds and removes, any thread may look.
+    """
+
+    def __init__(
+        self,
+        door: Files,
+        directory: Path,
+        file_size: int,
+        *,
+        more: Sequence[Path] = (),
+        choose: Callable[[int], Path] | None = None,
+    ) -> None:
+        self.directories = (directory, *more)
         self.file_size = file_size
-        self.files: list[MappedFile] = []
-        self.start = 0
+        self._choose = choose or (lambda _number: directory)
+        # One value, replaced as a whole: a thread that saw a new start with old files would take the wrong one.
+        self._stream: tuple[int, list[MappedFile]] = (0, [])
         self._door = door
+
+    @property
+    def start(self) -> int:
+        return self._stream[0]
+
+    @property
+    def files(self) -> list[MappedFile]:
+        return self._stream[1]
+
+    @property
+    def stream(self) -> tuple[int, list[MappedFile]]:
+        """`start` and `files` as they belong together."""
+        return self._stream
 
     @property
     def end(self) -> int:
         """Behind the last byte of the last file."""
-        return self.start + len(self.files) * self.file_size
+        start, files = self._stream
+        return start + len(files) * self.file_size
 
     def load(self, *, writable: bool = True) -> None:
-        """Map every file of the directory. StoreDamaged when one does not belong there, is missing or has another size.
+        """Map every file there is. StoreDamaged when one does not belong there, is missing or has another size.
 
         RocketMQ refuses to start on such a directory as well, so nothing else may ever be put there.
         """
-        for name in self._door.names(self.directory):
-            path = self.directory / name
+        found = [(name, directory) for directory in self.directories for name in self._door.names(directory)]
+        for name, directory in sorted(found):
+            path = directory / name
             if not (len(name) == NAME_DIGITS and name.isdecimal()) or self._door.size(path) < 0:
                 raise StoreDamaged(f"{path}: does not belong into the store; move it away")
             if not self.files:
-                self.start = int(name)
+                self._stream = (int(name), [])
+            elif int(name) == self.end - self.file_size:
+                raise StoreDamaged(f"{path}: {self.files[-1].path} is the same part of the log")
             elif int(name) != self.end:
                 raise StoreDamaged(f"{path}: follows a gap, {file_name(self.end)} is missing")
             self.files.append(self._door.open(path, self.file_size, writable=writable))
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the byte at `offset`."""
-        index = (offset - self.start) // self.file_size
-        return self.files[index] if 0 <= index < len(self.files) else None
+        start, files = self._stream
+        index = (offset - start) // self.file_size
+        return files[index] if 0 <= index < len(files) else None
 
     def start_of(self, offset: int) -> int:
         """Where the file that holds `offset` begins."""
@@ -60,14 +92,21 @@ class NumberedFiles:
 
     def create(self, start: int) -> MappedFile:
         """A file that is to follow the last one; `add` takes it into the stream."""
-        return self._door.create(self.directory / file_name(start), self.file_size)
+        return self._door.create(self._choose(start // self.file_size) / file_name(start), self.file_size)
 
     def add(self, file: MappedFile) -> None:
         """Take a file made by `create` as the last one."""
         if not self.files:
-            self.start = int(file.path.name)
+            self._stream = (int(file.path.name), [])
         assert file.path.name == file_name(self.end), "files follow one another without gaps"
         self.files.append(file)
+
+    def remove_first(self) -> MappedFile:
+        """Take the first file out of the stream, which must have another one; on disk it stays until disposed of."""
+        start, files = self._stream
+        assert len(files) > 1, "the last file stays"
+        self._stream = (start + self.file_size, files[1:])
+        return files[0]
 
     def cut(self, end: int) -> None:
         """Remove every byte from `end` on: later files go, the rest of the file that holds it becomes zero.
@@ -77,22 +116,30 @@ class NumberedFiles:
         if self.files and self.end - self.file_size >= end:
             while self.files and self.end - self.file_size >= end:
                 self._remove(self.files.pop())
-            self._door.sync_directory(self.directory)
+            for directory in filter(self._door.is_directory, self.directories):
+                self._door.sync_directory(directory)
         if self.files and end < self.end:
             self.files[-1].clear_from(end - (self.end - self.file_size))
+
+    def drop_before(self, offset: int) -> None:
+        """Remove files that end at or before `offset`; never the last one."""
+        while len(self.files) > 1 and self.start + self.file_size <= offset:
+            self._remove(self.remove_first())
 
     def destroy(self) -> None:
         """Remove all files and the directory."""
         while self.files:
             self._remove(self.files.pop())
-        self.start = 0
-        self._door.remove_directory(self.directory)
+        self._stream = (0, [])
+        for directory in self.directories:
+            self._door.remove_directory(directory)
 
     def sync(self, start: int, end: int) -> None:
         """Return when the bytes from `start` to `end` are on disk. Any thread may call it."""
-        first = max(0, (start - self.start) // self.file_size)
-        last = max(0, (end - 1 - self.start) // self.file_size)
-        for file in self.files[first : last + 1]:
+        origin, files = self._stream
+        first = max(0, (start - origin) // self.file_size)
+        last = max(0, (end - 1 - origin) // self.file_size)
+        for file in files[first : last + 1]:
             file.sync()
 
     def close(self) -> None:

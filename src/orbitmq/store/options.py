@@ -21,8 +21,14 @@ class StoreOptions(Options):
         "storePathRootDir", "~/store", "Directory of the store; `~` is the home directory."
     )
     store_path_commit_log: str = option(
-        "storePathCommitLog", "", "Directory of the commit log; empty is `commitlog` in the store's directory."
-    )
+        "storePathCommitLog", "",
+        "Directory of the commit log; empty is `commitlog` in the store's directory. Several, separated by `,`, take "
+        "turns to get a file.",
+    )  # fmt: skip
+    read_only_commit_log_store_paths: str = option(
+        "readOnlyCommitLogStorePaths", "",
+        "Further directories of the commit log, separated by `,`, that are read and get no new files.",
+    )  # fmt: skip
     mapped_file_size_commit_log: int = option(
         "mappedFileSizeCommitLog", 1 << 30, "Size of one commit log file; an existing store keeps its own.",
         unit="bytes", minimum=4096, maximum=1 << 31,
@@ -32,6 +38,24 @@ class StoreOptions(Options):
         "Size of one consume queue file, rounded up to a multiple of 20; an existing store keeps its own.",
         unit="bytes", minimum=ENTRY_SIZE, maximum=1 << 31,
     )  # fmt: skip
+    enable_consume_queue_ext: bool = option(
+        "enableConsumeQueueExt", False, "Keep an extension of each consume queue, with the bitmaps of filters."
+    )
+    mapped_file_size_consume_queue_ext: int = option(
+        "mappedFileSizeConsumeQueueExt", 48 << 20,
+        "Size of one file of an extension; an existing extension keeps its own.", unit="bytes",
+        minimum=4096, maximum=1 << 31,
+    )  # fmt: skip
+    enable_multi_dispatch: bool = option(
+        "enableMultiDispatch", False,
+        "Enter a message also in the queues that its property INNER_MULTI_DISPATCH names.",
+    )  # fmt: skip
+    enable_lmq: bool = option(
+        "enableLmq", False, "Queues of multi-dispatch whose name begins with %LMQ% are light: there is one a name."
+    )
+    max_lmq_consume_queue_num: int = option(
+        "maxLmqConsumeQueueNum", 20_000, "Light queues there may be; a message for a further one is refused.", minimum=1
+    )
     flush_disk_type: str = option(
         "flushDiskType", ASYNC_FLUSH, "Whether a send is answered before or after its message is on disk.",
         choices=(ASYNC_FLUSH, SYNC_FLUSH),
@@ -58,6 +82,56 @@ class StoreOptions(Options):
     flush_consume_queue_thorough_interval_ms: int = option(
         "flushConsumeQueueThoroughInterval", 60_000,
         "How often every consume queue is flushed and the checkpoint written.", unit="ms", minimum=0,
+    )  # fmt: skip
+    clean_resource_interval_ms: int = option(
+        "cleanResourceInterval", 10_000, "How often the store looks for files to remove; each time up to ten go.",
+        unit="ms", minimum=1,
+    )  # fmt: skip
+    delete_when: str = option(
+        "deleteWhen",
+        "04",
+        "Hours of the day, local time, in which expired files are removed; several separated by `;`.",
+    )
+    file_reserved_time_hours: int = option(
+        "fileReservedTime", 72, "Commit log files expire so long after they were last written.", unit="hours", minimum=0
+    )
+    disk_max_used_space_ratio: int = option(
+        "diskMaxUsedSpaceRatio", 75,
+        "From this use of the disk on, expired files are removed at any hour; held within 10 and 95.",
+        unit="percent", minimum=0, maximum=100,
+    )  # fmt: skip
+    disk_clean_forcibly_ratio: float = option(
+        "rocketmq.broker.diskSpaceCleanForciblyRatio", 0.85,
+        "From this use of the disk on, the oldest files are removed whether or not they have expired.",
+        minimum=0.0, maximum=1.0,
+    )  # fmt: skip
+    disk_warning_ratio: float = option(
+        "rocketmq.broker.diskSpaceWarningLevelRatio", 0.90,
+        "From this use of the disk on, no message is accepted.", minimum=0.0, maximum=1.0,
+    )  # fmt: skip
+    clean_file_forcibly_enable: bool = option(
+        "cleanFileForciblyEnable", True, "Remove files that have not expired when the disk is nearly full."
+    )
+    delete_commit_log_files_interval_ms: int = option(
+        "deleteCommitLogFilesInterval", 100, "Pause between two removed commit log files.", unit="ms", minimum=0
+    )
+    delete_consume_queue_files_interval_ms: int = option(
+        "deleteConsumeQueueFilesInterval", 100, "Pause between two queues that files are removed of.",
+        unit="ms", minimum=0,
+    )  # fmt: skip
+    redelete_hanged_file_interval_ms: int = option(
+        "redeleteHangedFileInterval", 120_000,
+        "How often it is tried again to free a removed file that a reader still holds.", unit="ms", minimum=1,
+    )  # fmt: skip
+    destroy_mapped_file_interval_ms: int = option(
+        "destroyMapedFileIntervalForcibly", 120_000,
+        "How long such a file keeps further ones from being removed; its space is freed when its reader lets go.",
+        unit="ms", minimum=0,
+    )  # fmt: skip
+    os_page_cache_busy_timeout_ms: int = option(
+        "osPageCacheBusyTimeOutMills", 1000,
+        "How long a message waits for a disk that is slow to give it room; then it is refused as page cache busy.",
+        unit="ms", minimum=1,
     )  # fmt: skip
     max_message_size: int = option("maxMessageSize", 4 << 20, "Largest body, or batch body.", unit="bytes", minimum=10)
     check_crc_on_recover: bool = option(
@@ -105,9 +179,24 @@ class StoreOptions(Options):
 
     @property
     def commit_log_directory(self) -> Path:
-        return Path(self.store_path_commit_log).expanduser() if self.store_path_commit_log else self.root / "commitlog"
+        """The first directory of the commit log."""
+        return self.commit_log_directories[0]
+
+    @property
+    def commit_log_directories(self) -> tuple[Path, ...]:
+        """Every directory that gets files of the commit log."""
+        return _paths(self.store_path_commit_log) or (self.root / "commitlog",)
+
+    @property
+    def read_only_commit_log_directories(self) -> tuple[Path, ...]:
+        """Directories of the commit log that get no new files."""
+        return _paths(self.read_only_commit_log_store_paths)
 
     @property
     def consume_queue_file_size(self) -> int:
         """The configured size rounded up to whole entries."""
         return -(-self.mapped_file_size_consume_queue // ENTRY_SIZE) * ENTRY_SIZE
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    return tuple(Path(part.strip()).expanduser() for part in text.split(",") if part.strip())

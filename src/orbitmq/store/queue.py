@@ -3,7 +3,8 @@
     offset | size | field
          0 |    8 | physical offset of the message
          8 |    4 | size of the message
-        12 |    8 | hash of its tags, or when it is due, for a message of the delay topic
+        12 |    8 | hash of its tags, or when it is due, for a message of the delay topic, or an address in the
+           |      | queue's extension
 
 Entries lie one after another from offset 0 on; the entry of queue offset n is at byte 20 * n. An entry without
 size was never written.
@@ -18,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.store.extended_queue import ExtendedQueue, is_address
 from orbitmq.store.files import MappedFile
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET, QueueOffset
@@ -36,16 +38,23 @@ Entry = tuple[int, int, int]
 class ConsumeQueue:
     """One queue of one topic. `end` is the byte where the next entry goes, `limit` how far blocks are claimed.
 
+    `readable` is the end of what readers may see; the owner moves it when they may see the message.
+    `extended` is where entries with an address lead; None for a queue that has none and shall have none.
+
     Invariant: max_physical_offset is the end of the message of the last entry, -1 without any.
     """
 
-    def __init__(self, topic: str, queue_id: int, files: NumberedFiles) -> None:
+    def __init__(
+        self, topic: str, queue_id: int, files: NumberedFiles, extended: ExtendedQueue | None = None
+    ) -> None:
         self.topic = topic
         self.topic_bytes = topic.encode()
         self.queue_id = queue_id
         self.is_schedule = topic == SCHEDULE_TOPIC
         self.files = files
+        self.extended = extended
         self.end = 0
+        self.readable = 0
         self.limit = 0
         self.flushed = 0
         self.max_physical_offset: int = NO_OFFSET
@@ -57,6 +66,11 @@ class ConsumeQueue:
     def max_offset(self) -> QueueOffset:
         """Where the next message goes."""
         return QueueOffset(self.end // ENTRY_SIZE)
+
+    @property
+    def readable_offset(self) -> QueueOffset:
+        """Behind the last message that readers may see."""
+        return QueueOffset(self.readable // ENTRY_SIZE)
 
     @property
     def min_offset(self) -> QueueOffset:
@@ -127,18 +141,27 @@ class ConsumeQueue:
     def last_entry(self) -> Entry | None:
         return self.entry(self.end // ENTRY_SIZE - 1)
 
-    def view(self, queue_offset: int) -> memoryview | None:
-        """The entries from `queue_offset` to the end of its file; None when there is none."""
-        start = queue_offset * ENTRY_SIZE
+    def resolve(self, code: int) -> int | None:
+        """What an entry's third field means: the field itself, or what lies at that address; None if that is lost."""
+        if not is_address(code):
+            return code
+        extension = self.extended.find(code) if self.extended is not None else None
+        return extension.code if extension is not None else None
+
+    def view(self, queue_offset: int, end: int | None = None) -> memoryview | None:
+        """The entries from `queue_offset` to the end of its file, or to the byte `end` of the queue; None when there
+        is none.
+        """
+        start, end = queue_offset * ENTRY_SIZE, self.end if end is None else end
         file = self.files.find(start)
-        if file is None or not self.files.start <= start < self.end:
+        if file is None or not 0 <= start < end:
             return None
         file_start = self.files.start_of(start)
-        return file.view[start - file_start : min(self.end - file_start, self.files.file_size)]
+        return file.view[start - file_start : min(end - file_start, self.files.file_size)]
 
-    def entries(self, queue_offset: int) -> Iterator[Entry]:
-        """All entries from `queue_offset` on."""
-        while (view := self.view(queue_offset)) is not None:
+    def entries(self, queue_offset: int, end: int | None = None) -> Iterator[Entry]:
+        """All entries from `queue_offset` on, or those up to the byte `end` of the queue."""
+        while (view := self.view(queue_offset, end)) is not None:
             yield from ENTRY.iter_unpack(view)
             queue_offset += len(view) // ENTRY_SIZE
 
@@ -164,6 +187,18 @@ class ConsumeQueue:
             self.files.cut(end)
         self._end_at(end)
         self.flushed = min(searched, end)
+        if self.extended is not None:
+            self.extended.recover(self._last_address(), clean=clean)
+
+    def _last_address(self) -> int | None:
+        """Of the last entry that has one: while extensions were switched off, entries got none."""
+        if self.extended is None or not self.extended.files.files:
+            return None
+        for number in range(self.end // ENTRY_SIZE - 1, self.files.start // ENTRY_SIZE - 1, -1):
+            entry = self.entry(number)
+            if entry is not None and is_address(entry[2]):
+                return entry[2]
+        return None
 
     def truncate(self, physical_offset: int) -> None:
         """Remove the entries of messages at `physical_offset` and behind."""
@@ -173,7 +208,7 @@ class ConsumeQueue:
             self._end_at(end)
 
     def _end_at(self, end: int) -> None:
-        self.end = self.flushed = self.limit = end
+        self.end = self.readable = self.flushed = self.limit = end
         if self.files.files:
             self._write_into(self.files.files[-1])
         last = self.last_entry()
@@ -182,6 +217,17 @@ class ConsumeQueue:
     def forget_below(self, physical_offset: int) -> None:
         """The commit log begins at `physical_offset`: move the minimum to the first entry that still has a message."""
         self._min = ENTRY_SIZE * self._first_at_or_behind(max(physical_offset, 0))
+
+    def remove_below(self, physical_offset: int) -> list[MappedFile]:
+        """The same, and take files out of the queue that hold no other entries; the last file stays."""
+        self.forget_below(physical_offset)
+        removed = []
+        while len(self.files.files) > 1 and self.files.start + self.files.file_size <= self._min:
+            removed.append(self.files.remove_first())
+        first = self.entry(self.min_offset)
+        if self.extended is not None and first is not None and is_address(first[2]):
+            removed += self.extended.remove_below(first[2])
+        return removed
 
     def _first_at_or_behind(self, physical_offset: int) -> int:
         first, last = self.files.start // ENTRY_SIZE, self.end // ENTRY_SIZE
@@ -198,6 +244,8 @@ class ConsumeQueue:
     def flush(self) -> None:
         """Return when the entries made before the call are on disk. OSError when they are not. For any thread."""
         end = self.end
+        if self.extended is not None:
+            self.extended.flush()  # before the entries that lead there
         if end > self.flushed:
             self.files.sync(self.flushed, end)
             self.flushed = end
@@ -205,11 +253,15 @@ class ConsumeQueue:
     def close(self) -> None:
         self._data = bytearray()
         self.files.close()
+        if self.extended is not None:
+            self.extended.close()
 
     def destroy(self) -> None:
         """Remove the queue from disk."""
         self._data = bytearray()
         self.files.destroy()
+        if self.extended is not None:
+            self.extended.destroy()
 
 
 def _begins_below(view: memoryview, physical_offset: int) -> bool:

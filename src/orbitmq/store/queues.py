@@ -1,4 +1,8 @@
-"""The table of consume queues and their place on disk: `consumequeue/<topic>/<queue id>/`."""
+"""The table of consume queues and their place on disk: `consumequeue/<topic>/<queue id>/`.
+
+Their extensions lie in `consumequeue_ext/<topic>/<queue id>/`. Those that exist are read whether or not new ones are
+written, for the entries of their queue mean nothing without.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orbitmq.errors import MessageIllegal
-from orbitmq.message.topics import TOPIC_LENGTH_MAX
+from orbitmq.message.topics import TOPIC_LENGTH_MAX, is_lmq
+from orbitmq.store.extended_queue import ExtendedQueue
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.queue import ConsumeQueue
 
 
-class ConsumeQueues:
-    """(topic, queue id) -> queue. A queue gets its directory with its first entry."""
+def is_storable(topic: str) -> bool:
+    """Whether a topic can be a directory."""
+    return topic not in ("", ".", "..") and not set("/\0") & set(topic) and len(topic.encode()) <= TOPIC_LENGTH_MAX
 
-    def __init__(self, door: Files, directory: Path, file_size: int) -> None:
+
+class ConsumeQueues:
+    """(topic, queue id) -> queue. A queue gets its directory with its first entry.
+
+    `extended_file_size` is that of the extensions of new queues, 0 for none.
+    """
+
+    def __init__(self, door: Files, root: Path, file_size: int, extended_file_size: int = 0) -> None:
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
         self._door = door
-        self._directory = directory
+        self._directory = root / "consumequeue"
+        self._extended_directory = root / "consumequeue_ext"
         self._file_size = file_size
+        self._extended_file_size = extended_file_size
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self.table.values()))  # a copy: workers iterate while queues are created
@@ -29,18 +44,40 @@ class ConsumeQueues:
         for topic in self._door.names(self._directory):
             for name in self._door.names(self._directory / topic):
                 if name.isdecimal() and self._door.is_directory(self._directory / topic / name):
-                    self.create(topic, int(name)).files.load()
+                    self._add(topic, int(name)).files.load()
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A new, empty queue in the table. MessageIllegal for a topic that cannot be stored."""
-        if topic in ("", ".", "..") or "/" in topic or "\0" in topic or len(topic.encode()) > TOPIC_LENGTH_MAX:
+        if not is_storable(topic):
             raise MessageIllegal(f"a topic named {topic!r} cannot be stored")
-        files = NumberedFiles(self._door, self._directory / topic / str(queue_id), self._file_size)
-        queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
+        queue = self._add(topic, queue_id)
+        if queue.extended is not None:
+            queue.extended.recover(None, clean=False)  # an extension that its queue has not survived is of no use
         return queue
+
+    def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
+        files = NumberedFiles(self._door, self._directory / topic / str(queue_id), self._file_size)
+        queue = ConsumeQueue(topic, queue_id, files, self._extended(topic, queue_id))
+        self.table[topic, queue_id] = queue
+        return queue
+
+    def _extended(self, topic: str, queue_id: int) -> ExtendedQueue | None:
+        """The extension on disk, which keeps the file size it began with; else an empty one if it shall have one."""
+        directory = self._extended_directory / topic / str(queue_id)
+        names = self._door.names(directory)
+        size = self._door.size(directory / names[0]) if names else self._extended_file_size
+        if size <= 0:
+            return None
+        files = NumberedFiles(self._door, directory, size)
+        files.load()
+        return ExtendedQueue(files)
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         return self.table.get((topic, queue_id)) or self.create(topic, queue_id)
+
+    def has_light_queues(self, count: int) -> bool:
+        """Whether there are `count` light queues."""
+        return len(self.table) >= count and sum(is_lmq(topic) for topic, _ in self.table) >= count
 
     def furthest(self) -> ConsumeQueue | None:
         """The queue whose last message lies furthest in the log."""

@@ -9,6 +9,7 @@ from enum import Enum, auto
 import msgspec
 
 from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.extended_queue import ADDRESS_MAX
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import QueueOffset
 from orbitmq.store.queue import ENTRY, ENTRY_SIZE, ConsumeQueue
@@ -64,15 +65,15 @@ def get(
     log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, matcher: Matcher | None, limits: BatchLimits
 ) -> GetResult:
     """Messages of `queue` from `offset` on that `matcher` takes by their tag hash."""
-    low, high = queue.min_offset, queue.max_offset
+    low, high = queue.min_offset, queue.readable_offset
     if (outside := _outside(offset, low, high)) is not None:
         status, following = outside
         return GetResult(status, QueueOffset(following), low, high, [])
-    view = queue.view(offset)
+    view = queue.view(offset, queue.readable)
     if view is None:
         following = (offset // _entries_a_file(queue) + 1) * _entries_a_file(queue)
         return GetResult(GetStatus.OFFSET_FOUND_NULL, QueueOffset(following), low, high, [])
-    return _scan(log, view, offset, max_count, matcher, limits, low, high)
+    return _scan(log, queue, view, offset, max_count, matcher, limits, low, high)
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
@@ -90,6 +91,7 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
 
 def _scan(
     log: CommitLog,
+    queue: ConsumeQueue,
     view: memoryview,
     offset: int,
     max_count: int,
@@ -110,8 +112,12 @@ def _scan(
             if count >= max_count or count >= count_max or total + size > bytes_max:
                 break
         consumed += 1
-        if place < skip_below or (matcher is not None and not matcher(code)):
+        if place < skip_below:
             continue
+        if matcher is not None:
+            known = code if code > ADDRESS_MAX else queue.resolve(code)
+            if known is not None and not matcher(known):
+                continue
         unit = log.slice(place, size)
         if unit is None:
             # Its file was removed meanwhile: the other messages of that file are gone with it.

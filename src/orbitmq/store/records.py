@@ -20,6 +20,8 @@ class PutStatus(Enum):
     SERVICE_NOT_AVAILABLE = auto()
     MESSAGE_ILLEGAL = auto()
     PROPERTIES_SIZE_EXCEEDED = auto()
+    OS_PAGECACHE_BUSY = auto()
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
 
 
 class PutRecord(msgspec.Struct, gc=False):

@@ -49,6 +49,7 @@ def recover(
     for queue in queues:
         queue.truncate(end)
         queue.forget_below(log.min_offset)
+        queue.readable = queue.end
     _log.info("event=recovered clean=%s walked_from=%d log_start=%d log_end=%d", clean, start, log.min_offset, end)
 
 

@@ -25,7 +25,7 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int) -> Queue
         return QueueOffset(0)
     index = next((i for i, file in enumerate(files) if file.modified_ms() >= timestamp), len(files) - 1)
     file_start = (queue.files.start + index * queue.files.file_size) // ENTRY_SIZE
-    file_end = min(file_start + queue.files.file_size // ENTRY_SIZE, queue.max_offset)
+    file_end = min(file_start + queue.files.file_size // ENTRY_SIZE, queue.readable_offset)
     return _search(log, queue, timestamp, max(file_start, queue.min_offset), file_end - 1)
 
 

@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 
 class Worker:
-    """Runs `step` until stopped. An error that leaves `step` ends the thread and is given to `on_failure`."""
+    """Runs `step` until stopped; a step may return after how many milliseconds the next one should come.
+
+    An error that leaves `step` ends the thread and is given to `on_failure`.
+    """
 
     def __init__(
-        self, name: str, step: Callable[[], None], interval_ms: int, on_failure: Callable[[Exception], None]
+        self, name: str, step: Callable[[], int | None], interval_ms: int, on_failure: Callable[[Exception], None]
     ) -> None:
         self._step = step
         self._interval_s = interval_ms / 1000
@@ -33,11 +36,13 @@ class Worker:
         self._thread.join()
 
     def _run(self) -> None:
+        pause_s = self._interval_s
         try:
             while not self._stopping:
-                self._woken.wait(self._interval_s)
+                self._woken.wait(pause_s)
                 self._woken.clear()
                 if not self._stopping:
-                    self._step()
+                    pause_ms = self._step()
+                    pause_s = self._interval_s if pause_ms is None else pause_ms / 1000
         except Exception as error:
             self._on_failure(error)

@@ -1,0 +1,66 @@
+"""When stored messages become visible: at once, or when a crash can no longer take them away.
+
+With SYNC_FLUSH readers see a message when it is on disk. A consumer that had seen it before could have stored its
+progress, and a crash would leave the progress and take the message. Used by the thread that appends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.positions import PhysicalOffset
+from orbitmq.store.queue import ConsumeQueue
+
+UNSEEN_MAX = 1_000_000  # messages; a disk that stopped answering must not fill the memory, some 200 bytes each
+
+# topic, queue id, queue offset of the message + 1, tag hash, store timestamp
+OnArrival = Callable[[str, int, int, int, int], object]
+
+
+class _Unseen(NamedTuple):
+    end: int
+    queue: ConsumeQueue
+    queue_end: int
+    next_offset: int
+    code: int
+    timestamp: int
+
+
+class Arrivals:
+    """Messages that are in the log and their queue. `at_once` shows them without waiting for `show`."""
+
+    def __init__(self, log: CommitLog, on_arrival: OnArrival | None, *, at_once: bool) -> None:
+        log.shows_at_once = at_once
+        self._log = log
+        self._at_once = at_once
+        self._on_arrival = on_arrival
+        self._unseen: deque[_Unseen] = deque()
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether too many messages wait to be shown."""
+        return len(self._unseen) >= UNSEEN_MAX
+
+    def add(self, queue: ConsumeQueue, queue_offset: int, end: int, code: int, now_ms: int) -> None:
+        """A message that ends at `end` of the log has become the last of its queue."""
+        if not self._at_once:
+            self._unseen.append(_Unseen(end, queue, queue.end, queue_offset + 1, code, now_ms))
+            return
+        queue.readable = queue.end
+        if self._on_arrival is not None:
+            self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code, now_ms)
+
+    def show(self, limit: PhysicalOffset) -> None:
+        """Let readers see what ends at `limit` or before, and tell of it."""
+        if self._at_once:
+            return
+        self._log.readable = max(self._log.readable, limit)
+        unseen = self._unseen
+        while unseen and unseen[0].end <= limit:
+            _, queue, queue_end, next_offset, code, timestamp = unseen.popleft()
+            queue.readable = queue_end
+            if self._on_arrival is not None:
+                self._on_arrival(queue.topic, queue.queue_id, next_offset, code, timestamp)

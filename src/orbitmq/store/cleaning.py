@@ -1,0 +1,206 @@
+"""Does what `retention` decides: measures disks, takes the oldest files out of the log, and lets the queues follow.
+
+A worker looks and disposes; the streams themselves are changed by the thread that appends, to which `deliver` brings
+the job, so that no reader meets a file that is going. One file goes at a time and the disk is measured again before
+the next, so no more is lost than a full disk demands.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.disposal import Disposal
+from orbitmq.store.files import Files
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.positions import NO_OFFSET
+from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.queues import ConsumeQueues
+from orbitmq.store.retention import DiskUse, Rules, decide
+
+_log = logging.getLogger(__name__)
+
+FILES_A_ROUND = 10  # as RocketMQ
+ROUNDS_ASKED = 20  # how many rounds one request for a clean-up lasts; as RocketMQ
+FIRST_ROUND_MS = 60_000  # after a start, as RocketMQ: time to see that the wrong hours or ratios are set
+QUEUES_A_TURN = 50  # trimmed in one go on the appending thread: a millisecond or two
+NEXT_TURN_MS = 1
+
+Deliver = Callable[[Callable[[], object]], object]
+
+
+class Cleaner:
+    """`is_full` says that the disks have no room for messages; it falls as soon as they have."""
+
+    def __init__(
+        self,
+        door: Files,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        options: StoreOptions,
+        clock: Clock,
+        deliver: Deliver,
+        on_removed: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.is_full = False
+        self._door = door
+        self._log = log
+        self._queues = queues
+        self._root = options.root
+        self._rules = Rules.of(options)
+        self._round_ms = options.clean_resource_interval_ms
+        self._file_pause_ms = options.delete_commit_log_files_interval_ms
+        self._queue_pause_ms = options.delete_consume_queue_files_interval_ms
+        self._clock = clock
+        self._deliver = deliver
+        self._on_removed = on_removed
+        retry_ms, patience_ms = options.redelete_hanged_file_interval_ms, options.destroy_mapped_file_interval_ms
+        self._disposal = Disposal(door, clock, retry_ms, patience_ms)
+        self._is_away = False  # a job lies with the appending thread
+        self._left = 0  # files that may still go in this round
+        self._rounds_asked = 0
+        self._next_round_ms = clock.now_ms() + FIRST_ROUND_MS
+        self._next_file_ms = self._next_queue_ms = 0
+        self._trimmed_to = NO_OFFSET
+        self._to_trim: deque[ConsumeQueue] = deque()
+        self._failure: str | None = None  # that was logged, until it is over
+
+    def measure(self) -> DiskUse:
+        """How full the disks are now. Of several directories of the log the emptiest counts: it takes the next file."""
+        ratios = [self._door.used_ratio(directory) for directory in self._log.files.directories]
+        queues, index = self._root / "consumequeue", self._root / "index"
+        return DiskUse(min(ratios), self._door.used_ratio(queues), self._door.used_ratio(index))
+
+    def ask(self) -> None:
+        """Have expired files removed now, whatever the hour."""
+        self._rounds_asked = ROUNDS_ASKED
+        self._next_round_ms = 0
+
+    def look_now(self) -> None:
+        """The disk was found full: begin a round with the next step."""
+        self._next_round_ms = 0
+
+    def step(self) -> int:
+        """A worker's turn; the milliseconds until the next. Disk errors are logged and tried again."""
+        try:
+            self._dispose()
+            use = self.measure()
+            self._note(use)
+            self._remove_files(use)
+            self._trim_queues()
+            self._dispose()
+            self._failure = None
+        except OSError as error:
+            if self._failure != str(error):
+                self._failure = str(error)
+                _log.error("event=cleaning_failed error=%s", error)
+        return self._pause_ms()
+
+    def close(self) -> None:
+        """After the worker has ended: nothing that was given up stays on disk."""
+        try:
+            self._disposal.close()
+        except OSError as error:
+            _log.error("event=cleaning_failed error=%s", error)
+
+    def _note(self, use: DiskUse) -> None:
+        self._log.crowded = self._crowded()
+        is_full = self._rules.refuses(use)
+        if is_full != self.is_full:
+            self.is_full = is_full
+            _log.log(
+                logging.ERROR if is_full else logging.INFO, "event=disk_%s %s", "full" if is_full else "has_room", use
+            )
+
+    def _crowded(self) -> frozenset[Path]:
+        """Directories of the log that should get no more files."""
+        directories = self._log.files.directories
+        if len(directories) == 1:
+            return frozenset()
+        limit = self._rules.forcible_ratio
+        return frozenset(directory for directory in directories if self._door.used_ratio(directory) > limit)
+
+    def _dispose(self) -> None:
+        if self._disposal.is_done:
+            return
+        self._disposal.work()
+        self._on_removed()
+
+    def _pause_ms(self) -> int:
+        now_ms = self._clock.now_ms()
+        due = [self._next_round_ms]
+        if self._left:
+            due.append(self._next_file_ms)
+        if self._to_trim:
+            due.append(self._next_queue_ms)
+        return min(max(NEXT_TURN_MS, min(due) - now_ms), self._round_ms)
+
+    # ------------------------------------------------------------------------------------------------ the commit log
+
+    def _remove_files(self, use: DiskUse) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._next_round_ms:
+            self._next_round_ms = now_ms + self._round_ms
+            self._left = FILES_A_ROUND
+            self._rounds_asked = max(0, self._rounds_asked - 1)
+        if not self._left or now_ms < self._next_file_ms or self._is_away or not self._disposal.is_done:
+            return
+        files = self._log.files.files[:]
+        hour = time.localtime(now_ms // 1000).tm_hour
+        decision = decide(
+            self._rules, now_ms, hour, use, [file.modified_ms() for file in files], asked=self._rounds_asked > 0
+        )
+        if not decision.count:
+            self._left = 0
+            return
+        self._left -= 1
+        self._next_file_ms = now_ms + self._file_pause_ms
+        _log.info("event=log_file_removed path=%s reason=%s %s", files[0].path, decision.reason, use)
+        self._send_away(self._remove_first)
+
+    def _remove_first(self) -> None:
+        self._disposal.add([self._log.files.remove_first()], named=True)
+
+    def _send_away(self, job: Callable[[], None]) -> None:
+        """Let the appending thread do the job. One at a time, so that what it is based on stays true."""
+        self._is_away = True
+
+        def do() -> None:
+            try:
+                job()
+            finally:
+                self._is_away = False
+
+        self._deliver(do)
+
+    # --------------------------------------------------------------------------------------------------- the queues
+
+    def _trim_queues(self) -> None:
+        """Let the queues begin where the log begins, some queues a turn."""
+        if self._is_away:
+            return
+        if not self._to_trim and self._log.min_offset > self._trimmed_to:
+            self._trimmed_to = self._log.min_offset
+            self._to_trim.extend(self._queues)
+        now_ms = self._clock.now_ms()
+        if self._to_trim and now_ms >= self._next_queue_ms:
+            self._next_queue_ms = now_ms + NEXT_TURN_MS
+            self._send_away(self._trim_some)
+
+    def _trim_some(self) -> None:
+        for _ in range(min(QUEUES_A_TURN, len(self._to_trim))):
+            queue = self._to_trim.popleft()
+            if self._queues.table.get((queue.topic, queue.queue_id)) is not queue:
+                continue
+            removed = queue.remove_below(self._log.min_offset)
+            for file in removed:  # here and now: a topic that is made anew uses the same names
+                self._door.remove(file.path)
+            if removed:
+                self._disposal.add(removed, named=False)
+                self._next_queue_ms = self._clock.now_ms() + self._queue_pause_ms
+                return

@@ -1,0 +1,89 @@
+"""Which files of the commit log have had their day, and whether the disk is too full to take more. Pure.
+
+Everything comes in: the time, the hour, how full the disks are, when the files were written. What is decided here is
+done in `cleaning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orbitmq.store.options import StoreOptions
+
+HOUR_MS = 3_600_000
+PERCENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Part of the disk in use, from 0 to 1, below the commit log, the queues and the index; -1 is unknown."""
+
+    log: float
+    queues: float
+    index: float
+
+    def __str__(self) -> str:
+        """As RocketMQ puts it into refusals."""
+        return f"CL: {self.log:5.2f} CQ: {self.queues:5.2f} INDEX: {self.index:5.2f}"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an operator wants. Ratios are from 0 to 1 and must be exceeded to count."""
+
+    reserved_ms: int
+    hours: frozenset[int]
+    full_ratio: float  # expired files go at once, not only in their hour
+    forcible_ratio: float  # the oldest files go, expired or not
+    refuse_ratio: float  # and no message is taken
+    force: bool
+
+    @classmethod
+    def of(cls, options: StoreOptions) -> Rules:
+        return cls(
+            reserved_ms=options.file_reserved_time_hours * HOUR_MS,
+            hours=frozenset(int(hour) for hour in options.delete_when.split(";") if hour.strip().isdecimal()),
+            full_ratio=min(max(options.disk_max_used_space_ratio, 10), 95) / PERCENT,
+            forcible_ratio=options.disk_clean_forcibly_ratio,
+            refuse_ratio=options.disk_warning_ratio,
+            force=options.clean_file_forcibly_enable,
+        )
+
+    def refuses(self, use: DiskUse) -> bool:
+        """Whether no message may be stored."""
+        return max(use.log, use.queues) > self.refuse_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many of the oldest files should go, and why."""
+
+    count: int
+    reason: str
+
+
+def decide(
+    rules: Rules, now_ms: int, hour: int, use: DiskUse, modified_ms: Sequence[int], *, asked: bool = False
+) -> Decision:
+    """What should go of a log whose files, oldest first, were last written at `modified_ms`. `hour` is local time;
+    `asked` says that an operator wants expired files gone now.
+
+    The last file always stays. An unknown disk counts as full, as in RocketMQ, but nothing is forced then.
+    """
+    used = max(use.log, use.queues)
+    candidates = modified_ms[:-1]
+    if rules.force and used > rules.forcible_ratio:
+        return Decision(len(candidates), "disk_nearly_full")
+    if asked:
+        reason = "asked"
+    elif hour in rules.hours:
+        reason = "expired"
+    elif used > rules.full_ratio or min(use.log, use.queues) < 0:
+        reason = "disk_full"
+    else:
+        return Decision(0, "")
+    count = 0
+    while count < len(candidates) and candidates[count] + rules.reserved_ms <= now_ms:
+        count += 1
+    return Decision(count, reason)
