@@ -41,7 +41,8 @@ from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
 _log = logging.getLogger(__name__)
 
 IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that make the client id
-MISSING_ROUTE_DELAY_MS = 1000  # a subscribed topic without route is asked for again after this, then ever more seldom
+MISSING_ROUTE_PAUSE_S = 1.0  # a subscribed topic without route is asked for again after this, then ever more seldom,
+MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
 
 
 class GroupMember(Protocol):
@@ -165,19 +166,28 @@ class Instance:
     # -------------------------------------------------------------------------------------------------------- routes
 
     async def _refresh_routes(self) -> None:
-        """Every interval; while a subscribed topic has no route, sooner."""
-        interval_ms = self.settings["poll_namesrv_interval_ms"]
-        delay_ms = interval_ms
+        """All known routes every interval; a subscribed topic without route is asked for more often."""
+        interval_s = self.settings["poll_namesrv_interval_ms"] / 1000
+        loop = asyncio.get_running_loop()
+        all_due, pause_s = loop.time() + interval_s, interval_s
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._routes_wanted.wait(), delay_ms / 1000)
-                delay_ms = MISSING_ROUTE_DELAY_MS
+                await asyncio.wait_for(self._routes_wanted.wait(), pause_s)
+                pause_s = MISSING_ROUTE_PAUSE_S
             self._routes_wanted.clear()
-            topics = {topic for member in self._consumers.values() for topic in member.wanted_topics()}
-            await self.routes.refresh_each([*topics, *self.routes.topics()])
-            self.routes.forget_brokers()
-            missing = any(not self.routes.subscribed(topic) for topic in topics)
-            delay_ms = min(interval_ms, 2 * delay_ms) if missing else interval_ms
+            await self.routes.refresh_each(self._missing_topics())
+            if loop.time() >= all_due:
+                all_due = loop.time() + interval_s
+                await self.routes.refresh_each(self.routes.topics())
+                self.routes.forget_brokers()
+            until_all_s = max(0.0, all_due - loop.time())
+            pause_s = (
+                min(2 * pause_s, MISSING_ROUTE_PAUSE_MAX_S, until_all_s) if self._missing_topics() else until_all_s
+            )
+
+    def _missing_topics(self) -> list[str]:
+        wanted = {topic for member in self._consumers.values() for topic in member.wanted_topics()}
+        return [topic for topic in wanted if not self.routes.subscribed(topic)]
 
     def want_routes(self) -> None:
         """A consumer waits for a route: refresh now, and often until it is there."""
