@@ -18,7 +18,7 @@ from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import TAG, SubscriptionData, TopicConfig
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.hosts import encode_host
-from orbitmq.message.properties import TAGS, encode_properties
+from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY, encode_properties
 from orbitmq.message.unit import unit_size
 from orbitmq.store.records import PutRecord
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData
@@ -120,7 +120,7 @@ def name_of(exchange: Exchange) -> str:
 # -------------------------------------------------------------------------------------- what an answer presupposes
 
 
-async def prepare(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
+async def prepare(broker: Broker, peer: BarePeer, exchange: Exchange, time: Time) -> None:
     """Bring the broker into a state in which the captured answer is the right one."""
     question, answer = exchange.question, exchange.answer
     ext = question.ext or {}
@@ -138,8 +138,19 @@ async def prepare(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
         fill(broker, ext["topic"], int(ext["queueId"]), int(told["offset"]) + more)
     elif question.code == RequestCode.GET_EARLIEST_MSG_STORETIME and told["timestamp"] != "-1":
         fill(broker, ext["topic"], int(ext["queueId"]), 1)
+    elif question.code == RequestCode.QUERY_MESSAGE and answer is not None and answer.code == 0:
+        await prepare_query(broker, time, ext)
     elif question.code in PLACES and answer is not None and answer.code == 0:
         place(broker, int(ext["offset"]))
+
+
+async def prepare_query(broker: Broker, time: Time, ext: dict[str, str]) -> None:
+    """A message with the key sought, stored in the time asked for, and in the index."""
+    time.clock.advance(max(0, int(ext["beginTimestamp"]) + 1 - time.clock.now_ms()))
+    name = UNIQ_KEY if ext["_UNIQUE_KEY_QUERY"] == "true" else KEYS
+    properties = encode_properties({name: ext["key"]}).encode()
+    broker.store.put(PutRecord(ext["topic"], 0, b"wanted", properties, 1, HOST, HOST))
+    await until(lambda: broker.store.query(ext["topic"], ext["key"], 1, 0, (1 << 63) - 1).buffers)
 
 
 async def prepare_pull(broker: Broker, peer: BarePeer, exchange: Exchange) -> None:
@@ -242,6 +253,7 @@ def waits(exchange: Exchange) -> bool:
 def momentary(question: Command) -> set[str]:
     """Header fields whose values belong to the moment, the machine or the rest of the captured broker's life."""
     names = {"msgId", "queueOffset", "timestamp", "nextBeginOffset"}
+    names |= {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
     chooses = (question.ext or {}).get("e") == "-1"  # the broker takes any queue
     return names | {"queueId"} if chooses else names
 
@@ -253,7 +265,7 @@ async def test_a_captured_question_gets_javas_kind_of_answer(
     time = Time()
     broker = like_the_captured(tmp_path, time)
     async with running(broker), bare_peer(broker.address) as peer:
-        await prepare(broker, peer, exchange)
+        await prepare(broker, peer, exchange, time)
         java = exchange.answer
         assert java is not None
         peer.writer.write(exchange.frame.data)
@@ -287,9 +299,10 @@ async def test_a_captured_oneway_request_is_not_answered(tmp_path: Path, exchang
 
 @pytest.mark.parametrize("exchange", HELD, ids=name_of)
 async def test_a_captured_pull_that_waited_waits(tmp_path: Path, exchange: Exchange) -> None:
-    broker = like_the_captured(tmp_path)
+    time = Time()
+    broker = like_the_captured(tmp_path, time)
     async with running(broker), bare_peer(broker.address) as peer:
-        await prepare(broker, peer, exchange)
+        await prepare(broker, peer, exchange, time)
         peer.writer.write(exchange.frame.data)
         other = deviation(exchange.question, Command(code=ResponseCode.PULL_NOT_FOUND))
         if other is not None:

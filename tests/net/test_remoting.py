@@ -13,9 +13,10 @@ from orbitmq.errors import ConnectError, InvalidStateError, OrbitMQError, Remoti
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting, split_address
 from orbitmq.net.routing import Router
+from orbitmq.net.server import Server
 from orbitmq.wire.command import Command, request
 from tests.support.loops import LoopFactory, settle, turned_loop, until
-from tests.support.peers import LOOPBACK, remoting, serving
+from tests.support.peers import LOOPBACK, quiet_address, remoting, serving
 
 ECHO, LATER = 10, 11
 
@@ -59,13 +60,6 @@ async def mute_address() -> AsyncIterator[str]:
             one.close()
 
 
-def refusing_address() -> str:
-    """An address where nobody listens."""
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        return f"{LOOPBACK}:{one.getsockname()[1]}"
-
-
 # --------------------------------------------------------------------------------------------------------- connecting
 
 
@@ -82,12 +76,12 @@ async def test_concurrent_callers_share_one_connect(both_loops: LoopFactory) -> 
 
 
 async def test_nobody_there_is_a_connect_error(both_loops: LoopFactory) -> None:
-    address = refusing_address()
-    async with remoting() as client:
-        calls = [client.call(address, request(ECHO), 5000) for _ in range(3)]
-        for failure in await asyncio.gather(*calls, client.oneway(address, request(ECHO)), return_exceptions=True):
-            assert isinstance(failure, ConnectError)
-            assert address in str(failure)
+    with quiet_address() as address:
+        async with remoting() as client:
+            calls = [client.call(address, request(ECHO), 5000) for _ in range(3)]
+            for failure in await asyncio.gather(*calls, client.oneway(address, request(ECHO)), return_exceptions=True):
+                assert isinstance(failure, ConnectError)
+                assert address in str(failure)
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "host:", "host:0", "host:65536", "host:-1", "host:http"])
@@ -131,18 +125,14 @@ async def test_one_callers_impatience_does_not_end_the_connect_of_others(turned_
 
 
 async def test_a_connect_that_failed_is_tried_anew_by_the_next_caller(both_loops: LoopFactory) -> None:
-    desk = Desk()
-    address = refusing_address()
-    async with remoting() as client:
-        with pytest.raises(ConnectError):
-            await client.call(address, request(ECHO), 1000)
-        with socket.socket() as listener:
-            listener.bind((LOOPBACK, int(address.rpartition(":")[2])))
-            listener.listen()
-            listener.setblocking(False)
-            server = await asyncio.get_running_loop().create_server(lambda: Connection(desk.router), sock=listener)
+    with quiet_address() as address:
+        async with remoting() as client:
+            with pytest.raises(ConnectError):
+                await client.call(address, request(ECHO), 1000)
+            server = Server(Desk().router)
+            await server.start(*split_address(address))
             assert (await client.call(address, request(ECHO, body=b"there now"), 5000)).body == b"there now"
-            server.close()
+            await server.stop(0)
 
 
 # ------------------------------------------------------------------------------------------------------------ calling
@@ -256,7 +246,7 @@ async def test_a_peer_that_reads_nothing_holds_up_neither_callers_nor_the_socket
     client = Remoting()
     address = f"{LOOPBACK}:{listener.sockets[0].getsockname()[1]}"
     call = asyncio.create_task(client.call(address, request(ECHO, body=bytes(15 << 20)), 60_000))
-    await until(lambda: held)
+    await until(lambda: held and client.connection(address))
     connection = client.connection(address)
     assert connection is not None
     connection.when_closed(gone.append)

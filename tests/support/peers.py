@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from orbitmq.net.remoting import Remoting
@@ -36,6 +37,15 @@ async def remoting(router: Router | None = None, **options: Any) -> AsyncIterato
         yield made
     finally:
         await made.close()
+
+
+@contextmanager
+def quiet_address() -> Iterator[str]:
+    """An address where nobody listens and no other process begins to; a server of this test may."""
+    with socket.socket() as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind((LOOPBACK, 0))
+        yield f"{LOOPBACK}:{keeper.getsockname()[1]}"
 
 
 class BarePeer:
