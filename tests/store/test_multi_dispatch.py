@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import MessageIllegal
+from orbitmq.message.flags import TRANSACTION_PREPARED
+from orbitmq.message.hashing import tags_code
+from orbitmq.message.properties import decode_properties
+from orbitmq.message.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from orbitmq.message.unit import decode_unit
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets
+from orbitmq.store.records import PutStatus
+from tests.support.disk import FaultyDisk
+from tests.support.stores import abandon, bodies, open_store, record, small_options
+
+BOTH = MultiDispatch(is_enabled=True, with_light_queues=True)
+ON = {"enable_multi_dispatch": True, "enable_lmq": True}
+
+
+def to(*names: str, more: bytes = b"") -> bytes:
+    return b"INNER_MULTI_DISPATCH\x01" + ",".join(names).encode() + more
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        (to("A"), [("A", 3)]),
+        (to("A", "%LMQ%b", "C"), [("A", 3), ("%LMQ%b", 0), ("C", 3)]),
+        (to("A", ""), [("A", 3)]),
+        (to(" "), []),
+        (b"TAGS\x01INNER_MULTI_DISPATCH", []),
+        (b"", []),
+    ],
+)
+def test_a_message_names_its_further_queues(properties: bytes, expected: list[tuple[str, int]]) -> None:
+    assert BOTH.queues("T", 3, properties) == expected
+    assert MultiDispatch().queues("T", 3, properties) == []
+
+
+def test_without_light_queues_every_queue_has_the_number_of_the_messages_own() -> None:
+    assert MultiDispatch(is_enabled=True).queues("T", 3, to("%LMQ%b")) == [("%LMQ%b", 3)]
+
+
+@pytest.mark.parametrize("topic", [SCHEDULE_TOPIC, HALF_TOPIC, RETRY_PREFIX + "g", DLQ_PREFIX + "g"])
+def test_a_message_that_waits_does_not_enter_them_yet(topic: str) -> None:
+    assert BOTH.queues(topic, 0, to("A")) == []
+
+
+def test_offsets_are_stored_and_the_wish_to_wait_is_not() -> None:
+    text = with_offsets(b"WAIT\x01true\x02INNER_MULTI_QUEUE_OFFSET\x019\x02TAGS\x01a\x02" + to("A", "B"), [4, 5])
+    assert decode_properties(text.decode()) == {
+        "TAGS": "a", "INNER_MULTI_DISPATCH": "A,B", "INNER_MULTI_QUEUE_OFFSET": "4,5",
+    }  # fmt: skip
+    assert BOTH.entries(1, text) == [("A", 1, 4), ("B", 1, 5)]
+
+
+@pytest.mark.parametrize("offsets", [b"1", b"1,2,3", b"1,x", b"1,-2", b""])
+def test_offsets_that_do_not_fit_the_names_are_not_used(offsets: bytes) -> None:
+    assert BOTH.entries(0, to("A", "B", more=b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + offsets)) == []
+
+
+# ------------------------------------------------------------------------------------------------ in a store
+
+
+def filled(root: Path, **changes: object) -> MessageStore:
+    store = open_store(root, ManualClock(), **{**ON, **changes})
+    for number in range(40):
+        names = ("%LMQ%all", "Copy") if number % 2 else ("%LMQ%all",)
+        store.put(record(b"%d" % number, queue_id=number % 2, properties=to(*names, more=b"\x02TAGS\x01a")))
+    return store
+
+
+def check(store: MessageStore) -> None:
+    everything, odd = [b"%d" % number for number in range(40)], [b"%d" % number for number in range(1, 40, 2)]
+    assert bodies(store, "%LMQ%all", 0) == everything
+    assert bodies(store, "T", 1) == bodies(store, "Copy", 1) == odd
+    assert store.max_offset("Copy", 0) == 0
+    unit = decode_unit(store.get("T", 1, 19, 1).buffers[0])
+    assert decode_properties(unit.properties)["INNER_MULTI_QUEUE_OFFSET"] == "39,19"
+
+
+def test_a_message_is_read_from_every_queue_it_names(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    check(store)
+    assert {entry[2] for entry in store.entries("%LMQ%all", 0, 0, 99)} == {tags_code("a")}
+    store.close()
+    store = open_store(tmp_path, **ON)
+    check(store)
+    store.close()
+
+
+def test_the_queues_are_made_anew_from_the_log(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = filled(tmp_path, mapped_file_size_commit_log=16384)
+    store.close()
+    for path in sorted((tmp_path / "consumequeue").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    store = open_store(tmp_path, files=disk, mapped_file_size_commit_log=16384, **ON)
+    check(store)
+    abandon(store)
+    disk.kill()
+    store = open_store(tmp_path, mapped_file_size_commit_log=16384, **ON)
+    check(store)
+    store.close()
+
+
+def test_readers_of_every_queue_are_told(tmp_path: Path) -> None:
+    arrived: list[tuple[str, int, int]] = []
+    options = small_options(tmp_path, **ON)
+    store = MessageStore(options, clock=ManualClock(), on_arrival=lambda *what: arrived.append(what[:3]))
+    store.open()
+    store.put(record(queue_id=2, properties=to("Copy", "%LMQ%a")))
+    store.put(record(queue_id=2, properties=to("%LMQ%a")))
+    assert arrived == [("T", 2, 1), ("Copy", 2, 1), ("%LMQ%a", 0, 1), ("T", 2, 2), ("%LMQ%a", 0, 2)]
+    store.close()
+
+
+def test_a_half_message_enters_no_queue(tmp_path: Path) -> None:
+    store = open_store(tmp_path, **ON)
+    store.put(record(properties=to("Copy"), sys_flag=TRANSACTION_PREPARED))
+    assert store.max_offset("Copy", 0) == store.max_offset("T", 0) == 0
+    store.close()
+
+
+def test_a_queue_named_twice_gets_the_message_once(tmp_path: Path) -> None:
+    store = open_store(tmp_path, **ON)
+    for _ in range(2):
+        store.put(record(b"x", properties=to("A", "A", "T")))
+    assert (store.max_offset("A", 0), store.max_offset("T", 0)) == (2, 2)
+    store.close()
+
+
+def test_a_name_that_cannot_be_stored_stores_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path, **ON)
+    with pytest.raises(MessageIllegal):
+        store.put(record(properties=to("A", "../B")))
+    assert store.commit_log_max_offset == store.max_offset("T", 0) == 0
+    store.close()
+
+
+def test_properties_that_grow_too_long_are_refused(tmp_path: Path) -> None:
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20, **ON)
+    more = b"\x02x\x01" + bytes(32767 - len(to("A")) - 3)
+    assert store.put(record(properties=to("A", more=more))).status is PutStatus.PROPERTIES_SIZE_EXCEEDED
+    assert store.put(record(properties=more)).status is PutStatus.PUT_OK
+    store.close()
+
+
+def test_a_light_queue_too_many_is_refused(tmp_path: Path) -> None:
+    store = open_store(tmp_path, max_lmq_consume_queue_num=2, **ON)
+    for name, status in [
+        ("%LMQ%a", PutStatus.PUT_OK),
+        ("%LMQ%b", PutStatus.PUT_OK),
+        ("%LMQ%c", PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED),
+        ("%LMQ%a", PutStatus.PUT_OK),
+        ("Copy", PutStatus.PUT_OK),
+    ]:
+        assert store.put(record(properties=to(name))).status is status
+    store.close()
+
+
+def test_a_full_disk_leaves_no_half_entered_message(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = open_store(tmp_path, files=disk, **ON)
+    store.put(record(b"one", properties=to("A")))
+    disk.room = 0
+    assert store.put(record(b"two", properties=to("A", "New"))).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert (store.max_offset("T", 0), store.max_offset("A", 0), store.max_offset("New", 0)) == (1, 1, 0)
+    disk.room = None
+    assert store.put(record(b"two", properties=to("A", "New"))).status is PutStatus.PUT_OK
+    assert bodies(store, "A") == [b"one", b"two"]
+    assert bodies(store, "New") == [b"two"]
+    store.close()
