@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from orbitmq.store.files import MappedFile
@@ -155,3 +156,12 @@ def read_unit(view: memoryview, position: int) -> Extension | None:
     if bitmap_size < 0 or size != HEAD.size + bitmap_size or position + size > len(view):
         return None
     return Extension(code, store_timestamp, bytes(view[position + HEAD.size : position + size]))
+
+
+def read_units(files: NumberedFiles) -> Iterator[tuple[int, Extension]]:
+    """Every unit with its address, in order."""
+    for number, file in enumerate(files.files):
+        position = 0
+        while (unit := read_unit(file.view, position)) is not None:
+            yield FIRST_ADDRESS + files.start + number * files.file_size + position, unit
+            position += HEAD.size + len(unit.bitmap)

@@ -57,11 +57,11 @@ class ConsumeQueues:
 
     def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
         files = NumberedFiles(self._door, self._directory / topic / str(queue_id), self._file_size)
-        queue = ConsumeQueue(topic, queue_id, files, self._extended(topic, queue_id))
+        queue = ConsumeQueue(topic, queue_id, files, self.extension(topic, queue_id))
         self.table[topic, queue_id] = queue
         return queue
 
-    def _extended(self, topic: str, queue_id: int) -> ExtendedQueue | None:
+    def extension(self, topic: str, queue_id: int) -> ExtendedQueue | None:
         """The extension on disk, which keeps the file size it began with; else an empty one if it shall have one."""
         directory = self._extended_directory / topic / str(queue_id)
         names = self._door.names(directory)
