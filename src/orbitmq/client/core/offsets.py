@@ -5,7 +5,7 @@ An offset is always the next one to consume.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from orbitmq.message.javajson import dumps_pretty, loads
 from orbitmq.message.model import MessageQueue
@@ -21,9 +21,6 @@ class OffsetTable:
 
     def __contains__(self, queue: object) -> bool:
         return queue in self._offsets
-
-    def __iter__(self) -> Iterator[MessageQueue]:
-        return iter(self._offsets)
 
     def read(self, queue: MessageQueue) -> int:
         """The offset, -1 when the table has none."""
@@ -45,10 +42,6 @@ class OffsetTable:
     def of(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """The known offsets of `queues`."""
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
-
-    def all(self) -> dict[MessageQueue, int]:
-        """A copy of everything."""
-        return dict(self._offsets)
 
 
 def encode_file(offsets: Mapping[MessageQueue, int]) -> str:
