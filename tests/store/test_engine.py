@@ -142,6 +142,37 @@ def test_a_full_disk_refuses_messages_and_keeps_serving(tmp_path: Path, caplog: 
     store.close()
 
 
+def test_a_batch_is_entered_whole_or_not_stored(tmp_path: Path) -> None:
+    """Its entries may need several files of the queue, which the disk may not have room for."""
+    disk = FaultyDisk()
+    store = open_store(tmp_path, files=disk, mapped_file_size_commit_log=1 << 20)
+    store.put(record(b"first"))
+    items = [BatchItem(0, b"%d" % number, b"") for number in range(25)]
+    disk.room = 300
+    assert store.put_batch(record(), items).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert bodies(store) == [b"first"]
+    disk.room = 400
+    assert store.put_batch(record(), items).queue_offset == 1
+    assert len(bodies(store)) == 26
+    store.close()
+    assert len(list((tmp_path / "consumequeue/T/0").iterdir())) == 3
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
+    assert len(bodies(store)) == 26
+    store.close()
+
+
+def test_room_that_was_made_and_not_used_is_given_back(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = open_store(tmp_path, files=disk)
+    store.put(record(b"first"))
+    disk.room = 400
+    items = [BatchItem(0, b"%d" % number, b"") for number in range(38)]
+    assert store.put_batch(record(), items).status is PutStatus.SERVICE_NOT_AVAILABLE
+    disk.room = None
+    store.close()
+    assert len(list((tmp_path / "consumequeue/T/0").iterdir())) == 1
+
+
 def test_no_entry_without_room_for_it(tmp_path: Path) -> None:
     """A disk that fills up between log and queue must not leave a message that no consumer will see."""
     disk = FaultyDisk()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
+from orbitmq.store import files
 from orbitmq.store.files import DirectoryLock, Files, MappedFile
 
 
@@ -92,3 +93,42 @@ def test_small_files_are_overwritten_in_place(tmp_path: Path) -> None:
     assert door.names(tmp_path / "missing") == []
     door.remove_directory(tmp_path)
     assert tmp_path.exists(), "a directory with content stays"
+
+
+def test_the_names_of_new_directories_are_synced_with_the_first_file_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    first = Files().create(tmp_path / "a" / "b" / "1", 4096)
+    second = Files().create(tmp_path / "a" / "c" / "1", 4096)
+    assert synced == [], "whoever makes a queue does not wait"
+    second.sync()
+    assert synced == [tmp_path / "a" / "c", tmp_path / "a", tmp_path]
+    synced.clear()
+    first.sync()
+    second.sync()
+    assert synced == [tmp_path / "a" / "b"]
+    first.close()
+    second.close()
+
+
+def test_a_queue_may_be_removed_while_it_is_synced(tmp_path: Path) -> None:
+    file = Files().create(tmp_path / "a" / "1", 4096)
+    Files().remove(file.path)
+    Files().remove_directory(tmp_path / "a")
+    file.sync()
+    file.close()
+
+
+@pytest.mark.parametrize("can_punch", [True, False])
+def test_clearing_keeps_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_punch: bool) -> None:
+    """A crash in the middle must not leave a file of another size, which no start takes."""
+    monkeypatch.setattr(files.os, "ftruncate", None)
+    if not can_punch:
+        monkeypatch.setattr(files, "_punch_hole", lambda *_: False)
+    (tmp_path / "f").write_bytes(b"x" * (3 << 20))
+    file = MappedFile(tmp_path / "f", 3 << 20, create=False, writable=True)
+    file.clear_from(5000)
+    assert bytes(file.view) == (tmp_path / "f").read_bytes() == b"x" * 5000 + bytes((3 << 20) - 5000)
+    file.close()

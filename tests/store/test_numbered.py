@@ -50,7 +50,7 @@ def test_loading_finds_what_was_made(tmp_path: Path) -> None:
         ("notes.txt", SIZE, "does not belong"),
         (file_name(3 * SIZE), SIZE, f"{file_name(2 * SIZE)} is missing"),
         (file_name(2 * SIZE), 100, "has 100 bytes, not 4096"),
-        (file_name(2 * SIZE), 0, "has 0 bytes"),
+        ("notes.txt", 0, "does not belong"),
     ],
 )
 def test_a_directory_that_is_not_whole_is_refused(tmp_path: Path, name: str, size: int, cause: str) -> None:
@@ -59,6 +59,22 @@ def test_a_directory_that_is_not_whole_is_refused(tmp_path: Path, name: str, siz
     with pytest.raises(StoreDamaged, match=cause) as caught:
         NumberedFiles(Files(), tmp_path, SIZE).load()
     assert str(tmp_path / name) in str(caught.value)
+
+
+def test_a_file_that_a_crash_left_without_a_size_never_was(tmp_path: Path) -> None:
+    stream(tmp_path, 0, SIZE).close()
+    for start in (2 * SIZE, 3 * SIZE):
+        (tmp_path / file_name(start)).touch()
+    reader, files = (NumberedFiles(Files(), tmp_path, SIZE) for _ in range(2))
+    reader.load(writable=False)
+    assert reader.end == 2 * SIZE
+    assert (tmp_path / file_name(3 * SIZE)).exists(), "a reader changes nothing"
+    files.load()
+    files.add(files.create(files.end))
+    assert files.end == 3 * SIZE
+    assert not (tmp_path / file_name(3 * SIZE)).exists()
+    reader.close()
+    files.close()
 
 
 def test_a_directory_among_the_files_is_refused(tmp_path: Path) -> None:

@@ -54,11 +54,6 @@ _REASONS = {
         bitMapLengthConsumeQueueExt enableCalcFilterBitMap enablePropertyFilter expectConsumerNumUseFilter
         filterDataCleanTimeSpan filterSupportRetry maxErrorRateOfBloomFilter
     """,
-    "the commit log is written through mapped files": """
-        commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
-        fastFailIfNoBufferInStorePool flushLeastPagesWhenWarmMapedFile transientStorePoolEnable transientStorePoolSize
-        warmMapedFileEnable
-    """,
     "delayed messages are delivered one by one": """
         enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     """,
@@ -66,7 +61,6 @@ _REASONS = {
         autoDeleteUnusedStats diskFallRecorded enableDetailStat enableScheduleMessageStats
     """,
     "consumers may read as slowly as they like": "consumerFallbehindThreshold disableConsumeIfConsumerReadSlowly",
-    "the commit log is always flushed at its interval": "flushCommitLogTimed",
     "routes of another environment are not looked up": "clusterTest productEnvName",
     "name servers are given by namesrvAddr": "fetchNamesrvAddrByAddressServer",
     "the broker always registers in full": "forceRegister",

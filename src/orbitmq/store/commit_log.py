@@ -16,8 +16,11 @@ from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT32
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset
+from orbitmq.store.staging import Staging
+from orbitmq.store.warming import Warmer
 
 RESERVE_STEP = 4 << 20  # one claim; some 50 ms of the highest load one core can take
+STEPS_A_TURN = 4  # after which a worker can be stopped
 RESERVE_AHEAD = 4 * RESERVE_STEP  # the worker needs a quarter of the time to prepare it
 
 
@@ -58,11 +61,22 @@ class CommitLog:
         self._reserving = threading.Lock()  # guards _next and _reserved
         self._patience_s = patience_ms / 1000
         self._is_slow = False
+        self.staging: Staging | None = None  # set before `begin_at`, when messages take the way through memory
+        self.warmer: Warmer | None = None
 
     @property
     def min_offset(self) -> PhysicalOffset:
         """The first byte that still exists, -1 for a log without files."""
         return PhysicalOffset(self.files.start) if self.files.files else NO_OFFSET
+
+    @property
+    def written(self) -> PhysicalOffset:
+        """How far the files hold what was appended."""
+        return self.end if self.staging is None else self.staging.committed
+
+    def commit(self) -> PhysicalOffset:
+        """Have the files hold what was appended before the call. OSError when the disk fails. For one worker."""
+        return self.end if self.staging is None else self.staging.commit(self.end)
 
     def begin_at(self, end: int, *, flushed: int, clean: bool) -> None:
         """Go on writing at `end`; unless nothing lies behind it, because the exit was `clean`, that is removed."""
@@ -72,10 +86,12 @@ class CommitLog:
         self.flushed = PhysicalOffset(flushed)
         self.limit = self._reserved = end
         if self.files.files:
-            self._write_into(self.files.files[-1])
+            self._write_into(self.files.files[-1].data)
+        if self.staging is not None:
+            self.staging.begin_at(self.files.files[-1] if self.files.files else None, self._file_start, end)
 
-    def _write_into(self, file: MappedFile) -> None:
-        self._data = file.data
+    def _write_into(self, data: mmap.mmap) -> None:
+        self._data = data
         self._file_end = self.files.end
         self._file_start = self._file_end - self.files.file_size
 
@@ -108,6 +124,8 @@ class CommitLog:
             while self._reserved < start + needed:
                 self._reserve_step()
             if start >= self._file_end:
+                if self.staging is not None and self.staging.lacks_buffer:
+                    raise TimeoutError("every buffer of the transient pool waits to be committed")
                 self._next_file(start)
             self.limit = min(self._reserved, self._file_end) - BLANK.size
         return self.end
@@ -131,20 +149,37 @@ class CommitLog:
         """Close the file with a blank record and begin the one made ahead."""
         file, self._next = self._next, None
         assert file is not None, "reserving beyond the last file makes the next one"
+        stop = int(self.end)
         if self._file_end > self.end:  # a start may find the last file closed already
             BLANK.pack_into(self._data, self.end - self._file_start, start - self.end, BLANK_MAGIC)
+            stop += BLANK.size
         self.files.add(file)
-        self._write_into(file)
+        if self.staging is not None:
+            self.staging.leave(stop)
+            self._write_into(self.staging.begin(file, start))
+        else:
+            self._write_into(file.data)
         self.end = PhysicalOffset(start)
 
-    def reserve_ahead(self) -> None:
-        """Claim blocks ahead of the writer; a worker's job. OSError when the disk has no room."""
-        while self._data and self._reserved < self.end + RESERVE_AHEAD:
+    def reserve_ahead(self) -> bool:
+        """Claim blocks ahead of the writer; a worker's job. Whether there is more to do. OSError when the disk has no
+        room.
+        """
+        if self.warmer is not None:
+            self.warmer.leave(self.files.files[-1] if self.files.files else None)
+        ahead = RESERVE_AHEAD if self.warmer is None else self.files.file_size
+        for _ in range(STEPS_A_TURN):
+            if not self._data or self._reserved >= self.end + ahead:
+                return False
             with self._reserving:
                 if self._next is not None and self._reserved >= self.files.end + self.files.file_size:
-                    return  # a whole file is ready already
+                    return False  # a whole file is ready already
                 file, position, size = self._reserve_step()
-            file.warm(position, size)
+            if self.warmer is not None:
+                self.warmer.warm(file, position, size)
+            else:
+                file.warm(position, size)
+        return True
 
     def _reserve_step(self) -> tuple[MappedFile, int, int]:
         file = self.files.find(self._reserved) or self._next
@@ -179,7 +214,7 @@ class CommitLog:
 
     def flush(self) -> PhysicalOffset:
         """Return when what was appended before the call is on disk. OSError when it is not. For any thread."""
-        end = self.end
+        end = self.written
         if end > self.flushed:
             self.files.sync(self.flushed, end)
             self.flushed = end

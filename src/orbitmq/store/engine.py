@@ -26,10 +26,10 @@ from orbitmq.store.cleaning import Cleaner
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
 from orbitmq.store.files import DirectoryLock, Files
-from orbitmq.store.flushing import Deliver, FlushCallback, FlushWaits, LogFlusher, QueueFlusher
+from orbitmq.store.flushing import Deliver, FlushCallback, FlushWaits, LogCommitter, LogFlusher, QueueFlusher
 from orbitmq.store.key_search import KeySearch, QueryResult
 from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets
-from orbitmq.store.options import SYNC_FLUSH, StoreOptions
+from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queues import ConsumeQueues
@@ -37,6 +37,8 @@ from orbitmq.store.reading import BatchLimits, GetResult, GetStatus, Matcher
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.store.recovery import recover
 from orbitmq.store.retention import DiskUse
+from orbitmq.store.staging import BufferPool, Staging
+from orbitmq.store.warming import Warmer
 from orbitmq.store.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -108,8 +110,13 @@ class MessageStore:
         self._is_full = False
         self._deliver = deliver
         self._waits = FlushWaits(clock, options.sync_flush_timeout_ms)
-        self._flushes_each = options.flush_disk_type == SYNC_FLUSH
-        self._arrivals = Arrivals(self._log, on_arrival, at_once=not self._flushes_each)
+        self._flushes_each = options.flushes_each
+        self._wakes_flusher = options.flushes_each or not options.flush_commit_log_timed
+        at_once = not (options.flushes_each or options.uses_transient_pool)
+        self._arrivals = Arrivals(self._log, on_arrival, at_once=at_once)
+        self._log_committer = LogCommitter(self._log, options, clock, self._on_commit)
+        if options.warm_mapped_file_enable:
+            self._log.warmer = Warmer(options.flush_least_pages_when_warm_mapped_file if self._flushes_each else 0)
         self._log_flusher = LogFlusher(self._log, self._checkpoint, options, clock, self._on_flush)
         self._queue_flusher = QueueFlusher(self._queues, self._dispatcher, self._checkpoint, options, clock)
         self._cleaner = Cleaner(self._door, self._log, self._queues, options, clock, deliver)
@@ -121,6 +128,10 @@ class MessageStore:
         )
         self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock)
         self._workers = [self._reserve_worker, self._log_worker, self._queue_worker, self._clean_worker]
+        if options.uses_transient_pool:
+            self._workers.append(
+                self._worker("commit-log", self._log_committer.step, options.commit_interval_commit_log_ms)
+            )
         if self._keys.is_enabled:
             self._workers.append(self._worker("index", self._keys.indexer.step, INDEX_INTERVAL_MS))
 
@@ -158,6 +169,7 @@ class MessageStore:
         self._cleaner.close()
         if not self.is_poisoned:
             try:
+                self._log.commit()
                 self._log_flusher.flush()
                 self._queue_flusher.flush()
                 self._keys.finish()
@@ -169,6 +181,11 @@ class MessageStore:
 
     def _load(self) -> None:
         clean = self._door.size(self._abort) < 0
+        if self.options.uses_transient_pool:
+            self._log.staging = Staging(
+                BufferPool(self.options.transient_store_pool_size, self.options.mapped_file_size_commit_log),
+                must_have_buffer=self.options.fast_fail_if_no_buffer_in_store_pool,
+            )
         self._log.files.load()
         self._queues.load()
         self._checkpoint.load()
@@ -237,8 +254,8 @@ class MessageStore:
             body, queue.topic_bytes, properties,
         )  # fmt: skip
         log.append(unit, now_ms)
-        if self._flushes_each:
-            self._ask_flush()
+        if self._wakes_flusher:
+            self._wake_flusher()
         if queued:
             code = self._enter(queue, queue_offset, offset, size, properties, now_ms)
             for other, other_offset in further:
@@ -267,7 +284,7 @@ class MessageStore:
         total = sum(sizes)
         if sum(len(item.body) for item in items) > self.options.max_message_size or total > self._log.units_size_max:
             return ILLEGAL
-        if (refusal := self._find_room(total, [queue])) is not None:
+        if (refusal := self._find_room(total, [queue], len(items))) is not None:
             return refusal
         offset = self._log.end
         now_ms = self._clock.now_ms()
@@ -283,8 +300,8 @@ class MessageStore:
             places.append(place)
             place = PhysicalOffset(place + size)
         self._log.append(b"".join(units), now_ms)
-        if self._flushes_each:
-            self._ask_flush()
+        if self._wakes_flusher:
+            self._wake_flusher()
         for number, (place, size, text) in enumerate(zip(places, sizes, texts, strict=True)):
             self._enter(queue, first + number, place, size, text, now_ms)
         return PutResult(PutStatus.PUT_OK, offset, first, total, now_ms, record.store_host, tuple(places))
@@ -309,13 +326,22 @@ class MessageStore:
         if self._log_flusher.ask():
             self._log_worker.wake()
 
+    def _wake_flusher(self) -> None:
+        if self._flushes_each or self._log_flusher.has_enough:
+            self._ask_flush()
+
+    def _on_commit(self, committed: PhysicalOffset) -> None:
+        """On the committing thread; as `_on_flush`."""
+        self._deliver(lambda: self._arrivals.show(committed))
+
     def _on_flush(self, flushed: PhysicalOffset) -> None:
         """On the flushing thread: what follows belongs to the thread that appends."""
         if self._flushes_each or self._waits:
             self._deliver(lambda: self._flushed(flushed))
 
     def _flushed(self, flushed: PhysicalOffset) -> None:
-        self._arrivals.show(flushed)
+        if self._flushes_each:
+            self._arrivals.show(flushed)
         self._waits.reached(flushed)
 
     def _are_too_many(self, queues: list[tuple[str, int]]) -> bool:
@@ -324,12 +350,12 @@ class MessageStore:
             self._queues.has_light_queues(self.options.max_lmq_consume_queue_num)
         )
 
-    def _find_room(self, size: int, queues: list[ConsumeQueue]) -> PutResult | None:
+    def _find_room(self, size: int, queues: list[ConsumeQueue], entries: int = 1) -> PutResult | None:
         """Room for the units and for their entries, before anything is written; the refusal when there is none."""
         try:
             for queue in queues:
-                if queue.end >= queue.limit:
-                    queue.make_room()
+                if not queue.has_room(entries):
+                    queue.make_room(entries)
             if self._log.end + size > self._log.limit:
                 if self._arrivals.is_overfull:
                     return BUSY
@@ -507,12 +533,13 @@ class MessageStore:
     def _worker(self, name: str, step: Callable[[], int | None], interval_ms: int) -> Worker:
         return Worker(f"orbitmq-{name}", step, interval_ms, self._poison)
 
-    def _reserve(self) -> None:
+    def _reserve(self) -> int | None:
         """A full disk is no failure: the next put meets it where it can be answered."""
         try:
-            self._log.reserve_ahead()
+            return 0 if self._log.reserve_ahead() else None
         except OSError as error:
             self._full(error)
+            return None
 
     def _full(self, error: OSError) -> None:
         self._cleaner.look_now()

@@ -6,19 +6,27 @@ fails to flush or is full. This module knows nothing of messages.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import fcntl
 import math
 import mmap
 import os
+import shutil
 import struct
 import threading
 from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
+from orbitmq.store import memory
 
 PAGE: Final = 4096
 WARM_STEP: Final = 1 << 20
+AT_FDCWD: Final = -100
+RENAME_EXCHANGE: Final = 2
+FALLOC_FL_KEEP_SIZE: Final = 1
+FALLOC_FL_PUNCH_HOLE: Final = 2
 FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 
 
@@ -32,11 +40,13 @@ class MappedFile:
     def __init__(self, path: Path, size: int, *, create: bool, writable: bool) -> None:
         self.path = path
         self.size = size
+        if create:
+            _new_names.make_directory(path.parent)
         self._descriptor = _open(path, size, create=create, writable=writable)
         self._is_closed = False
         self._users = 1  # the owner, and threads inside sync or read: the last one closes the descriptor
         self._users_guard = threading.Lock()
-        self._directory_synced = not create
+        self._name_synced = not create
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
             self.data = mmap.mmap(self._descriptor, size, access=access)
@@ -57,6 +67,22 @@ class MappedFile:
         for position in range(start, min(start + size, self.size), WARM_STEP):
             os.preadv(self._descriptor, [buffer], position)
 
+    def populate(self, start: int, size: int) -> None:
+        """The same for pages that are to be written, which takes them into the map as well."""
+        try:
+            memory.populate(self.data, start, min(size, self.size - start))
+        except OSError:  # an older kernel
+            self.warm(start, size)
+
+    def lock_memory(self) -> None:
+        """Keep the whole file in memory. OSError when the limit of locked memory forbids it."""
+        memory.lock(self.data)
+        self.data.madvise(mmap.MADV_WILLNEED)
+
+    def unlock_memory(self) -> None:
+        if not self.data.closed:
+            memory.unlock(self.data)
+
     def sync(self) -> None:
         """Return when everything written before the call is on disk.
 
@@ -66,9 +92,9 @@ class MappedFile:
             return
         try:
             os.fdatasync(self._descriptor)
-            if not self._directory_synced:
-                sync_directory(self.path.parent)
-                self._directory_synced = True
+            if not self._name_synced:
+                _new_names.sync(self.path.parent)
+                self._name_synced = True
         finally:
             self._leave()
 
@@ -85,19 +111,26 @@ class MappedFile:
             self._leave()
 
     def write(self, start: int, data: mmap.mmap | memoryview | bytes) -> None:
-        """Write past the map; readers of `view` see it. OSError when the disk fails."""
-        rest = memoryview(data).cast("B")
-        while rest:
-            written = os.pwrite(self._descriptor, rest, start)
-            start, rest = start + written, rest[written:]
+        """Write past the map; readers of `view` see it. OSError when the disk fails. A closed file takes nothing."""
+        if not self._enter():
+            return
+        try:
+            rest = memoryview(data).cast("B")
+            while rest:
+                written = os.pwrite(self._descriptor, rest, start)
+                start, rest = start + written, rest[written:]
+        finally:
+            self._leave()
 
     def clear_from(self, position: int) -> None:
         """Make everything behind `position` zero, on disk too: what a crash brought back would look valid.
 
-        Nobody may read or write the file meanwhile.
+        Nobody may read or write the file meanwhile. It keeps its size: a crash between cutting it and growing it again
+        would leave a file that no start takes.
         """
-        os.ftruncate(self._descriptor, position)
-        os.ftruncate(self._descriptor, self.size)
+        if not _punch_hole(self._descriptor, position, self.size - position):
+            for start in range(position, self.size, WARM_STEP):
+                self.write(start, bytes(min(WARM_STEP, self.size - start)))
         os.fsync(self._descriptor)
 
     def modified_ms(self) -> int:
@@ -186,7 +219,9 @@ class Files:
     """The file system."""
 
     def make_directory(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        """Make a directory, and what leads to it; return when the names are on disk."""
+        _new_names.make_directory(directory)
+        _new_names.sync(directory.parent)
 
     def names(self, directory: Path) -> list[str]:
         """Names in `directory`, sorted; none when it does not exist."""
@@ -212,7 +247,6 @@ class Files:
 
     def create(self, path: Path, size: int) -> MappedFile:
         """A new zero-filled file of its full size, in a directory that is made if missing."""
-        self.make_directory(path.parent)
         return MappedFile(path, size, create=True, writable=True)
 
     def open(self, path: Path, size: int, *, writable: bool) -> MappedFile:
@@ -225,6 +259,28 @@ class Files:
     def sync_directory(self, directory: Path) -> None:
         """Return when the names in `directory` are on disk."""
         sync_directory(directory)
+
+    def set_modified_ms(self, path: Path, time_ms: int) -> None:
+        """Say when a file was last written."""
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+    def swap(self, new: Path, old: Path) -> None:
+        """Exchange two directories in one step, or move `new` to where no `old` is. Returns when that is on disk."""
+        if not old.exists():
+            new.rename(old)
+        elif not _exchange(new, old):
+            # Where the file system cannot: a crash between these steps leaves no directory `old`.
+            beside = old.with_name(old.name + ".old")
+            old.rename(beside)
+            new.rename(old)
+            beside.rename(new)
+        sync_directory(new.parent)
+        sync_directory(old.parent)
+
+    def remove_tree(self, directory: Path) -> None:
+        """Remove a directory with everything in it; one that does not exist is fine."""
+        if directory.exists():
+            shutil.rmtree(directory)
 
     def remove_directory(self, directory: Path) -> None:
         """Remove a directory that has become empty; one with content stays."""
@@ -254,6 +310,57 @@ class Files:
     def is_locked(self, path: Path) -> bool:
         """Whether somebody holds the lock; asks without taking it, even for a moment."""
         return DirectoryLock.is_held(path)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Linux's renameat2, which Python does not offer; False where kernel, C library or file system have none."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    names = os.fsencode(first), os.fsencode(second)
+    return renameat2 is not None and renameat2(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0
+
+
+class NewNames:
+    """Directories that were made, and whose names may not be on disk yet.
+
+    With a directory goes everything in it. The thread that makes the directory of a new queue must not wait for a disk,
+    so whoever first syncs a file below it syncs these names as well.
+    """
+
+    def __init__(self) -> None:
+        self._holders: dict[Path, int] = {}  # directories that hold such names, and when the last one came
+        self._guard = threading.Lock()
+        self._now = 0
+
+    def make_directory(self, directory: Path) -> None:
+        missing = [path for path in (directory, *directory.parents) if not path.exists()]
+        directory.mkdir(parents=True, exist_ok=True)
+        with self._guard:
+            self._now += 1
+            self._holders.update((path.parent, self._now) for path in missing)
+
+    def sync(self, directory: Path) -> None:
+        """Return when the names in `directory` are on disk, and that of every new directory that leads there."""
+        for path in (directory, *directory.parents):
+            came = self._holders.get(path)
+            if came is None and path != directory:
+                continue
+            # A queue may be removed while it is synced for the first time.
+            with contextlib.suppress(FileNotFoundError):
+                sync_directory(path)
+            with self._guard:
+                if self._holders.get(path) == came:
+                    self._holders.pop(path, None)
+
+
+_new_names = NewNames()
+
+
+def _punch_hole(descriptor: int, start: int, size: int) -> bool:
+    """Make bytes zero and give their blocks back, which Python does not offer; False where the file system cannot."""
+    fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+    offsets = ctypes.c_int64(start), ctypes.c_int64(size)
+    return size == 0 or (fallocate is not None and fallocate(descriptor, mode, *offsets) == 0)
 
 
 def sync_directory(directory: Path) -> None:

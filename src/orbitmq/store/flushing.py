@@ -88,7 +88,7 @@ class LogFlusher:
     @property
     def has_enough(self) -> bool:
         """Whether so much is new that it should be flushed."""
-        return self._log.end - self._log.flushed >= self._least_bytes
+        return self._log.written - self._log.flushed >= self._least_bytes
 
     def step(self) -> None:
         """Flush if enough is new, if it is time, or if somebody asked. OSError when the disk failed."""
@@ -106,6 +106,28 @@ class LogFlusher:
         flushed = self._log.flush()
         self._checkpoint.log_timestamp = max(self._checkpoint.log_timestamp, timestamp)
         self._on_flush(flushed)
+
+
+class LogCommitter:
+    """Decides when messages are copied from the transient pool to the log's files. `on_commit` is told how far."""
+
+    def __init__(
+        self, log: CommitLog, options: StoreOptions, clock: Clock, on_commit: Callable[[PhysicalOffset], object]
+    ) -> None:
+        self._log = log
+        self._least_bytes = options.commit_commit_log_least_pages * PAGE
+        self._thorough_interval_ms = options.commit_commit_log_thorough_interval_ms
+        self._clock = clock
+        self._on_commit = on_commit
+        self._last_ms = clock.now_ms()
+
+    def step(self) -> None:
+        """Commit if enough is new, or if it is time. OSError when the disk failed."""
+        now_ms = self._clock.now_ms()
+        new_bytes = self._log.end - self._log.written
+        if new_bytes and (new_bytes >= self._least_bytes or now_ms - self._last_ms >= self._thorough_interval_ms):
+            self._last_ms = now_ms
+            self._on_commit(self._log.commit())
 
 
 class QueueFlusher:

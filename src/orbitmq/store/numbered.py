@@ -20,6 +20,10 @@ def file_name(start: int) -> str:
     return f"{start:0{NAME_DIGITS}d}"
 
 
+def _is_file_name(name: str) -> bool:
+    return len(name) == NAME_DIGITS and name.isdecimal()
+
+
 class NumberedFiles:
     """The files of one stream, without gaps; `start` is the offset of the first byte that still exists.
 
@@ -67,10 +71,11 @@ class NumberedFiles:
 
         RocketMQ refuses to start on such a directory as well, so nothing else may ever be put there.
         """
-        found = [(name, directory) for directory in self.directories for name in self._door.names(directory)]
-        for name, directory in sorted(found):
+        found = sorted((name, directory) for directory in self.directories for name in self._door.names(directory))
+        self._skip_unborn(found, remove=writable)
+        for name, directory in found:
             path = directory / name
-            if not (len(name) == NAME_DIGITS and name.isdecimal()) or self._door.size(path) < 0:
+            if not _is_file_name(name) or self._door.size(path) < 0:
                 raise StoreDamaged(f"{path}: does not belong into the store; move it away")
             if not self.files:
                 self._stream = (int(name), [])
@@ -79,6 +84,16 @@ class NumberedFiles:
             elif int(name) != self.end:
                 raise StoreDamaged(f"{path}: follows a gap, {file_name(self.end)} is missing")
             self.files.append(self._door.open(path, self.file_size, writable=writable))
+
+    def _skip_unborn(self, found: list[tuple[str, Path]], *, remove: bool) -> None:
+        """Leave the last file out when a crash came between its creation and its size."""
+        while found:
+            name, directory = found[-1]
+            if not _is_file_name(name) or self._door.size(directory / name) != 0:
+                return
+            if remove:
+                self._door.remove(directory / name)
+            found.pop()
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the byte at `offset`."""
@@ -141,6 +156,10 @@ class NumberedFiles:
         last = max(0, (end - 1 - origin) // self.file_size)
         for file in files[first : last + 1]:
             file.sync()
+
+    def discard(self, file: MappedFile) -> None:
+        """Remove a file made by `create` that never became part of the stream."""
+        self._remove(file)
 
     def close(self) -> None:
         for file in self.files:

@@ -73,6 +73,43 @@ class StoreOptions(Options):
         "flushCommitLogThoroughInterval", 10_000, "How often the commit log is flushed however little is new.",
         unit="ms", minimum=0,
     )  # fmt: skip
+    flush_commit_log_timed: bool = option(
+        "flushCommitLogTimed", True,
+        "Look at the commit log at its interval only; otherwise it is flushed as soon as enough is new.",
+    )  # fmt: skip
+    transient_store_pool_enable: bool = option(
+        "transientStorePoolEnable", False,
+        "Append to locked memory and copy it to the files a little later; a process that is killed loses what was not "
+        "copied. Not with SYNC_FLUSH.",
+    )  # fmt: skip
+    transient_store_pool_size: int = option(
+        "transientStorePoolSize",
+        5,
+        "Buffers of that memory, each as large as a commit log file.",
+        minimum=1,
+        maximum=64,
+    )
+    fast_fail_if_no_buffer_in_store_pool: bool = option(
+        "fastFailIfNoBufferInStorePool", False,
+        "Refuse messages while no buffer is free for the next file, instead of writing to the file itself.",
+    )  # fmt: skip
+    commit_interval_commit_log_ms: int = option(
+        "commitIntervalCommitLog", 200, "How often the buffers are looked at.", unit="ms", minimum=1
+    )
+    commit_commit_log_least_pages: int = option(
+        "commitCommitLogLeastPages", 4, "Pages that must be new before they are copied to the file.", minimum=0
+    )
+    commit_commit_log_thorough_interval_ms: int = option(
+        "commitCommitLogThoroughInterval", 200, "How often they are copied however little is new.", unit="ms", minimum=0
+    )
+    warm_mapped_file_enable: bool = option(
+        "warmMapedFileEnable", False,
+        "Bring each new commit log file into memory and lock it there before its first message.",
+    )  # fmt: skip
+    flush_least_pages_when_warm_mapped_file: int = option(
+        "flushLeastPagesWhenWarmMapedFile", 4096, "With SYNC_FLUSH, how often a file is flushed while it is warmed.",
+        unit="pages", minimum=1,
+    )  # fmt: skip
     flush_interval_consume_queue_ms: int = option(
         "flushIntervalConsumeQueue", 1000, "How often consume queues are flushed.", unit="ms", minimum=1
     )
@@ -176,6 +213,15 @@ class StoreOptions(Options):
     @property
     def root(self) -> Path:
         return Path(self.store_path_root_dir).expanduser()
+
+    @property
+    def flushes_each(self) -> bool:
+        """Whether a message counts when it is on disk."""
+        return self.flush_disk_type == SYNC_FLUSH
+
+    @property
+    def uses_transient_pool(self) -> bool:
+        return self.transient_store_pool_enable and not self.flushes_each
 
     @property
     def commit_log_directory(self) -> Path:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.extended_queue import ExtendedQueue, is_address
 from orbitmq.store.files import MappedFile
-from orbitmq.store.numbered import NumberedFiles
+from orbitmq.store.numbered import NumberedFiles, file_name
 from orbitmq.store.positions import NO_OFFSET, QueueOffset
 
 _log = logging.getLogger(__name__)
@@ -44,9 +44,7 @@ class ConsumeQueue:
     Invariant: max_physical_offset is the end of the message of the last entry, -1 without any.
     """
 
-    def __init__(
-        self, topic: str, queue_id: int, files: NumberedFiles, extended: ExtendedQueue | None = None
-    ) -> None:
+    def __init__(self, topic: str, queue_id: int, files: NumberedFiles, extended: ExtendedQueue | None = None) -> None:
         self.topic = topic
         self.topic_bytes = topic.encode()
         self.queue_id = queue_id
@@ -56,6 +54,8 @@ class ConsumeQueue:
         self.end = 0
         self.readable = 0
         self.limit = 0
+        self._claimed = 0  # disk blocks are there up to here
+        self._ahead: list[MappedFile] = []  # made for a batch, not yet part of the queue
         self.flushed = 0
         self.max_physical_offset: int = NO_OFFSET
         self._min = 0
@@ -91,15 +91,32 @@ class ConsumeQueue:
         self.end += ENTRY_SIZE
         self.max_physical_offset = physical_offset + size
 
-    def make_room(self) -> None:
-        """Claim room for at least one entry. OSError when the disk has none; the queue is then as before."""
+    def has_room(self, count: int) -> bool:
+        """Whether so many entries fit below `limit`."""
+        return self.end + count * ENTRY_SIZE <= self.limit
+
+    def make_room(self, count: int = 1) -> None:
+        """Claim room for at least so many entries, in files ahead if need be. OSError when the disk has none; the queue
+        is then as before.
+        """
+        while self._claimed < self.end + count * ENTRY_SIZE:
+            self._claim_step()
         if not self.files.files or self.end == self.files.end:
-            self.files.add(self.files.create(self.files.start_of(self.end)))
+            self.files.add(self._ahead.pop(0))
             self._write_into(self.files.files[-1])
-            self.limit = self._file_start
-        while self.limit <= self.end:
-            self.files.files[-1].reserve(self.limit - self._file_start, RESERVE_STEP)
-            self.limit = min(self.limit + RESERVE_STEP, self.files.end) // ENTRY_SIZE * ENTRY_SIZE
+        self.limit = min(self._claimed, self.files.end) // ENTRY_SIZE * ENTRY_SIZE
+
+    def _claim_step(self) -> None:
+        size = self.files.file_size
+        file = self.files.find(self._claimed)
+        if file is None:
+            start = self.files.start_of(self._claimed)
+            if not self._ahead or self._ahead[-1].path.name != file_name(start):
+                self._ahead.append(self.files.create(start))
+            file = self._ahead[-1]
+        step = min(RESERVE_STEP, size - self._claimed % size)
+        file.reserve(self._claimed % size, step)
+        self._claimed += step
 
     def _write_into(self, file: MappedFile) -> None:
         self._data = file.data
@@ -122,7 +139,7 @@ class ConsumeQueue:
     def _fill_up_to(self, queue_offset: int) -> None:
         """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
         self._min = queue_offset * ENTRY_SIZE
-        self.end = self.files.start_of(self._min)
+        self.end = self._claimed = self.files.start_of(self._min)
         while self.end < self._min:
             if self.end >= self.limit:
                 self.make_room()
@@ -208,7 +225,7 @@ class ConsumeQueue:
             self._end_at(end)
 
     def _end_at(self, end: int) -> None:
-        self.end = self.readable = self.flushed = self.limit = end
+        self.end = self.readable = self.flushed = self.limit = self._claimed = end
         if self.files.files:
             self._write_into(self.files.files[-1])
         last = self.last_entry()
@@ -250,8 +267,13 @@ class ConsumeQueue:
             self.files.sync(self.flushed, end)
             self.flushed = end
 
+    def _discard_ahead(self) -> None:
+        while self._ahead:
+            self.files.discard(self._ahead.pop())
+
     def close(self) -> None:
         self._data = bytearray()
+        self._discard_ahead()
         self.files.close()
         if self.extended is not None:
             self.extended.close()
@@ -259,6 +281,7 @@ class ConsumeQueue:
     def destroy(self) -> None:
         """Remove the queue from disk."""
         self._data = bytearray()
+        self._discard_ahead()
         self.files.destroy()
         if self.extended is not None:
             self.extended.destroy()
