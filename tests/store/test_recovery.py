@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store import recovery
 from orbitmq.store.engine import MessageStore
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, bodies, open_store, record
@@ -138,3 +140,24 @@ def test_a_file_made_ahead_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptur
     assert len(list((tmp_path / "commitlog").iterdir())) == 1
     assert "event=log_damaged" not in caplog.text
     store.close()
+
+
+def test_a_long_recovery_reports_how_far_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every five seconds, with its rate; here each look at the clock takes two."""
+    clock = ManualClock()
+    crashed(tmp_path, clock, checkpoint=False)
+
+    class Ticking(ManualClock):
+        def now_ms(self) -> int:
+            self.advance(2000)
+            return super().now_ms()
+
+    monkeypatch.setattr(recovery, "LOOK_BYTES", 4096)
+    open_store(tmp_path, Ticking()).close()
+    reports = [line for line in caplog.messages if line.startswith("event=recovering")]
+    assert re.fullmatch(
+        r"event=recovering position=(8192|12288) goal=\d+ percent=\d\d ms=[5-9]\d{3} mb_per_s=\d+", reports[0]
+    )
+    assert "mb_per_s=" in caplog.text.split("event=recovered ")[1]

@@ -194,6 +194,7 @@ class MessageStore:
             self._queues,
             self._dispatcher,
             self._checkpoint,
+            self._clock,
             clean=clean,
             check_crc=self.options.check_crc_on_recover,
         )

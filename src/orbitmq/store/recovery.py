@@ -11,6 +11,7 @@ import logging
 
 from orbitmq.errors import UnitError
 from orbitmq.message.unit import decode_unit
+from orbitmq.runtime.clock import Clock
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher
@@ -21,6 +22,8 @@ from orbitmq.store.walk import Walk, WalkEnd
 
 _log = logging.getLogger(__name__)
 
+LOOK_BYTES = 16 << 20  # how often a walk looks at the clock,
+REPORT_MS = 5000  # and how often it reports
 FILES_WALKED_WITHOUT_START = 3  # as RocketMQ; only for logs whose queues tell nothing
 
 
@@ -29,6 +32,7 @@ def recover(
     queues: ConsumeQueues,
     dispatcher: Dispatcher,
     checkpoint: Checkpoint,
+    clock: Clock,
     *,
     clean: bool,
     check_crc: bool,
@@ -43,18 +47,50 @@ def recover(
     furthest = queues.furthest()
     known = furthest.max_physical_offset if furthest is not None else NO_OFFSET
     start = _clean_start(log, queues) if clean else settled
-    end, ended = _walk(log, dispatcher, start, known if clean else start, check_crc=check_crc)
+    progress = Progress(clock, start, log.files.end)
+    end, ended = _walk(log, dispatcher, start, known if clean else start, progress, check_crc=check_crc)
     clean = clean and ended is not WalkEnd.DAMAGED and end >= log.files.end - log.files.file_size
     log.begin_at(end, flushed=end if clean else start, clean=clean)
     for queue in queues:
         queue.truncate(end)
         queue.forget_below(log.min_offset)
         queue.readable = queue.end
-    _log.info("event=recovered clean=%s walked_from=%d log_start=%d log_end=%d", clean, start, log.min_offset, end)
+    _log.info(
+        "event=recovered clean=%s walked_from=%d log_start=%d log_end=%d ms=%d mb_per_s=%d",
+        clean, start, log.min_offset, end, *progress.rate(end),
+    )  # fmt: skip
+
+
+class Progress:
+    """Says every few seconds how far a long walk is; `goal` is the end of the last file, the log may end before."""
+
+    def __init__(self, clock: Clock, start: int, goal: int) -> None:
+        self._clock = clock
+        self._start = start
+        self._goal = goal
+        self._began_ms = self._last_ms = clock.now_ms()
+        self.next_look = start + LOOK_BYTES
+
+    def look(self, position: int) -> None:
+        """The walk has passed `next_look`."""
+        self.next_look = position + LOOK_BYTES
+        now_ms = self._clock.now_ms()
+        if now_ms - self._last_ms >= REPORT_MS:
+            self._last_ms = now_ms
+            percent = 100 * (position - self._start) // (self._goal - self._start)
+            _log.info(
+                "event=recovering position=%d goal=%d percent=%d ms=%d mb_per_s=%d",
+                position, self._goal, percent, *self.rate(position),
+            )  # fmt: skip
+
+    def rate(self, position: int) -> tuple[int, int]:
+        """Milliseconds so far, and megabytes a second."""
+        passed_ms = self._clock.now_ms() - self._began_ms
+        return passed_ms, (position - self._start) // 1000 // max(1, passed_ms)
 
 
 def _walk(
-    log: CommitLog, dispatcher: Dispatcher, start: int, dispatch_from: int, *, check_crc: bool
+    log: CommitLog, dispatcher: Dispatcher, start: int, dispatch_from: int, progress: Progress, *, check_crc: bool
 ) -> tuple[int, WalkEnd | None]:
     """Enter every message from `dispatch_from` on into its queue; the end of the last good unit, and what is there."""
     files = log.files
@@ -67,6 +103,8 @@ def _walk(
             if unit.physical_offset >= dispatch_from:
                 dispatcher.dispatch(unit)
             log.last_store_timestamp = unit.store_timestamp
+            if unit.physical_offset >= progress.next_look:
+                progress.look(unit.physical_offset)
         if walk.ended is not WalkEnd.BLANK:
             if walk.ended is WalkEnd.DAMAGED:
                 _log.warning("event=log_damaged file=%s position=%d", file.path, walk.position)
