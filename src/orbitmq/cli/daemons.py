@@ -7,16 +7,15 @@ can go wrong at start becomes one line on standard error. Must not know protocol
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import uvloop
 
@@ -24,7 +23,7 @@ from orbitmq import __version__
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
-from orbitmq.errors import ConfigurationError, OrbitMQError, StoreLocked
+from orbitmq.cli.endings import one_line_errors
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime import logging
@@ -32,12 +31,6 @@ from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
 
 DATA_DIR = Path("~/.orbitmq")
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_REFUSED = 4  # the operating system does not let us: an unwritable directory, a privileged port
-EXIT_CONFLICT = 7  # somebody else has it: a port in use, a locked directory
-EXIT_INTERRUPTED = 130  # by a second Ctrl-C, without a clean stop
 
 # Collections of the youngest generation after this many new containers, not Python's 700: a loaded broker makes that
 # many in a millisecond, and nearly all of them die without the collector's help.
@@ -60,7 +53,7 @@ def up(
     data_dir: Path | None, namesrv_port: int, broker_port: int | None, config: Path | None, log_level: logging.Level
 ) -> None:
     """Name server and broker in one process; what the file does not place elsewhere is kept below `data_dir`."""
-    with _one_line_errors("up"):
+    with one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         port = None if broker_port is None else str(broker_port)
         pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions)
@@ -77,7 +70,7 @@ def up(
 
 
 def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_level: logging.Level) -> None:
-    with _one_line_errors("namesrv"):
+    with one_line_errors("namesrv"):
         flags = {"listenPort": None if port is None else str(port)}
         pairs, remarks = configuration.read(config, flags, NamesrvOptions)
         options = NamesrvOptions.parse(pairs)
@@ -89,7 +82,7 @@ def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_leve
 
 
 def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bool, log_level: logging.Level) -> None:
-    with _one_line_errors("broker"):
+    with one_line_errors("broker"):
         pairs, remarks = configuration.read(config, {"namesrvAddr": namesrv_addresses}, BrokerOptions, StoreOptions)
         pairs = {"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **pairs}
         options, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
@@ -193,32 +186,3 @@ def _print_config(*options: Options) -> None:
 def _warn(remarks: Iterable[str]) -> None:
     for remark in remarks:
         print(f"orbitmq: warning: {remark}", file=sys.stderr)
-
-
-@contextmanager
-def _one_line_errors(command: str) -> Iterator[None]:
-    """What the operator or the machine got wrong is one line and an exit code; a bug keeps its stack."""
-    try:
-        yield
-    except OrbitMQError as error:
-        _fail(command, str(error), _exit_code(error))
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        _fail(command, f"{place}{error.strerror or error}", _exit_code(error))
-    except KeyboardInterrupt:
-        raise SystemExit(EXIT_INTERRUPTED) from None
-
-
-def _fail(command: str, text: str, code: int) -> NoReturn:
-    print(f"orbitmq {command}: {' '.join(text.split())}", file=sys.stderr)
-    raise SystemExit(code)
-
-
-def _exit_code(error: BaseException) -> int:
-    cause = error if isinstance(error, OSError) else error.__cause__
-    number = cause.errno if isinstance(cause, OSError) else None
-    if isinstance(error, StoreLocked) or number == errno.EADDRINUSE:
-        return EXIT_CONFLICT
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return EXIT_REFUSED
-    return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILED

@@ -121,6 +121,100 @@ def broker(
     daemons.broker(config, namesrv_addresses, print_only=print_config, log_level=log_level)
 
 
+store = typer.Typer(
+    name="store",
+    help="Look into the store directory of a broker, orbitmq's or Apache RocketMQ's, and repair it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(store)
+
+StoreDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The store directory, which holds commitlog.")]
+CommitLogs = Annotated[
+    list[Path] | None,
+    typer.Option("--commit-log", metavar="DIR", help="Where the commit log lies if not in DIR/commitlog; repeatable."),
+]
+
+
+@store.command()
+def verify(
+    directory: StoreDirectory,
+    commit_log: CommitLogs = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check log, queues and index, and each against the others. Changes nothing; a broker may be running.
+
+    \b
+    Exit code: 0 sound, 1 damaged, 2 the directory cannot be read.
+    Damage is told with its file, its position there in bytes, and what it means.
+
+    \b
+    Examples:
+      orbitmq store verify ~/.orbitmq/store
+      orbitmq store verify /data/rocketmq/store --json
+    """
+    from orbitmq.cli import stores
+
+    stores.verify(directory, commit_log or [], as_json=as_json)
+
+
+@store.command()
+def dump(
+    directory: StoreDirectory,
+    topic: Annotated[str | None, typer.Option(metavar="NAME", help="Messages of this topic.")] = None,
+    queue: Annotated[int | None, typer.Option(metavar="ID", help="Messages of queues with this id.")] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Stored then or later; 2026-11-21T10:00 or milliseconds."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored then or earlier.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Messages with this key or unique id.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="At most so many.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="With the body, in base64.")] = False,
+    commit_log: CommitLogs = None,
+) -> None:
+    """Print messages, one JSON object a line, in the order they were stored. Changes nothing; a broker may be running.
+
+    \b
+    Exit code: 0 all is printed, 1 the log is damaged (what is whole is printed), 2 the directory cannot be read.
+    Bodies are unpacked; msg_id is the offset message id; times are milliseconds, local time if no zone is given.
+
+    \b
+    Examples:
+      orbitmq store dump ~/.orbitmq/store --topic orders --from 2026-11-21 --limit 10
+      orbitmq store dump /data/rocketmq/store --key order-17 --body
+    """
+    from orbitmq.cli import stores
+
+    stores.dump(directory, commit_log or [], topic, queue, begin, end, key, limit, with_body=body)
+
+
+@store.command()
+def rebuild(
+    directory: StoreDirectory,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", help="Properties file of the broker, for what the directory does not tell.", metavar="FILE"),
+    ] = None,
+    commit_log: CommitLogs = None,
+) -> None:
+    """Make queues and index anew from the commit log of a stopped broker. An interruption leaves the old ones.
+
+    \b
+    Sizes of files are those of the old ones. Where none is left, and for the delays of messages that wait, the
+    broker's configuration is asked, else the defaults hold.
+    Exit code: 0 done, 1 the log is damaged (what lies before is in), 2 it could not be done, 7 a broker is running.
+
+    \b
+    Examples:
+      orbitmq store rebuild ~/.orbitmq/store
+      orbitmq store rebuild /data/rocketmq/store -c broker.conf
+    """
+    from orbitmq.cli import stores
+
+    stores.rebuild(directory, commit_log or [], config)
+
+
 def main() -> None:
     """The entry point of the `orbitmq` command."""
     app()

@@ -53,6 +53,8 @@ Written by `make reference` from the command table in the code.
 | 4 | the operating system refused: unwritable directory, privileged port |
 | 7 | somebody else has it: port in use, directory locked |
 | 130 | ended by a second Ctrl-C, without a clean stop |
+
+The commands of `store` say what their codes mean.
 """
 _CLIENT_HEAD = """\
 # Settings of the clients
@@ -95,7 +97,13 @@ def options_page() -> str:
 
 def commands_page() -> str:
     """The help of every command."""
-    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    groups = [group.typer_instance for group in app.registered_groups if group.typer_instance]
+    names = [
+        [*before, command.name or command.callback.__name__]
+        for before, commands in (([], app), *(([str(group.info.name)], group) for group in groups))
+        for command in commands.registered_commands
+        if command.callback
+    ]
     return "".join((_COMMANDS_HEAD, *map(_help, names)))
 
 
@@ -145,9 +153,9 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n" + "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def _help(name: str) -> str:
-    asked = CliRunner().invoke(app, [name, "--help"], prog_name="orbitmq", terminal_width=_HELP_WIDTH)
-    return f"\n## orbitmq {name}\n\n```\n{asked.output.strip()}\n```\n"
+def _help(names: list[str]) -> str:
+    asked = CliRunner().invoke(app, [*names, "--help"], prog_name="orbitmq", terminal_width=_HELP_WIDTH)
+    return f"\n## orbitmq {' '.join(names)}\n\n```\n{asked.output.strip()}\n```\n"
 
 
 def main(directory: str) -> None:

@@ -8,7 +8,10 @@
     index_proof  what to believe of one after a crash    key_scan     log to keys and their hashes
     indexing     log to index, beside the messages' way  key_search   messages by key: the index as the engine sees it
     reading      the batch rules of a pull               engine       the store as a broker sees it
-    reader       read-only access for tools and Spark
+    extended_queue  what a queue entry has no room for   multi_dispatch  further queues of a message
+    reader       read-only access for tools and Spark    verify       is a directory sound: log_scan, queue_check,
+    dump         messages as plain values                             index_check over pieces; findings are its words
+    rebuild      queues and index anew from the log
 
 A message is appended to the commit log and entered into its queue in one turn of the event loop; disks are waited
 for, and keys are indexed, on worker threads only.

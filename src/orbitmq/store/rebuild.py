@@ -112,6 +112,7 @@ class _KeptExtension(ExtendedQueue):
 
     def destroy(self) -> None:
         """The queue begins anew; the units stay."""
+        self.files.close()
 
 
 class _NewQueues(ConsumeQueues):
@@ -153,6 +154,7 @@ class _Rebuild:
         self._queues = _NewQueues(door, root, self._queue_file_size() or options.consume_queue_file_size)
         self._dispatcher = Dispatcher(self._queues, delay_levels, self._multi_dispatch(options))
         self._known_topics = known_topics(root)
+        self._own_topics: set[str] = set()  # without those that only multi-dispatch leads to, which no table names
         self._checkpoint = Checkpoint(door, root / "checkpoint")
         self._index: KeyIndex | None = None
         if options.message_index_enable:
@@ -208,7 +210,6 @@ class _Rebuild:
                     progress(found.physical_offset - self._log.start, self._log.size)
             self._add_keys()
             rebuilt.log_end = scan.end
-            rebuilt.queues = len(self._queues.table)
             self._finish()
         finally:
             self._queues.close()
@@ -219,7 +220,8 @@ class _Rebuild:
 
     def _enter(self, unit: Unit) -> None:
         self._rebuilt.messages += 1
-        if is_queued(unit.sys_flag) and not self._is_removed(unit.topic):
+        if is_queued(unit.sys_flag):
+            self._own_topics.add(unit.topic)
             queue = self._queues.table.get((unit.topic, unit.queue_id))
             if queue is not None and unit.queue_offset == 0 and queue.max_offset > 0:
                 queue.destroy()  # the topic was removed here and made anew
@@ -251,7 +253,9 @@ class _Rebuild:
         self._checkpoint.load()  # writes an empty one if there is none
         made = self._root / STAGING / "consumequeue"
         self._door.make_directory(made)
+        self._drop_removed_topics()
         for queue in self._queues:
+            self._rebuilt.queues += 1
             self._rebuilt.entries += queue.max_offset - queue.min_offset
             queue.flush()
             self._keep_times(queue)
@@ -265,6 +269,14 @@ class _Rebuild:
         self._door.swap(made, self._root / "consumequeue")
         if self._index is not None:
             self._door.swap(self._root / STAGING / "index", self._root / "index")
+
+    def _drop_removed_topics(self) -> None:
+        """Only now: their messages may lie in further queues too."""
+        for queue in self._queues:
+            if queue.topic in self._own_topics and self._is_removed(queue.topic):
+                queue.destroy()
+                del self._queues.table[queue.topic, queue.queue_id]
+                self._door.remove_directory(self._root / STAGING / "consumequeue" / queue.topic)
 
     def _keep_times(self, queue: ConsumeQueue) -> None:
         """Searches by time choose a file by when it was last written: with its last message."""

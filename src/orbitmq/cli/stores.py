@@ -1,0 +1,164 @@
+"""The `store` commands: what the store's tools find, printed; progress on standard error, if that is a terminal.
+
+Must not know file formats.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+import orjson
+
+from orbitmq.cli.endings import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
+from orbitmq.errors import ConfigurationError
+from orbitmq.store.findings import Finding, Report, State, counted
+
+EXIT_DAMAGED = EXIT_FAILED
+EXIT_UNREADABLE = EXIT_USAGE
+FINDINGS_SHOWN = 200  # of each file only what came first; the JSON object has all
+
+WHAT_STATES_MEAN = {
+    State.STOPPED: "its broker has stopped cleanly",
+    State.CRASHED: "its broker was killed; the next start recovers",
+    State.LIVE: "a broker is running; read up to what it has entered into queues",
+}
+
+Progress = Callable[[int, int], object]
+
+
+def verify(directory: Path, commit_logs: Sequence[Path], *, as_json: bool) -> None:
+    from orbitmq.store.verify import verify as look
+
+    with one_line_errors("store verify", EXIT_UNREADABLE):
+        with _progress("verify") as progress:
+            report = look(directory, commit_logs, progress=progress)
+        if as_json:
+            sys.stdout.write(orjson.dumps(_as_object(report)).decode() + "\n")
+        else:
+            sys.stdout.writelines(_as_text(report))
+    if not report.is_sound:
+        raise SystemExit(EXIT_DAMAGED)
+
+
+def dump(
+    directory: Path,
+    commit_logs: Sequence[Path],
+    topic: str | None,
+    queue_id: int | None,
+    begin: str | None,
+    end: str | None,
+    key: str | None,
+    limit: int | None,
+    *,
+    with_body: bool,
+) -> None:
+    from orbitmq.store.dump import Wanted, row
+    from orbitmq.store.dump import dump as messages
+
+    damaged: list[Path] = []
+
+    def tell(path: Path, position: int, text: str) -> None:
+        damaged.append(path)
+        print(f"orbitmq store dump: {path} at {position}: {text}", file=sys.stderr)
+
+    with one_line_errors("store dump", EXIT_UNREADABLE), _until_nobody_reads():
+        wanted = Wanted(topic, queue_id, _time_ms("--from", begin), _time_ms("--to", end), key)
+        for unit in islice(messages(directory, wanted, tell, commit_logs), limit):
+            sys.stdout.buffer.write(orjson.dumps(row(unit, with_body=with_body)) + b"\n")
+        sys.stdout.flush()
+    if damaged:
+        raise SystemExit(EXIT_DAMAGED)
+
+
+def rebuild(directory: Path, commit_logs: Sequence[Path], config: Path | None) -> None:
+    from orbitmq.broker.options import BrokerOptions
+    from orbitmq.cli import configuration
+    from orbitmq.message.delay import parse_delay_levels
+    from orbitmq.runtime.clock import SystemClock
+    from orbitmq.store.options import StoreOptions
+    from orbitmq.store.rebuild import rebuild as make
+
+    with one_line_errors("store rebuild", EXIT_UNREADABLE):
+        pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions)
+        levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
+        with _progress("rebuild") as progress:
+            made = make(directory, StoreOptions.parse(pairs), levels, SystemClock(), commit_logs, progress=progress)
+    print(
+        f"{directory}: {counted(made.messages, 'message')} in {counted(made.queues, 'queue')} with"
+        f" {counted(made.entries, 'entry', 'entries')}, {counted(made.index_entries, 'key')} indexed"
+    )
+    if made.stopped_by is not None:
+        fail("store rebuild", f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}", EXIT_DAMAGED)
+
+
+def _time_ms(flag: str, text: str | None) -> int | None:
+    """Milliseconds as they are, or a time in ISO 8601."""
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{flag} {text}: give a time like 2026-11-21T10:00:00 or milliseconds") from None
+
+
+def _as_object(report: Report) -> dict[str, object]:
+    values = {
+        name: value
+        for name, value in dataclasses.asdict(report).items()
+        if name not in ("directory", "state", "findings")
+    }
+    findings = [{**dataclasses.asdict(finding), "level": finding.level.value} for finding in report.findings]
+    return {
+        "directory": str(report.directory),
+        "state": report.state.value,
+        "sound": report.is_sound,
+        **values,
+        "findings": findings,
+    }
+
+
+def _as_text(report: Report) -> Iterator[str]:
+    yield f"{report.directory}: {'sound' if report.is_sound else 'DAMAGED'}; {WHAT_STATES_MEAN[report.state]}\n"
+    yield f"  log     {counted(report.messages, 'message')}, {report.log_start} to {report.log_end}\n"
+    yield f"  queues  {counted(report.queues, 'queue')} with {counted(report.entries, 'entry', 'entries')}\n"
+    yield (
+        f"  index   {counted(report.index_files, 'file')} with {counted(report.index_entries, 'entry', 'entries')}\n"
+    )
+    yield from (_line(finding) for finding in report.findings[:FINDINGS_SHOWN])
+    hidden = len(report.findings) - FINDINGS_SHOWN
+    if hidden > 0:
+        yield f"  and {counted(hidden, 'further finding')}; --json prints all\n"
+
+
+def _line(finding: Finding) -> str:
+    return f"  {finding.level.value:<7} {finding.path} at {finding.position}: {finding.text}\n"
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Progress]:
+    """A bar with its rate while work goes on."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, whole: bar.update(task, completed=done, total=whole)
+
+
+@contextmanager
+def _until_nobody_reads() -> Iterator[None]:
+    """`dump | head` is no failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it flushes
