@@ -12,8 +12,10 @@ from pathlib import Path
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.findings import Report, counted
 from orbitmq.store.index_file import ENTRY, HEADER, NUMBER, IndexFile, IndexShape
+from orbitmq.store.key_scan import key_hashes
 from orbitmq.store.pieces import written_parts
 
+BATCH = 256
 DEFAULT_RATIO = 84  # bytes a slot in a file of RocketMQ's shape, four entries a slot
 
 Row = tuple[int, int, Path, int]  # hash, physical offset, file, position in it
@@ -31,6 +33,9 @@ class IndexCheck:
         self._rows = self._read_rows()
         self._row = next(self._rows, None)
         self._has_begun = False
+        self._waiting: list[tuple[int, int]] = []  # place of a message, how many keys it has
+        self._topics: list[bytes] = []
+        self._keys: list[bytes] = []
         self._lacks: dict[str, tuple[int, int]] = {}  # kind -> how many messages, place of the first
         self._wrong = 0
         self._first_wrong: Row | None = None
@@ -88,8 +93,22 @@ class IndexCheck:
 
     # ----------------------------------------------------------------------------------------------- message by message
 
-    def meet(self, place: int, hashes: Sequence[int]) -> None:
-        """A message of the log that should have these entries."""
+    def meet(self, place: int, topic: bytes, keys: Sequence[bytes]) -> None:
+        """A message of the log that should have entries for these keys. Hashes are made for many at once."""
+        self._waiting.append((place, len(keys)))
+        self._topics.extend([topic] * len(keys))
+        self._keys.extend(keys)
+        if len(self._keys) >= BATCH:
+            self._compare()
+
+    def _compare(self) -> None:
+        hashes, done = key_hashes(self._topics, self._keys), 0
+        for place, count in self._waiting:
+            self._compare_one(place, hashes[done : done + count])
+            done += count
+        self._waiting, self._topics, self._keys = [], [], []
+
+    def _compare_one(self, place: int, hashes: Sequence[int]) -> None:
         while self._row is not None and self._row[1] < place:
             self._stray()
         found = []
@@ -117,6 +136,7 @@ class IndexCheck:
 
     def conclude(self, log_end: int) -> None:
         """Report what is missing and what is too much."""
+        self._compare()
         if not self._names:
             if self._lacks:
                 count = sum(count for count, _ in self._lacks.values())

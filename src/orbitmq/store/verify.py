@@ -25,7 +25,7 @@ from orbitmq.store.dispatch import is_queued
 from orbitmq.store.files import Files
 from orbitmq.store.findings import Report, State, counted
 from orbitmq.store.index_check import IndexCheck
-from orbitmq.store.key_scan import key_hash, keys_of
+from orbitmq.store.key_scan import keys_of
 from orbitmq.store.log_scan import NO_LIMIT, Gap, LogScan
 from orbitmq.store.multi_dispatch import MultiDispatch
 from orbitmq.store.pieces import Pieces
@@ -159,8 +159,7 @@ class _Verification:
                     self._meet(unit, (topic, queue_id), queue_offset, code, tail)
         keys = keys_of(properties)
         if keys and unit.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-            name = unit.topic.encode()
-            self._index.meet(unit.physical_offset, [key_hash(name, key) for key in keys])
+            self._index.meet(unit.physical_offset, unit.topic.encode(), keys)
 
     def _meet(self, unit: Unit, queue: tuple[str, int], queue_offset: int, code: int, tail: str) -> None:
         check = self._queues.get(queue)
