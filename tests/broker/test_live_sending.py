@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.broker.sending import OUTCOMES
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS
 from orbitmq.message.ids import decode_offset_message_id
+from orbitmq.store.records import PutStatus
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import SendMessageResponseHeader
@@ -382,3 +384,23 @@ def local(client: Client) -> str:
     connection = client.remoting.connection(client.address)
     assert connection is not None
     return "{}:{}".format(*connection.local)
+
+
+# ---------------------------------------------------------------------------------------------------- further queues
+
+
+def test_every_outcome_of_a_put_has_an_answer() -> None:
+    assert set(OUTCOMES) == set(PutStatus)
+
+
+async def test_a_message_is_entered_in_the_queues_it_names(tmp_path: Path) -> None:
+    options = {"enableMultiDispatch": "true", "enableLmq": "true", "maxLmqConsumeQueueNum": "1"}
+    async with live(tmp_path, **options) as client:
+        await client.send("Copy")
+        stored(await client.send("Orders", b"one", {"INNER_MULTI_DISPATCH": "%LMQ%a,Copy", "WAIT": "true"}, queue_id=2))
+        (message,) = await client.read("Copy", 2)
+        assert (message.topic, message.body) == ("Orders", b"one")
+        assert message.properties["INNER_MULTI_QUEUE_OFFSET"] == "0,0"
+        refused = await client.send("Orders", b"two", {"INNER_MULTI_DISPATCH": "%LMQ%b"})
+        assert_refused(refused, 1)
+        assert "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]" in (refused.remark or "")

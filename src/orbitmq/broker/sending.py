@@ -50,6 +50,10 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
         ResponseCode.MESSAGE_ILLEGAL,
         f"the message is not stored: its properties exceed {PROPERTIES_SIZE_MAX} bytes",
     ),
+    PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: (
+        ResponseCode.SYSTEM_ERROR,
+        "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED] the message is not stored: it names a light queue too many",
+    ),
     PutStatus.OS_PAGECACHE_BUSY: (
         ResponseCode.SYSTEM_ERROR,
         "[PC_SYNCHRONIZED] the disk is too slow to give the message room; try again",
