@@ -76,7 +76,7 @@ def test_a_queue_that_begins_in_the_middle_is_filled_up(queue: ConsumeQueue, dir
     assert queue.files.files[0].view[: fillers * 20] == FILLER * fillers
     assert FILLER.hex() == "00000000000000007fffffff0000000000000000"
     again = make(directory)
-    again.recover(1 << 40, clean=True)
+    again.recover()
     again.forget_below(0)
     assert (again.min_offset, again.max_offset, again.max_physical_offset) == (first, first + 1, 5100)
     again.close()
@@ -104,21 +104,21 @@ def test_the_minimum_follows_the_log(queue: ConsumeQueue) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 20, 25])
-@pytest.mark.parametrize("clean", [True, False])
-def test_the_end_is_found_again(queue: ConsumeQueue, directory: Path, count: int, clean: bool) -> None:
+def test_the_end_is_found_again(queue: ConsumeQueue, directory: Path, count: int) -> None:
     fill(queue, count)
     again = make(directory)
-    again.recover(count * 100 if clean else 0, clean=clean)
+    again.recover()
     assert (again.max_offset, again.max_physical_offset) == (count, count * 100 if count else -1)
     again.put(count, count * 100, 100, count)
     assert [entry[2] for entry in again.entries(0)] == list(range(count + 1))
     again.close()
 
 
-def test_a_hole_ends_the_queue_unless_it_is_known_to_be_settled(queue: ConsumeQueue, directory: Path) -> None:
+@pytest.mark.parametrize("end", [0, 1, 10, 11, 25])
+def test_what_is_cut_off_stays_cut_off(queue: ConsumeQueue, directory: Path, end: int) -> None:
     fill(queue, 25)
-    queue.files.files[1].data[20:40] = bytes(20)
-    again = make(directory)
-    again.recover(900, clean=False)
-    assert (again.max_offset, again.flushed) == (11, 0)
-    again.close()
+    queue.cut(end)
+    assert (queue.max_offset, queue.max_physical_offset) == (end, end * 100 if end else -1)
+    assert sum(path.read_bytes().rstrip(b"\0") != b"" for path in directory.iterdir()) == -(-end // 10)
+    queue.put(end, 9000, 100, 9)
+    assert queue.entry(end) == (9000, 100, 9)

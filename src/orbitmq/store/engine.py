@@ -187,7 +187,7 @@ class MessageStore:
                 must_have_buffer=self.options.fast_fail_if_no_buffer_in_store_pool,
             )
         self._log.files.load()
-        self._queues.load()
+        clean = self._queues.load() and clean
         self._checkpoint.load()
         recover(
             self._log,
@@ -493,8 +493,7 @@ class MessageStore:
         """False when it is gone already."""
         if self._queues.table.get((queue.topic, queue.queue_id)) is not queue:
             return False
-        del self._queues.table[queue.topic, queue.queue_id]
-        queue.destroy()
+        self._queues.remove(queue)
         _log.info("event=queue_removed topic=%s queue=%d", queue.topic, queue.queue_id)
         return True
 

@@ -6,11 +6,14 @@ part ends is the owner's knowledge, for every file has its full size from the be
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orbitmq.errors import StoreDamaged
 from orbitmq.store.files import Files, MappedFile
+
+_log = logging.getLogger(__name__)
 
 NAME_DIGITS = 20
 
@@ -18,10 +21,6 @@ NAME_DIGITS = 20
 def file_name(start: int) -> str:
     """The name of the file whose first byte is at `start`."""
     return f"{start:0{NAME_DIGITS}d}"
-
-
-def _is_file_name(name: str) -> bool:
-    return len(name) == NAME_DIGITS and name.isdecimal()
 
 
 class NumberedFiles:
@@ -71,29 +70,43 @@ class NumberedFiles:
 
         RocketMQ refuses to start on such a directory as well, so nothing else may ever be put there.
         """
-        found = sorted((name, directory) for directory in self.directories for name in self._door.names(directory))
-        self._skip_unborn(found, remove=writable)
-        for name, directory in found:
-            path = directory / name
-            if not _is_file_name(name) or self._door.size(path) < 0:
-                raise StoreDamaged(f"{path}: does not belong into the store; move it away")
-            if not self.files:
-                self._stream = (int(name), [])
-            elif int(name) == self.end - self.file_size:
-                raise StoreDamaged(f"{path}: {self.files[-1].path} is the same part of the log")
-            elif int(name) != self.end:
-                raise StoreDamaged(f"{path}: follows a gap, {file_name(self.end)} is missing")
-            self.files.append(self._door.open(path, self.file_size, writable=writable))
+        for path in self._found(remove_unborn=writable):
+            self._load(path, writable=writable)
 
-    def _skip_unborn(self, found: list[tuple[str, Path]], *, remove: bool) -> None:
-        """Leave the last file out when a crash came between its creation and its size."""
+    def load_up_to_gap(self) -> bool:
+        """The same for files that can be made anew: what follows a missing one is removed. Whether there was none."""
+        found = self._found(remove_unborn=True)
         while found:
-            name, directory = found[-1]
-            if not _is_file_name(name) or self._door.size(directory / name) != 0:
-                return
-            if remove:
-                self._door.remove(directory / name)
-            found.pop()
+            if self.files and int(found[0].name) > self.end:
+                _log.warning("event=file_missing path=%s", self.directories[0] / file_name(self.end))
+                for path in reversed(found):
+                    self._door.remove(path)
+                return False
+            self._load(found.pop(0), writable=True)
+        return True
+
+    def _found(self, *, remove_unborn: bool) -> list[Path]:
+        """The files in their order. The last one is left out when a crash came between its creation and its size."""
+        names = [(name, directory) for directory in self.directories for name in self._door.names(directory)]
+        found = [directory / name for name, directory in sorted(names)]
+        for path in found:
+            if not (len(path.name) == NAME_DIGITS and path.name.isdecimal()) or self._door.size(path) < 0:
+                raise StoreDamaged(f"{path}: does not belong into the store; move it away")
+        while found and self._door.size(found[-1]) == 0:
+            unborn = found.pop()
+            if remove_unborn:
+                self._door.remove(unborn)
+        return found
+
+    def _load(self, path: Path, *, writable: bool) -> None:
+        start = int(path.name)
+        if not self.files:
+            self._stream = (start, [])
+        elif start == self.end - self.file_size:
+            raise StoreDamaged(f"{path}: {self.files[-1].path} is the same part of the log")
+        elif start != self.end:
+            raise StoreDamaged(f"{path}: follows a gap, {file_name(self.end)} is missing")
+        self.files.append(self._door.open(path, self.file_size, writable=writable))
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the byte at `offset`."""

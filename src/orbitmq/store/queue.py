@@ -184,28 +184,24 @@ class ConsumeQueue:
 
     # ------------------------------------------------------------------------------------------------- after a start
 
-    def recover(self, settled: int, *, clean: bool) -> None:
-        """Find the end: the first entry that was never written.
-
-        Entries of messages below the physical offset `settled` are known to be on disk, later ones may be missing
-        here and there. Unless the exit was `clean`, what lies behind the end is removed.
-        """
+    def recover(self) -> None:
+        """Find the end after a clean exit: the first entry that was never written."""
         files = self.files.files
         index = max(0, len(files) - 1)
-        while index > 0 and not _begins_below(files[index].view, settled):
+        while index > 0 and not count_valid(files[index].view[:ENTRY_SIZE]):
             index -= 1
-        searched = end = self.files.start + index * self.files.file_size
-        for file in files[index:]:
-            valid = count_valid(file.view) * ENTRY_SIZE
-            end += valid
-            if valid < self.files.file_size:
-                break
-        if not clean:
-            self.files.cut(end)
-        self._end_at(end)
-        self.flushed = min(searched, end)
+        start = self.files.start + index * self.files.file_size
+        self._end_at(start + ENTRY_SIZE * count_valid(files[index].view) if files else 0)
+        self.flushed = start
         if self.extended is not None:
-            self.extended.recover(self._last_address(), clean=clean)
+            self.extended.recover(self._last_address(), clean=True)
+
+    def cut(self, queue_offset: int) -> None:
+        """End before the entry `queue_offset`. What lies behind is removed, on disk too."""
+        self.files.cut(queue_offset * ENTRY_SIZE)
+        self._end_at(queue_offset * ENTRY_SIZE)
+        if self.extended is not None:
+            self.extended.recover(self._last_address(), clean=False)
 
     def _last_address(self) -> int | None:
         """Of the last entry that has one: while extensions were switched off, entries got none."""
@@ -287,9 +283,9 @@ class ConsumeQueue:
             self.extended.destroy()
 
 
-def _begins_below(view: memoryview, physical_offset: int) -> bool:
-    place, size, _ = ENTRY.unpack_from(view)
-    return bool(size > 0 and place < physical_offset)
+def is_full(view: memoryview) -> bool:
+    """Whether the last entry of a file was written."""
+    return count_valid(view[-ENTRY_SIZE:]) > 0
 
 
 def count_valid(view: memoryview) -> int:

@@ -39,12 +39,16 @@ class ConsumeQueues:
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self.table.values()))  # a copy: workers iterate while queues are created
 
-    def load(self) -> None:
-        """Map every queue on disk. Directories that are not named by a number are left alone."""
+    def load(self) -> bool:
+        """Map every queue on disk; False when files of one are missing. Directories that are not named by a number are
+        left alone.
+        """
+        is_whole = True
         for topic in self._door.names(self._directory):
             for name in self._door.names(self._directory / topic):
                 if name.isdecimal() and self._door.is_directory(self._directory / topic / name):
-                    self._add(topic, int(name)).files.load()
+                    is_whole = self._add(topic, int(name)).files.load_up_to_gap() and is_whole
+        return is_whole
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A new, empty queue in the table. MessageIllegal for a topic that cannot be stored."""
@@ -83,11 +87,20 @@ class ConsumeQueues:
         """The queue whose last message lies furthest in the log."""
         return max(self, key=lambda queue: queue.max_physical_offset, default=None)
 
+    def has_directory(self, topic: str) -> bool:
+        """Whether there is anything of the topic's queues on disk."""
+        return self._door.is_directory(self._directory / topic)
+
+    def remove(self, queue: ConsumeQueue) -> None:
+        """Remove a queue from disk, and with the last one all traces of its topic."""
+        del self.table[queue.topic, queue.queue_id]
+        queue.destroy()
+        self._door.remove_directory(self._directory / queue.topic)
+
     def destroy(self) -> None:
         """Remove every queue from disk."""
         for queue in self:
-            queue.destroy()
-        self.table.clear()
+            self.remove(queue)
 
     def close(self) -> None:
         for queue in self:

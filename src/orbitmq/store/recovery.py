@@ -1,23 +1,28 @@
 """What to believe after a start: where the log ends, and queues that agree with it.
 
 One routine serves clean and unclean exits; they differ in where the walk over the log begins and in how much of the
-queues is searched. The walk ends at the first unit that is not whole; what lies behind it is removed, from the log
+queues is believed. The walk ends at the first unit that is not whole; what lies behind it is removed, from the log
 and from the queues. Messages that no queue knows yet are entered on the way.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from pathlib import Path
 
 from orbitmq.errors import UnitError
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.coverage import prove
 from orbitmq.store.dispatch import Dispatcher
 from orbitmq.store.files import MappedFile
 from orbitmq.store.positions import NO_OFFSET
+from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue, is_full
 from orbitmq.store.queues import ConsumeQueues
+from orbitmq.store.searching import store_time
 from orbitmq.store.walk import Walk, WalkEnd
 
 _log = logging.getLogger(__name__)
@@ -41,20 +46,29 @@ def recover(
     if not log.files.files:
         queues.destroy()
         return
-    settled = log.files.end if clean else _crash_start(log, checkpoint.safe_timestamp)
-    for queue in queues:
-        queue.recover(settled, clean=clean)
-    furthest = queues.furthest()
-    known = furthest.max_physical_offset if furthest is not None else NO_OFFSET
-    start = _clean_start(log, queues) if clean else settled
+    times: dict[Path, int] = {}
+    was_remade = not clean
+    if clean:
+        for queue in queues:
+            queue.recover()
+        furthest = queues.furthest()
+        known = furthest.max_physical_offset if furthest is not None else NO_OFFSET
+        start = _clean_start(log, queues)
+    else:
+        times = {file.path: file.modified_ms() for queue in queues for file in queue.files.files if is_full(file.view)}
+        start = known = prove(log, queues, _crash_start(log, checkpoint.safe_timestamp))
+        for queue in queues:
+            queue.truncate(start)
     progress = Progress(clock, start, log.files.end)
-    end, ended = _walk(log, dispatcher, start, known if clean else start, progress, check_crc=check_crc)
+    end, ended = _walk(log, dispatcher, start, known, progress, check_crc=check_crc, check_text=not clean)
     clean = clean and ended is not WalkEnd.DAMAGED and end >= log.files.end - log.files.file_size
     log.begin_at(end, flushed=end if clean else start, clean=clean)
     for queue in queues:
         queue.truncate(end)
         queue.forget_below(log.min_offset)
         queue.readable = queue.end
+        if was_remade:
+            _set_times(log, queue, times)
     _log.info(
         "event=recovered clean=%s walked_from=%d log_start=%d log_end=%d ms=%d mb_per_s=%d",
         clean, start, log.min_offset, end, *progress.rate(end),
@@ -90,7 +104,14 @@ class Progress:
 
 
 def _walk(
-    log: CommitLog, dispatcher: Dispatcher, start: int, dispatch_from: int, progress: Progress, *, check_crc: bool
+    log: CommitLog,
+    dispatcher: Dispatcher,
+    start: int,
+    dispatch_from: int,
+    progress: Progress,
+    *,
+    check_crc: bool,
+    check_text: bool,
 ) -> tuple[int, WalkEnd | None]:
     """Enter every message from `dispatch_from` on into its queue; the end of the last good unit, and what is there."""
     files = log.files
@@ -98,7 +119,7 @@ def _walk(
     for file_start in range(files.start_of(start), files.end, files.file_size):
         file = files.find(file_start)
         assert file is not None, "files follow one another without gaps"
-        walk = Walk(file.view, file_start, position, check_crc=check_crc)
+        walk = Walk(file.view, file_start, position, check_crc=check_crc, check_text=check_text)
         for unit in walk:
             if unit.physical_offset >= dispatch_from:
                 dispatcher.dispatch(unit)
@@ -111,6 +132,16 @@ def _walk(
             return file_start + walk.position, walk.ended
         position = 0
     return files.end, WalkEnd.BLANK
+
+
+def _set_times(log: CommitLog, queue: ConsumeQueue, times: Mapping[Path, int]) -> None:
+    """A search by time goes by when files were written: let those made anew look as old as they were, or are."""
+    for number, file in enumerate(queue.files.files, 1):
+        last = min(queue.files.start + number * queue.files.file_size, queue.end) // ENTRY_SIZE - 1
+        entry = queue.entry(last)
+        stored_ms = store_time(log, entry[0]) if entry is not None else -1
+        if stored_ms > 0:
+            file.set_modified_ms(times.get(file.path, stored_ms))
 
 
 def _clean_start(log: CommitLog, queues: ConsumeQueues) -> int:

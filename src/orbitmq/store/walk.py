@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from orbitmq.errors import UnitError
-from orbitmq.message.unit import BLANK, BLANK_MAGIC, Buffer, Unit, body_crc, decode_unit
+from orbitmq.message.unit import BLANK, BLANK_MAGIC, HEADS, Buffer, Unit, body_crc, decode_unit
 from orbitmq.store.positions import FilePosition
+
+SECTOR = 512  # the least that a disk writes as a whole; larger ones are multiples of it
 
 
 class WalkEnd(Enum):
@@ -22,15 +24,19 @@ class WalkEnd(Enum):
 class Walk:
     """Iterates once over the units from `position` on; afterwards `position` is behind the last good one.
 
-    `file_start` is the offset of the buffer's first byte: a unit that claims another place is old garbage.
+    `file_start` is the offset of the buffer's first byte: a unit that claims another place is old garbage. `check_text`
+    finds units of which a power cut has left topic or properties out: no sum covers these.
     """
 
-    def __init__(self, buffer: Buffer, file_start: int, position: int = 0, *, check_crc: bool = True) -> None:
+    def __init__(
+        self, buffer: Buffer, file_start: int, position: int = 0, *, check_crc: bool = True, check_text: bool = False
+    ) -> None:
         self.position = FilePosition(position)
         self.ended: WalkEnd | None = None
         self._buffer = buffer
         self._file_start = file_start
         self._check_crc = check_crc
+        self._check_text = check_text
 
     def __iter__(self) -> Iterator[Unit]:
         while (unit := self._unit()) is not None:
@@ -47,7 +53,16 @@ class Walk:
             return None
         if self._check_crc and unit.body and body_crc(unit.body) != unit.body_crc:
             return None
+        if self._check_text and ("\0" in unit.topic or "\0" in unit.properties) and self._lacks_sector(unit):
+            return None
         return unit
+
+    def _lacks_sector(self, unit: Unit) -> bool:
+        """Whether a whole sector of the text is zero, or the part of it that belongs to the unit."""
+        end = self.position + unit.size
+        text = self.position + HEADS[unit.sys_flag >> 4 & 3].size + len(unit.body)
+        starts = range(-(-text // SECTOR) * SECTOR, end, SECTOR)
+        return any(not any(self._buffer[start : min(start + SECTOR, end)]) for start in starts)
 
     def _why(self) -> WalkEnd:
         if len(self._buffer) - self.position < BLANK.size:
