@@ -120,6 +120,7 @@ async def test_progress_is_saved_and_taken_up(bench: Bench) -> None:
     bench.put_aside(b"1")
     bench.clock.advance(1000)
     bench.delivery.deliver_due(1)
+    bench.store._log_flusher.flush()
     bench.delivery.save_soon()
     await bench.delivery.file.flush()
     assert bench.delivery.file.path.read_text() == '{\n\t"offsetTable":{1:1\n\t}\n}'
@@ -129,6 +130,26 @@ async def test_progress_is_saved_and_taken_up(bench: Bench) -> None:
     bench.clock.advance(1000)
     again.deliver_due(1)
     assert bench.delivered() == [b"1", b"2"]
+
+
+async def test_no_progress_is_saved_before_the_delivery_is_on_disk(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a crash could take the delivered message and leave the progress: nobody would deliver it again."""
+    flush = bench.store._log.flush
+    monkeypatch.setattr(bench.store._log, "flush", lambda: bench.store.flushed_offset)
+    for body in (b"1", b"2"):
+        bench.put_aside(body)
+        bench.clock.advance(1000)
+        bench.delivery.deliver_due(1)
+        bench.delivery.save_soon()
+        await bench.delivery.file.flush()
+    assert bench.delivery.file.path.read_text() == '{\n\t"offsetTable":{}\n}'
+    flush()
+    bench.delivery.save_soon()
+    await bench.delivery.file.flush()
+    assert bench.delivery.file.path.read_text() == '{\n\t"offsetTable":{1:2\n\t}\n}'
+    monkeypatch.undo()
 
 
 async def test_saved_progress_beyond_the_queue_is_moved_into_it(bench: Bench) -> None:

@@ -119,6 +119,7 @@ class Broker:
         self._pulling.held.release_all()
         await self._server.stop()
         await self._remoting.close()
+        await self._writing.flushed()
         await self._save()
         await asyncio.to_thread(self.store.close)
         _log.info("event=broker_stopped name=%s", self.options.broker_name)

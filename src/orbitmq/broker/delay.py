@@ -1,14 +1,15 @@
 """Delayed messages: put aside in one queue a level, delivered to their real topic when due.
 
 The queue entry of the schedule topic holds the time a message is due instead of a tag hash, so a look at the head
-of each queue tells what to do. Progress is saved in config/delayOffset.json; after a crash some messages may be
-delivered again, none is lost.
+of each queue tells what to do. Progress is saved in config/delayOffset.json, and only that of deliveries that are on
+disk: after a crash some messages may be delivered again, none is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from pathlib import Path
 
 from orbitmq.errors import StoreError, UnitError
@@ -42,6 +43,8 @@ class DelayedDelivery:
         self.file = SavedFile(directory / "delayOffset.json", self._text)
         self._task: asyncio.Task[None] | None = None
         self._changed = False
+        self._safe: dict[int, int] = {}  # the progress that may be saved
+        self._noted: deque[tuple[int, dict[int, int]]] = deque()  # log end -> progress that is safe when it is flushed
 
     def load(self) -> None:
         """Read the progress and move it into what the queues hold."""
@@ -50,6 +53,7 @@ class DelayedDelivery:
             low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
             high = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
             self.offsets[level] = min(max(offset, low), high)
+        self._safe = dict(self.offsets)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -60,8 +64,7 @@ class DelayedDelivery:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def save_soon(self) -> None:
-        if self._changed:
-            self._changed = False
+        if self._changed or self._noted:
             self.file.mark()
 
     async def _run(self) -> None:
@@ -125,4 +128,9 @@ class DelayedDelivery:
         return self._store.put(record).status is PutStatus.PUT_OK
 
     def _text(self) -> str:
-        return dumps_pretty(plain(DelayOffsetTable(offset_table=self.offsets)))
+        if self._changed:
+            self._changed = False
+            self._noted.append((self._store.commit_log_max_offset, dict(self.offsets)))
+        while self._noted and self._noted[0][0] <= self._store.flushed_offset:
+            self._safe = self._noted.popleft()[1]
+        return dumps_pretty(plain(DelayOffsetTable(offset_table=self._safe)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from orbitmq.message.batch import BatchItem
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
@@ -12,6 +13,8 @@ from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
+
+T = TypeVar("T")
 
 _DELAY_PAIR = DELAY.encode() + b"\x01"
 
@@ -47,6 +50,12 @@ class Writing:
         self.when_durable(result, partial(_settle, future))
         return await future
 
+    async def flushed(self) -> None:
+        """Return when everything stored so far is on disk, or cannot get there."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._store.when_flushed(self._store.commit_log_max_offset, partial(_settle, future))
+        await future
+
     def when_durable(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
         """Call back after the flush that covers a stored message: PUT_OK, or FLUSH_DISK_TIMEOUT when that takes too
         long. All messages of one flush are told in one turn of the event loop.
@@ -77,6 +86,6 @@ class Writing:
         record.queue_id = level - 1
 
 
-def _settle(future: asyncio.Future[PutStatus], status: PutStatus) -> None:
+def _settle(future: asyncio.Future[T], result: T) -> None:
     if not future.done():  # whoever waited may be gone
-        future.set_result(status)
+        future.set_result(result)
