@@ -23,6 +23,7 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.store.verify import verify
 from tests.support import messages
 from tests.support.contents import Contents, contents
 from tests.support.delivery import assert_as_acknowledged, assert_content, results
@@ -165,6 +166,13 @@ def test_java_finds_the_keys_that_orbitmq_indexed(handed: Handed) -> None:
     assert len(handed.indexed) == COUNT // 100
     for key, place in handed.indexed.items():
         assert place in found[key], key
+
+
+def test_the_store_both_have_written_is_sound(handed: Handed) -> None:
+    """Log, queues and index agree, message by message."""
+    report = verify(handed.root)
+    assert report.is_sound, report.findings
+    assert report.messages >= 2 * COUNT
 
 
 def test_orbitmq_reads_what_java_added(handed: Handed) -> None:
