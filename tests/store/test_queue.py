@@ -122,3 +122,11 @@ def test_what_is_cut_off_stays_cut_off(queue: ConsumeQueue, directory: Path, end
     assert sum(path.read_bytes().rstrip(b"\0") != b"" for path in directory.iterdir()) == -(-end // 10)
     queue.put(end, 9000, 100, 9)
     assert queue.entry(end) == (9000, 100, 9)
+
+
+def test_a_queue_of_which_nothing_is_left_may_begin_earlier(queue: ConsumeQueue) -> None:
+    queue.put(23, 5000, 100, 7)
+    queue.cut(20)
+    queue.put(12, 3000, 100, 7)
+    assert (queue.min_offset, queue.max_offset) == (12, 13)
+    assert queue.entry(12) == (3000, 100, 7)

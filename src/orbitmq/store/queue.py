@@ -139,7 +139,7 @@ class ConsumeQueue:
     def _fill_up_to(self, queue_offset: int) -> None:
         """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
         self._min = queue_offset * ENTRY_SIZE
-        self.end = self._claimed = self.files.start_of(self._min)
+        self.end = self.limit = self._claimed = self.files.start_of(self._min)
         while self.end < self._min:
             if self.end >= self.limit:
                 self.make_room()
