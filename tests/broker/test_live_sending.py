@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from orbitmq.broker.sending import OUTCOMES
 from orbitmq.message.config import MULTI_TAG, TopicConfig
-from orbitmq.message.flags import MULTI_TAGS
+from orbitmq.message.flags import MULTI_TAGS, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.ids import decode_offset_message_id
+from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.records import PutStatus
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
@@ -152,6 +154,52 @@ async def test_with_synchronous_flush_the_answer_means_on_disk(tmp_path: Path) -
         stored(await client.send("Orders", properties={"WAIT": "false"}))
         stored(await client.send_batch("Orders", [b"a", b"b"]))
         assert broker.store.flushed_offset == broker.store.commit_log_max_offset
+
+
+async def test_many_sends_share_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that came while the disk was busy are made durable by the next flush, and answered together."""
+    broker = made_broker(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running(broker), client_of(broker) as client:
+        stored(await client.send("Orders"))
+        flush, gate, flushes = broker.store._log.flush, Event(), 0
+
+        def gated() -> PhysicalOffset:
+            nonlocal flushes
+            flushes += 1
+            assert gate.wait(60)
+            return flush()
+
+        monkeypatch.setattr(broker.store._log, "flush", gated)
+        size = broker.store.commit_log_max_offset
+        sends = [asyncio.create_task(client.send("Orders")) for _ in range(64)]
+        await until(lambda: broker.store.commit_log_max_offset == 65 * size)
+        assert not any(send.done() for send in sends)
+        gate.set()
+        answers = await asyncio.gather(*sends)
+        assert sorted(stored(answer).queue_offset for answer in answers) == list(range(1, 65))
+        assert flushes <= 2, "the one under way, and one for all the rest"
+
+
+async def test_a_pull_is_woken_by_what_is_on_disk(
+    tmp_path: Path, turned_clock: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, flushDiskType="SYNC_FLUSH")
+    async with running(broker), client_of(broker) as client:
+        stored(await client.send("Orders", b"first"))
+        flush = broker.store._log.flush
+        monkeypatch.setattr(broker.store._log, "flush", lambda: broker.store.flushed_offset)
+        flags = PULL_SUBSCRIPTION | PULL_SUSPEND
+        pulling = asyncio.create_task(client.read("Orders", 0, 1, sys_flag=flags))
+        sending = asyncio.create_task(client.send("Orders", b"second"))
+        await until(lambda: broker.store.commit_log_max_offset > broker.store.flushed_offset)
+        await time.pass_by(1)
+        assert not pulling.done()
+        assert not sending.done()
+        monkeypatch.setattr(broker.store._log, "flush", flush)
+        broker.store._ask_flush()
+        stored(await sending)
+        assert [message.body for message in await pulling] == [b"second"]
 
 
 async def test_a_flush_that_takes_too_long_is_told_and_the_message_is_stored_all_the_same(

@@ -310,6 +310,39 @@ async def test_a_peer_with_too_many_requests_open_is_not_read_from(
             assert (await peer.read()).code == 0
 
 
+async def test_answers_that_are_owed_count_as_open_requests(
+    both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are bounded as tasks are, and keep a connection from counting as idle."""
+    monkeypatch.setattr(connection_module, "TASKS_MAX", 8)
+    owed: list[tuple[Connection, Command]] = []
+    router = Router("desk")
+
+    def owe(connection: Connection, command: Command) -> None:
+        connection.owe()
+        owed.append((connection, command))
+
+    router.add(LATER, owe)
+    async with serving(router) as (server, address), bare_peer(address) as peer:
+        for _ in range(8):
+            await peer.send(request(LATER))
+        await until(lambda: len(owed) == 8)
+        for _ in range(4):
+            await peer.send(request(LATER))
+        await asyncio.sleep(0.05)
+        (served,) = server.connections
+        assert len(owed) == 8
+        assert not served.is_idle
+        for connection, command in owed[:8]:
+            connection.settle(command, command.response(0))
+        await until(lambda: len(owed) == 12)
+        for connection, command in owed[8:]:
+            connection.settle(command, command.response(0))
+        for _ in range(12):
+            assert (await peer.read()).code == 0
+        await until(lambda: served.is_idle)
+
+
 async def test_a_peer_that_lets_held_answers_pile_up_is_cut_off(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

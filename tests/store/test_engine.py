@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -282,3 +283,35 @@ def test_an_empty_store_has_no_message(tmp_path: Path) -> None:
     assert (store.commit_log_min_offset, store.commit_log_max_offset, store.earliest_message_time) == (-1, 0, -1)
     assert (store.min_offset("T", 0), store.max_offset("T", 0), store.unit_at(0)) == (0, 0, None)
     store.close()
+
+
+# -------------------------------------------------------------------------------------------------- several directories
+
+
+def test_the_commit_log_may_lie_on_several_disks(tmp_path: Path) -> None:
+    """Files take turns by their number, as with RocketMQ; one store is made of all."""
+    a, b, old = (str(tmp_path / name) for name in ("a", "b", "old"))
+    store = open_store(tmp_path / "store", store_path_commit_log=old)
+    for number in range(3):
+        store.put(record(b"%d" % number + bytes(3000)))
+    store.close()
+    changes = {"store_path_commit_log": f"{b}, {a}", "read_only_commit_log_store_paths": old}
+    store = open_store(tmp_path / "store", **changes)
+    for number in range(3, 7):
+        store.put(record(b"%d" % number + bytes(3000)))
+    store.close()
+    names = {path: [int(file.name) // 4096 for file in sorted(Path(path).iterdir())] for path in (a, b, old)}
+    assert names == {a: [4, 6], b: [3, 5], old: [0, 1, 2]}
+    store = open_store(tmp_path / "store", **changes)
+    assert [body[:1] for body in bodies(store)] == [b"%d" % number for number in range(7)]
+    store.close()
+
+
+def test_two_copies_of_one_log_file_are_refused(tmp_path: Path) -> None:
+    changes = {"store_path_commit_log": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    store = open_store(tmp_path / "store", **changes)
+    store.put(record())
+    store.close()
+    shutil.copytree(tmp_path / "a", tmp_path / "b", dirs_exist_ok=True)
+    with pytest.raises(StoreDamaged, match="the same part of the log"):
+        open_store(tmp_path / "store", **changes)

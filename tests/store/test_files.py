@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,3 +133,15 @@ def test_clearing_keeps_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file.clear_from(5000)
     assert bytes(file.view) == (tmp_path / "f").read_bytes() == b"x" * 5000 + bytes((3 << 20) - 5000)
     file.close()
+
+
+def test_the_use_of_a_disk_is_rounded_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that only the superuser may take do not count as free."""
+    door = Files()
+    assert door.used_ratio(tmp_path / "missing") == -1
+    assert 0 <= door.used_ratio(tmp_path) <= 1
+    stat = SimpleNamespace(f_blocks=2000, f_bfree=1200, f_bavail=300)
+    monkeypatch.setattr("os.statvfs", lambda _: stat)
+    assert door.used_ratio(tmp_path) == 0.73
+    stat.f_blocks = stat.f_bfree = stat.f_bavail = 0
+    assert door.used_ratio(tmp_path) == -1

@@ -101,6 +101,33 @@ def test_nobody_is_told_too_early(store: MessageStore) -> None:
     assert told == []
 
 
+def test_whoever_waits_too_long_is_told_so(store: MessageStore, clock: ManualClock) -> None:
+    told: list[tuple[int, bool]] = []
+    for number in range(2):
+        result = store.put(record())
+        store._waits.add(result.end_offset, lambda done, number=number: told.append((number, done)))  # type: ignore[misc]
+        clock.advance(3000)
+    store.expire_waits()
+    assert told == [(0, False)]
+    store._log_flusher.flush()
+    assert told == [(0, False), (1, True)], "and not told again"
+
+
+@pytest.mark.parametrize(("timed", "flushed"), [(True, False), (False, True)])
+def test_a_log_that_is_not_flushed_by_the_clock_is_flushed_by_its_growth(
+    tmp_path: Path, timed: bool, flushed: bool
+) -> None:
+    """With workers that sleep for years: only a wake-up makes them flush."""
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20, flush_commit_log_timed=timed)
+    asked: list[bool] = []
+    store._log_worker.wake = lambda: asked.append(True)  # type: ignore[method-assign]
+    store.put(record(bytes(1000)))
+    assert asked == []
+    store.put(record(bytes(4 * 4096)))
+    assert bool(asked) is flushed
+    store.close()
+
+
 def test_a_failed_flush_poisons_the_store(store: MessageStore, disk: FaultyDisk, tmp_path: Path) -> None:
     store.put(record(b"before"))
     told = Event()
