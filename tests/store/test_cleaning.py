@@ -45,6 +45,11 @@ def fill(store: MessageStore, clock: ManualClock, files: int, topic: str = "T") 
     """`files` files of three messages, all last written now."""
     for number in range(PER_FILE * files):
         store.put(record(b"%04d" % number + bytes(1000), topic))
+    store._log_flusher.flush()
+    written_now(store, clock)
+
+
+def written_now(store: MessageStore, clock: ManualClock) -> None:
     for file in store._log.files.files:
         os.utime(file.path, ns=(clock.now_ms() * 1_000_000,) * 2)
 
@@ -60,6 +65,20 @@ def log_files(store: MessageStore) -> list[int]:
     """Numbers of the log's files on disk, without the one that is made ahead."""
     numbers = [int(path.name) // 4096 for path in store.options.commit_log_directory.iterdir()]
     return sorted(number for number in numbers if number * 4096 < store._log.files.end)
+
+
+def test_a_file_stays_until_some_of_the_next_one_is_on_disk(store: MessageStore, clock: ManualClock) -> None:
+    """Or a crash could leave a log without a beginning, and the queues would start again at offset 0."""
+    fill(store, clock, 1)
+    store.put(record(bytes(1000)))
+    written_now(store, clock)
+    clock.advance(RESERVED_MS)
+    store.remove_expired_files()
+    turn(store, clock, ROUND_MS)
+    assert log_files(store) == [0, 1]
+    store._log_flusher.flush()
+    turn(store, clock, ROUND_MS)
+    assert log_files(store) == [1]
 
 
 def test_expired_files_go_and_the_queues_follow(store: MessageStore, clock: ManualClock, tmp_path: Path) -> None:

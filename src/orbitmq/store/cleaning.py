@@ -150,7 +150,9 @@ class Cleaner:
             self._rounds_asked = max(0, self._rounds_asked - 1)
         if not self._left or now_ms < self._next_file_ms or self._is_away or not self._disposal.is_done:
             return
-        files = self._log.files.files[:]
+        start, files = self._log.files.stream
+        # A file stays until some of the next one is on disk: a crash must not leave a log without beginning.
+        files = files[: 1 + max(0, (self._log.flushed - start - 1) // self._log.files.file_size)]
         hour = time.localtime(now_ms // 1000).tm_hour
         decision = decide(
             self._rules, now_ms, hour, use, [file.modified_ms() for file in files], asked=self._rounds_asked > 0

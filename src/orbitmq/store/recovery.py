@@ -65,7 +65,7 @@ def recover(
     log.begin_at(end, flushed=end if clean else start, clean=clean)
     for queue in queues:
         queue.truncate(end)
-        queue.forget_below(log.min_offset)
+        queue.forget_below(log.min_offset if log.files.files else end)
         queue.readable = queue.end
         if was_remade:
             _set_times(log, queue, times)
