@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -322,8 +323,9 @@ def test_what_is_no_store_cannot_be_read(tmp_path: Path, make: Callable[[Path], 
 
 
 def test_an_empty_store_is_sound(tmp_path: Path) -> None:
-    open_store(tmp_path).close()
-    (tmp_path / "commitlog").mkdir(exist_ok=True)
+    store = open_store(tmp_path)
+    assert verify(tmp_path).findings == []
+    store.close()
     assert verify(tmp_path).findings == []
 
 
@@ -365,6 +367,32 @@ def test_a_running_broker_is_looked_at_up_to_what_it_has_entered(tmp_path: Path)
     store.put(record(b"still open"))
     store.close()
     assert verify(tmp_path).messages == 26
+
+
+def test_a_broker_that_writes_all_the_time_is_found_sound(tmp_path: Path) -> None:
+    store = open_store(tmp_path, **INDEX, **EXTENDED)
+    store.put(record())
+    looked = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not looked.is_set():
+            store.put(record(b"x" * (number % 90), f"T{number % 5}", properties=b"KEYS\x01k%d" % number))
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        reports = [verify(tmp_path)]
+        while len(reports) < 8 or reports[-1].messages < reports[0].messages + 100:
+            reports.append(verify(tmp_path))
+    finally:
+        looked.set()
+        writer.join()
+    store.close()
+    assert {report.state for report in reports} == {State.LIVE}
+    assert [report.findings for report in reports if not report.is_sound] == []
+    assert verify(tmp_path).findings == []
 
 
 def test_a_log_in_other_directories(tmp_path: Path) -> None:

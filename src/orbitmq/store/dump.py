@@ -57,8 +57,8 @@ def dump(root: Path, wanted: Wanted, tell: Tell, commit_logs: Sequence[Path] = (
     """
     door = Files()
     state = state_of(door, root, commit_logs)
-    log = Pieces(door, log_directories(root, commit_logs), tell)
-    limit = dispatched_end(door, root) if state is State.LIVE else NO_LIMIT
+    limit = dispatched_end(door, root) if state is State.LIVE else NO_LIMIT  # before the files are listed
+    log = Pieces(door, log_directories(root, commit_logs), tell, is_live=state is State.LIVE)
     start, end = _bounds(log, wanted)
     for found in LogScan(door, log, start=start, limit=min(limit, end)):
         if isinstance(found, Gap):

@@ -46,6 +46,8 @@ class IndexCheck:
         for name in self._names:
             path = self.directory / name
             size = self._door.size(path)
+            if size <= 0 and self.report.is_live:  # about to be made, or just removed
+                continue
             if size < HEADER.size:
                 self.report.damage(path, 0, f"has {size} bytes, less than the head of an index file")
                 continue

@@ -60,7 +60,10 @@ class LogScan:
         for start in self._pieces.starts:
             if start + self._pieces.file_size <= self._start or start >= self._limit:
                 continue
-            file = self._door.open(self._pieces.path(start), self._pieces.file_size, writable=False)
+            try:
+                file = self._door.open(self._pieces.path(start), self._pieces.file_size, writable=False)
+            except FileNotFoundError:  # a running broker has removed it meanwhile
+                continue
             try:
                 for found in self._in_file(file.view, start):
                     if self._zeros_from >= 0:
@@ -73,7 +76,7 @@ class LogScan:
     def _in_file(self, view: memoryview, start: int) -> Iterator[Unit | Gap]:
         position = 0
         while True:
-            walk = Walk(view, start, position)
+            walk = Walk(view, start, position, check_text=True)
             for unit in walk:
                 if unit.physical_offset >= self._limit:
                     return
@@ -111,7 +114,7 @@ class LogScan:
 
 
 def _is_unit(view: memoryview, start: int, position: int) -> bool:
-    return next(iter(Walk(view, start, position)), None) is not None
+    return next(iter(Walk(view, start, position, check_text=True)), None) is not None
 
 
 def _start_of(found: Unit | Gap) -> int:

@@ -18,15 +18,20 @@ Tell = Callable[[Path, int, str], None]  # file, position in it, what is wrong
 
 
 class Pieces:
-    """`starts` are the offsets at which usable files begin, in order; `file_size` is what most files have."""
+    """`starts` are the offsets at which usable files begin, in order; `file_size` is what most files have.
 
-    def __init__(self, door: Files, directories: Sequence[Path], tell: Tell) -> None:
+    A file without a size is told unless `is_live`: a running broker may be about to give it one.
+    """
+
+    def __init__(self, door: Files, directories: Sequence[Path], tell: Tell, *, is_live: bool = False) -> None:
         self._directories = directories
         self._paths: dict[int, Path] = {}
         self.starts: list[int] = []
         found = sorted((name, directory / name) for directory in directories for name in door.names(directory))
-        sizes = {path: door.size(path) for _, path in found}
-        known = [path for name, path in found if _is_file_name(name) and sizes[path] >= 0]
+        sizes = {path: door.size(path) for _, path in found if path.exists()}  # it may have been removed meanwhile
+        if is_live:
+            sizes = {path: size for path, size in sizes.items() if size != 0}
+        known = [path for path, size in sizes.items() if _is_file_name(path.name) and size >= 0]
         for path in sizes.keys() - set(known):
             tell(path, 0, "does not belong here; a broker refuses to start on this directory")
         counted = Counter(sizes[path] for path in known if sizes[path] > 0)

@@ -45,8 +45,8 @@ class QueueCheck:
         self._begins_anew_at = -1
         self.is_schedule = False
         self.report = report
-        self._pieces = Pieces(door, [directory], report.damage)
-        self._extended = Pieces(door, [extended], report.damage)
+        self._pieces = Pieces(door, [directory], report.damage, is_live=report.is_live)
+        self._extended = Pieces(door, [extended], report.damage, is_live=report.is_live)
         self._matched = 0
         self._lacks: dict[str, tuple[int, int]] = {}  # kind -> how often, first queue offset
         self._block_start, self._block = -1, b""
@@ -65,7 +65,7 @@ class QueueCheck:
             written = self._written_entries(start) * ENTRY_SIZE
             if written:
                 self.end = (start + written) // ENTRY_SIZE
-            if written == file_size:
+            if written == file_size or self.report.is_live:  # while more is written, a hole is not one any more
                 continue
             path = self._pieces.path(start)
             behind = _something_behind(path, written)
@@ -160,23 +160,25 @@ class QueueCheck:
 
     # ------------------------------------------------------------------------------------------------------- afterwards
 
-    def conclude(self, log: Pieces, log_end: int, multi_dispatch: MultiDispatch, topic: str, queue_id: int) -> None:
-        """Report what the messages lack, and entries that lead to no message of the queue."""
+    def conclude(
+        self, log: Pieces, log_end: int, limit: int, multi_dispatch: MultiDispatch, queue: tuple[str, int]
+    ) -> None:
+        """Report what the messages lack, and entries below `limit` that lead to no message of the queue."""
         for kind, (count, first) in self._lacks.items():
             position = max(0, first * ENTRY_SIZE - self._pieces.start_of(first * ENTRY_SIZE))
             is_remark = kind == "cut" or (kind == "unfinished" and self.report.may_be_unfinished)
             tell = self.report.remark if is_remark else self.report.damage
             text = f"{counted(count, 'message')} from queue offset {first} on: {WHAT_MESSAGES_LACK[kind]}"
             tell(self._pieces.path(self._pieces.start_of(first * ENTRY_SIZE)), position, text)
-        start = self._first_from(max(log.start, 0))
-        if self.end - start != self._matched:
-            self._judge_entries(start, log, log_end, multi_dispatch, (topic, queue_id))
+        entries = range(self._first_from(log.start), self._first_from(limit))
+        if len(entries) != self._matched:
+            self._judge_entries(entries, log, log_end, multi_dispatch, queue)
 
     def _judge_entries(
-        self, start: int, log: Pieces, log_end: int, multi_dispatch: MultiDispatch, queue: tuple[str, int]
+        self, entries: range, log: Pieces, log_end: int, multi_dispatch: MultiDispatch, queue: tuple[str, int]
     ) -> None:
         wrong: dict[str, tuple[int, int]] = {}
-        for queue_offset in range(start, self.end):
+        for queue_offset in entries:
             place, size, _ = self.entry(queue_offset)
             text = ""
             if size <= 0 or size == FILLER_SIZE:

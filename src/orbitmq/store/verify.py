@@ -48,8 +48,9 @@ def log_directories(root: Path, commit_logs: Sequence[Path]) -> Sequence[Path]:
 
 def state_of(door: Files, root: Path, commit_logs: Sequence[Path]) -> State:
     """Who was last in the directory. StoreError when there is no store."""
+    has_no_message_yet = door.size(root / "lock") >= 0 and not door.is_directory(root / "consumequeue")
     for directory in (root, *log_directories(root, commit_logs)):
-        if not door.is_directory(directory):
+        if not door.is_directory(directory) and not has_no_message_yet:
             raise StoreError(f"{directory}: there is no such directory, so this is no store")
     if door.is_locked(root / "lock"):
         return State.LIVE
@@ -106,9 +107,10 @@ class _Verification:
         self._door = door
         self._root = root
         self._report = report
-        self._log = Pieces(door, commit_logs, report.damage)
+        # First, so that what is listed next has everything below.
         self._limit = dispatched_end(door, root) if report.is_live else NO_LIMIT
-        self._queues = dict(load_queues(door, root, report))  # later, so that they have all that is below the limit
+        self._log = Pieces(door, commit_logs, report.damage, is_live=report.is_live)
+        self._queues = dict(load_queues(door, root, report))
         self._known_end = max((queue.place_end for queue in self._queues.values()), default=-1)
         light = [queue_id for topic, queue_id in self._queues if is_lmq(topic)]
         self._multi_dispatch = MultiDispatch(is_enabled=True, with_light_queues=not any(light))
@@ -177,8 +179,8 @@ class _Verification:
             behind = counted(self._report.messages - before, "whole message")
             text = f"{gap.text}: {counted(gap.end - gap.start, 'byte')}, {behind} behind"
             self._report.damage(self._log.path(start), gap.start - start, text)
-        for (topic, queue_id), check in self._queues.items():
-            check.conclude(self._log, min(log_end, self._limit), self._multi_dispatch, topic, queue_id)
+        for queue, check in self._queues.items():
+            check.conclude(self._log, log_end, self._limit, self._multi_dispatch, queue)
         known = known_topics(self._root)
         for (topic, queue_id), (count, first) in self._absent.items():
             path = self._root / "consumequeue" / topic / str(queue_id)
@@ -187,4 +189,4 @@ class _Verification:
                 self._report.remark(path, 0, f"the topic was removed; {messages}, remain in the log")
             else:
                 self._report.damage(path, 0, f"the queue is missing; {messages}, cannot be read")
-        self._index.conclude(min(log_end, self._limit))
+        self._index.conclude(log_end)
