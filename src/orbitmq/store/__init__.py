@@ -7,6 +7,9 @@
     index_file   a hash table on disk, key to messages   index        the row of index files
     index_proof  what to believe of one after a crash    key_scan     log to keys and their hashes
     indexing     log to index, beside the messages' way  key_search   messages by key: the index as the engine sees it
+    arrivals     when readers may see a message          retention    which files have had their day
+    cleaning     does what retention decides             disposal     frees removed files in small bites
+    staging      the way through private memory          warming      files brought into memory before use
     reading      the batch rules of a pull               engine       the store as a broker sees it
     extended_queue  what a queue entry has no room for   multi_dispatch  further queues of a message
     reader       read-only access for tools and Spark    verify       is a directory sound: log_scan, queue_check,

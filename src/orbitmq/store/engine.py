@@ -1,7 +1,7 @@
 """The store as a broker sees it: put, get, look up; open and close in the right order.
 
-One thread, the broker's event loop, calls everything here. Worker threads flush and claim disk blocks; they never
-append. The key index is fed beside them; the retention of old files and replication are to stand there too.
+One thread, the broker's event loop, calls everything here. Worker threads flush, claim disk blocks, index keys and
+look for files to remove; they never append, and what they want changed in the log or a queue they hand to `deliver`.
 """
 
 from __future__ import annotations
