@@ -211,5 +211,29 @@ def test_a_removed_topic_leaves_no_extension(tmp_path: Path) -> None:
     store.close()
 
 
+def test_files_go_with_the_entries_that_lead_there(tmp_path: Path) -> None:
+    store = open_store(tmp_path, **EXTENDED)
+    for number in range(500):  # three files of the extension
+        store.put(record(b"%d" % number, properties=b"TAGS\x01Tag%d" % number))
+    queue = store._queues.table["T", 0]
+    assert queue.extended is not None
+    assert len(queue.extended.files.files) == 3
+    place = queue.entry(250)[0]  # type: ignore[index]
+    for file in queue.remove_below(place):
+        file.close()
+        file.path.unlink()
+    assert queue.min_offset == 250
+    assert [path.name for path in (tmp_path / "consumequeue_ext" / "T" / "0").iterdir()] == [
+        f"{start:020d}" for start in (4096, 8192)
+    ]
+    assert len(store.get("T", 0, 250, 32, {tags_code("Tag255")}.__contains__).buffers) == 1
+    store.close()
+    store = open_store(tmp_path, **EXTENDED)
+    assert store.entries("T", 0, 499, 1)[0][2] == tags_code("Tag499")
+    store.put(record(properties=b"TAGS\x01new"))
+    assert store.entries("T", 0, 500, 1)[0][2] == tags_code("new")
+    store.close()
+
+
 def test_the_default_size_is_rocketmqs() -> None:
     assert StoreOptions.parse({}).mapped_file_size_consume_queue_ext == 50331648
