@@ -133,6 +133,7 @@ def test_lenient_header_vectors() -> None:
 
 EXTRA_FIELDS = {  # fields that Java adds outside the header class, or only in 5.x
     "DeleteSubscriptionGroupHeader": {"cleanOffset"},
+    "QueryMessageHeader": {"_UNIQUE_KEY_QUERY"},
     "SendMessageResponseHeader": {"MSG_REGION", "TRACE_ON"},
 }
 UNUSED_FIELDS = {"SendMessageV2Header": {"bname"}}  # inherited in Java; this header says it as `n`
