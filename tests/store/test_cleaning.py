@@ -252,6 +252,21 @@ def test_a_name_that_cannot_be_removed_keeps_the_later_ones(
     assert not store.is_poisoned
 
 
+def test_each_name_is_gone_from_the_disk_before_the_next_one_goes(
+    store: MessageStore, clock: ManualClock, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that go together may come back one by one after a power cut, and the store would have a gap."""
+    fill(store, clock, 4)
+    done: list[str] = []
+    remove, sync = disk.remove, disk.sync_directory
+    monkeypatch.setattr(disk, "remove", lambda path: (done.append("remove " + path.parent.name), remove(path)))
+    monkeypatch.setattr(disk, "sync_directory", lambda path: (done.append("sync " + path.name), sync(path)))
+    disk.used = 0.99
+    turn(store, clock, ROUND_MS)
+    log = [line for line in done if line.endswith("commitlog")]
+    assert log == ["remove commitlog", "sync commitlog"] * 3
+
+
 def test_a_start_finishes_what_was_begun(tmp_path: Path, clock: ManualClock, disk: FaultyDisk) -> None:
     """The log was cut, the broker died before the queues were."""
     store = open_store(tmp_path, clock, disk)

@@ -90,6 +90,7 @@ class Disposal:
         file, named = self._new[0]
         if named:
             self._door.remove(file.path)
+            self._door.sync_directory(file.path.parent)  # before the next one goes: a crash must not leave a gap
         self._new.popleft()
         return file
 
