@@ -15,7 +15,7 @@ from orbitmq.store.reading import GetStatus
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
 from tests.support.disk import FaultyDisk
-from tests.support.stores import bodies, open_store, record
+from tests.support.stores import bodies, open_store, record, small_options
 
 RESERVED_MS = 72 * HOUR_MS
 ROUND_MS = 10_000
@@ -250,6 +250,26 @@ def test_a_name_that_cannot_be_removed_keeps_the_later_ones(
     turn(store, clock, ROUND_MS)
     assert log_files(store) == [3]
     assert not store.is_poisoned
+
+
+def test_the_appending_thread_changes_the_log(tmp_path: Path, clock: ManualClock, disk: FaultyDisk) -> None:
+    """The cleaner asks it to, and asks for nothing else before that is done."""
+    jobs: list[Callable[[], object]] = []
+    store = MessageStore(small_options(tmp_path, delete_when=""), clock=clock, files=disk, deliver=jobs.append)
+    store.open()
+    store._clean_worker.stop()
+    clock.advance(FIRST_ROUND_MS)
+    fill(store, clock, 4)
+    disk.used = 0.99
+    for _ in range(3):
+        store._cleaner.step()
+        clock.advance(ROUND_MS)
+    assert (log_files(store), len(jobs)) == ([0, 1, 2, 3], 1)
+    jobs.pop()()
+    assert store.commit_log_min_offset == 4096
+    store._cleaner.step()
+    assert log_files(store) == [1, 2, 3], "the worker has removed it"
+    store.close()
 
 
 def test_each_name_is_gone_from_the_disk_before_the_next_one_goes(
