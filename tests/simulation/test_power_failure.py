@@ -1,0 +1,176 @@
+"""Power cuts at any moment, in the middle of a flush, a removal or a recovery: no promise is broken by them.
+
+What is promised: with SYNC_FLUSH every message that was acknowledged or seen by a reader, otherwise what was flushed.
+Each history has six lives; the stores and the disks that break a promise on purpose show that a broken one is found.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from orbitmq.store import recovery
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.coverage import Coverage
+from orbitmq.store.flushing import QueueFlusher
+from orbitmq.store.options import ASYNC_FLUSH, SYNC_FLUSH
+from orbitmq.store.queues import ConsumeQueues
+from tests.support.crashes import History, SimulatedStore
+from tests.support.power import PowerDisk, PowerFile
+
+LIVES = 6
+MEMORY = Path("/dev/shm")  # real files, but nobody waits for a real disk
+HISTORIES_TO_BE_CAUGHT = 60
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="power-", dir=MEMORY if MEMORY.is_dir() else None))
+    yield made
+    shutil.rmtree(made)
+
+
+def counts_of(directory: Path, seeds: range, **kind: Any) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        place = directory / str(seed)
+        place.mkdir()
+        history = History(place, seed, **kind)
+        try:
+            history.run(LIVES)
+        except BaseException as error:
+            error.add_note(f"seed {seed} of {kind}")
+            raise
+        found += history.counts
+        shutil.rmtree(place)
+    return found
+
+
+KINDS: dict[str, tuple[range, dict[str, Any]]] = {
+    "sync": (range(110), {"flush": SYNC_FLUSH}),
+    "async": (range(60), {"flush": ASYNC_FLUSH}),
+    "pool": (range(40), {"flush": ASYNC_FLUSH, "transient_store_pool_enable": True}),
+    "extended": (
+        range(40),
+        {"flush": SYNC_FLUSH, "enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_power_cut_takes_what_was_promised(directory: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    seeds, options = KINDS[kind]
+    counts = counts_of(directory, seeds, **options)
+    with capsys.disabled():
+        print(f"\n{kind}: {dict(counts)}")
+    assert counts["crashes"] == LIVES * len(seeds)
+    for often in ("crashes in the middle of a call", "crashes during recovery", "clean-ups", "lost, not promised"):
+        assert counts[often] >= len(seeds) / 2, "a history that never gets there proves little"
+    if options["flush"] == SYNC_FLUSH:
+        assert counts["acknowledged"] > 10 * len(seeds)
+
+
+def test_a_log_in_two_directories_survives_as_well(directory: Path) -> None:
+    """Each has an order of its own in which its names reach the disk."""
+    for seed in range(20):
+        place = directory / str(seed)
+        place.mkdir()
+        History(place, seed, store_path_commit_log=f"{place}/store/a,{place}/store/b").run(LIVES)
+
+
+# ---------------------------------------------------------------------------------------------------- broken on purpose
+
+
+class LyingFile(PowerFile):
+    def sync(self) -> None:
+        """Says that everything is on disk."""
+
+
+class ForgetfulFile(PowerFile):
+    def __init__(self, path: Path, size: int, *, create: bool, disk: PowerDisk) -> None:
+        super().__init__(path, size, create=create, disk=disk)
+        self._name_synced = True  # so the name in the directory never is
+
+
+class LyingDisk(PowerDisk):
+    file = LyingFile
+
+
+class ForgetfulDisk(PowerDisk):
+    file = ForgetfulFile
+
+
+class CheckpointFirst(SimulatedStore):
+    """Writes the checkpoint before the queues it speaks of are on disk, and believes it."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._queue_flusher.flush = self._flush_too_late  # type: ignore[method-assign]
+
+    def open(self) -> None:
+        with mock.patch.object(recovery, "prove", _believe):
+            super().open()
+
+    def _flush_too_late(self) -> None:
+        self._checkpoint.queue_timestamp = self._dispatcher.store_timestamp
+        self._checkpoint.save()
+        QueueFlusher.flush(self._queue_flusher)
+
+
+def _believe(log: CommitLog, queues: ConsumeQueues, settled: int) -> int:
+    """A recovery that takes the word of the checkpoint; the log would tell it of most of what is missing."""
+    coverage = Coverage(log)
+    for queue in queues:
+        queue.cut(coverage.end_of(queue, settled))
+    return settled
+
+
+class Hasty(SimulatedStore):
+    """Lets readers see messages before they are on disk."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._log.shows_at_once = self._arrivals._at_once = True
+
+
+class Eager(SimulatedStore):
+    """Answers those who wait before the flush instead of after it."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        flush = self._log.flush
+
+        def flush_late() -> Any:
+            self._on_flush(self._log.end)
+            return flush()
+
+        self._log.flush = flush_late  # type: ignore[method-assign]
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "a sync that does nothing": {"disk": LyingDisk},
+    "a sync without the directory": {"disk": ForgetfulDisk},
+    "the checkpoint before the queues": {"store": CheckpointFirst},
+    "readers before the flush": {"store": Hasty},
+    "answers before the flush": {"store": Eager},
+    "a recovery without checks of the body": {"check_crc_on_recover": False},
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_promise_is_found(directory: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
+    for seed in range(HISTORIES_TO_BE_CAUGHT):
+        try:
+            counts_of(directory, range(seed, seed + 1), **BROKEN[fault])
+        except AssertionError as error:
+            with capsys.disabled():
+                print(f"\n{fault}: found by history {seed}: {error}")
+            return
+    pytest.fail(f"{fault} went unnoticed for {HISTORIES_TO_BE_CAUGHT * LIVES} crashes")

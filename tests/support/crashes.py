@@ -1,0 +1,351 @@
+"""Random work on a store whose disk loses its power again and again, and what must be true each time it is back.
+
+Everything runs on one thread and follows from one seed: the store's workers do not run, the history takes their steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+from orbitmq.message.batch import BatchItem
+from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, delivery_timestamp, parse_delay_levels
+from orbitmq.message.flags import TRANSACTION_PREPARED
+from orbitmq.message.hashing import tags_code
+from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.message.unit import Unit, decode_unit
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.options import SYNC_FLUSH
+from orbitmq.store.records import PutResult, PutStatus
+from orbitmq.store.walk import Walk
+from orbitmq.store.worker import Worker
+from tests.support.power import PowerDisk, PowerLost
+from tests.support.stores import record, small_options
+
+QUEUES = [("T", 0), ("T", 1), ("Other", 0), (SCHEDULE_TOPIC, 2)]
+DELAY_LEVEL = 3
+DELAYS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
+FAR_FUTURE_MS = 1 << 42
+Content: TypeAlias = tuple[int, bytes, bytes]  # queue offset, hash of the body, properties
+STEPS_A_LIFE = 60
+CALLS_A_LIFE = 30  # of the disk, at most, before the power goes
+
+
+class StillWorker(Worker):
+    """A worker that runs when the history says so."""
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    @property
+    def is_woken(self) -> bool:
+        return self._woken.is_set()
+
+    def run_once(self) -> None:
+        self._woken.clear()
+        self._step()
+
+
+class SimulatedStore(MessageStore):
+    """A store without threads."""
+
+    still: dict[str, StillWorker]
+
+    def _worker(self, name: str, step: Callable[[], int | None], interval_ms: int) -> Worker:
+        worker = StillWorker(name, step, interval_ms, self._poison)
+        self.__dict__.setdefault("still", {})[name] = worker
+        return worker
+
+
+@dataclass
+class Stored:
+    """A message in the log, in the order of the log. `queue_id` -1: it is in no queue."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    place: int
+    end: int
+    code: int
+    body: bytes
+    properties: bytes
+    is_promised: bool = False  # no crash may take it: it was acknowledged, flushed, or seen by a reader
+
+    @property
+    def key(self) -> str:
+        return f"key{int(self.body[:6])}"
+
+    @property
+    def content(self) -> Content:
+        return self.queue_offset, hashlib.sha256(self.body).digest(), self.properties
+
+
+def _code(topic: str, store_timestamp: int) -> int:
+    """What an entry says: when a delayed message is due, for others the hash of their tag."""
+    return delivery_timestamp(DELAYS, DELAY_LEVEL, store_timestamp) if topic == SCHEDULE_TOPIC else tags_code("A")
+
+
+class History:
+    """`counts` tells what happened."""
+
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        *,
+        flush: str = SYNC_FLUSH,
+        store: type[SimulatedStore] = SimulatedStore,
+        disk: type[PowerDisk] = PowerDisk,
+        **changes: Any,
+    ) -> None:
+        self.random = Random(seed)
+        self.counts: Counter[str] = Counter()
+        self._is_sync = flush == SYNC_FLUSH
+        self._disk = disk(directory, self.random)
+        self._make = store
+        self._options = small_options(
+            directory / "store",
+            flush_disk_type=flush,
+            message_index_enable=True,
+            max_hash_slot_num=50,
+            max_index_num=120,
+            file_reserved_time_hours=0,
+            flush_consume_queue_thorough_interval_ms=10_000,
+            flush_consume_queue_least_pages=0,
+            **changes,
+        )
+        self._clock = ManualClock()
+        self._clock.advance(1 << 40)  # files have real times: all of them are old
+        self._stored: list[Stored] = []
+        self._removed_below = 0
+        self._number = 0
+        self._under_way: list[tuple[str, int, bytes, bytes]] = []  # a put that has not returned
+        self._works: list[tuple[int, Callable[[], None]]] = [
+            (40, self._put),
+            (6, self._put_batch),
+            (2, self._put_prepared),
+            (8, self._put_delayed),
+            (12, self._run_woken),
+            (6, self._disk.write_back),
+            (8, self._read),
+            (16, self._run_one),
+            (2, self._clean),
+            (1, self._restart),
+        ]
+
+    def run(self, lives: int) -> None:
+        """Live until the power goes, so many times; AssertionError when a promise was broken."""
+        with self._disk.watching():
+            self._open()
+            for _ in range(lives):
+                self._live()
+                self._disk.lose_power()
+                self.counts["crashes"] += 1
+                self._reopen()
+                self._check()
+            self.store.close()
+
+    # --------------------------------------------------------------------------------------------------------- living
+
+    def _live(self) -> None:
+        self._disk.calls_left = self.random.choice((self.random.randint(0, CALLS_A_LIFE), None))
+        weights, works = zip(*self._works, strict=True)
+        try:
+            for work in self.random.choices(works, weights, k=self.random.randint(1, STEPS_A_LIFE)):
+                self._clock.advance(self.random.randint(0, 1500))
+                work()
+                self._note()
+        except PowerLost:
+            self._note()
+            self.counts["crashes in the middle of a call"] += 1
+
+    def _note(self) -> None:
+        """What is flushed cannot be lost, and what is removed may be."""
+        if not self._is_sync:
+            self._promise(self.store.flushed_offset)
+        self._removed_below = max(self._removed_below, self.store.commit_log_min_offset)
+
+    def _open(self) -> None:
+        self.store = self._make(self._options, clock=self._clock, files=self._disk, delay_levels=DELAYS)
+        self.store.open()
+
+    def _reopen(self) -> None:
+        """The machine may die while the store recovers, too."""
+        while self.random.random() < 0.2:
+            self._disk.calls_left = self.random.randint(0, 20)
+            try:
+                self._open()
+            except PowerLost:
+                self.counts["crashes during recovery"] += 1
+            self._disk.lose_power()
+        self._open()
+
+    def _put(self) -> None:
+        topic, queue_id = self.random.choice(QUEUES[:3])
+        body, properties = self._message(self.random.randint(0, 1200))
+        self._keep(
+            topic, queue_id, [(body, properties)], lambda: self.store.put(record(body, topic, queue_id, properties))
+        )
+
+    def _put_batch(self) -> None:
+        topic, queue_id = self.random.choice(QUEUES[:3])
+        made = [self._message(self.random.randint(0, 200)) for _ in range(self.random.randint(1, 8))]
+        items = [BatchItem(0, body, properties) for body, properties in made]
+        self._keep(topic, queue_id, made, lambda: self.store.put_batch(record(b"", topic, queue_id), items))
+
+    def _put_prepared(self) -> None:
+        body, properties = self._message(10)
+        message = record(body, "T", 0, properties, sys_flag=TRANSACTION_PREPARED)
+        self._keep("T", -1, [(body, properties)], lambda: self.store.put(message))
+
+    def _put_delayed(self) -> None:
+        topic, queue_id = QUEUES[3]
+        body, properties = self._message(100)
+        properties += b"\x02DELAY\x01%d" % DELAY_LEVEL
+        self._keep(
+            topic, queue_id, [(body, properties)], lambda: self.store.put(record(body, topic, queue_id, properties))
+        )
+
+    def _message(self, size: int) -> tuple[bytes, bytes]:
+        """Body and properties of a new message; its key is its number."""
+        self._number += 1
+        return b"%06d" % self._number + self.random.randbytes(size), b"KEYS\x01key%d\x02TAGS\x01A" % self._number
+
+    def _keep(self, topic: str, queue_id: int, made: list[tuple[bytes, bytes]], put: Callable[[], PutResult]) -> None:
+        self._under_way = [(topic, queue_id, body, properties) for body, properties in made]
+        result = put()
+        assert result.status is PutStatus.PUT_OK
+        self._under_way = []
+        starts = [*(result.places or (result.physical_offset,)), result.end_offset]
+        code = _code(topic, result.store_timestamp)
+        new = [
+            Stored(topic, queue_id, result.queue_offset + n, starts[n], starts[n + 1], code, body, properties)
+            for n, (body, properties) in enumerate(made)
+        ]
+        self._stored += new
+        self.counts["messages"] += len(new)
+        if self._is_sync and self.random.random() < 0.7:
+            self.store.when_flushed(result.end_offset, lambda done: self._acknowledge(new, done))
+
+    def _acknowledge(self, messages: list[Stored], done: bool) -> None:
+        assert done
+        self.counts["acknowledged"] += len(messages)
+        for message in messages:
+            message.is_promised = True
+
+    def _promise(self, end: int) -> None:
+        for message in self._stored:
+            message.is_promised = message.is_promised or message.end <= end
+
+    def _run_woken(self) -> None:
+        for worker in self.store.still.values():
+            if worker.is_woken:
+                worker.run_once()
+
+    def _run_one(self) -> None:
+        self.random.choice(list(self.store.still.values())).run_once()
+
+    def _read(self) -> None:
+        """What a consumer has seen must not vanish when each message is flushed: its offset would point beyond."""
+        topic, queue_id = self.random.choice(QUEUES)
+        end = self.store.max_offset(topic, queue_id)
+        found = self._units(topic, queue_id, max(int(self.store.min_offset(topic, queue_id)), end - 5))
+        for message in self._stored:
+            if self._is_sync and message.place in found:
+                message.is_promised = True
+
+    def _clean(self) -> None:
+        """One file of the log may go, and what leads there."""
+        self.store.remove_expired_files()
+        self.counts["clean-ups"] += 1
+        for _ in range(self.random.randint(1, 4)):
+            self.store.still["clean"].run_once()
+
+    def _restart(self) -> None:
+        self.store.close()
+        self._promise(self.store.commit_log_max_offset)
+        self._open()
+        self.counts["restarts"] += 1
+
+    # -------------------------------------------------------------------------------------------------------- checking
+
+    def _check(self) -> None:
+        """The log is a beginning of what was stored, whole, with every promised message; the queues and the index hold
+        everything of it and nothing else.
+        """
+        store, end = self.store, self.store.commit_log_max_offset
+        self._find_what_was_under_way(end)
+        kept = [message for message in self._stored if message.end <= end]
+        lost = self._stored[len(kept) :]
+        assert not [message for message in lost if message.is_promised], "a promised message is gone"
+        self.counts["lost, not promised"] += len(lost)
+        self.counts["kept"] += len(kept)
+        assert not kept or end - kept[-1].end < store.options.mapped_file_size_commit_log, "the log has grown"
+        self._stored = kept
+        start = max(0, store.commit_log_min_offset)
+        assert start <= self._removed_below, "files are gone that nobody removed"
+        for topic, queue_id in QUEUES:
+            self._check_queue(topic, queue_id, start)
+        # A removed file may come back, when that was not on disk yet; nobody asks for its messages.
+        self._check_index([message for message in kept if message.place >= max(start, self._removed_below)])
+
+    def _find_what_was_under_way(self, end: int) -> None:
+        """Nobody was told about these messages; some of them may be there."""
+        under_way, self._under_way = self._under_way, []
+        place = self._stored[-1].end if self._stored else 0
+        for (topic, queue_id, body, properties), unit in zip(under_way, self._log_units(place, end), strict=False):
+            stored_to = unit.physical_offset + unit.size
+            code = _code(topic, unit.store_timestamp)
+            self._stored.append(
+                Stored(topic, queue_id, unit.queue_offset, unit.physical_offset, stored_to, code, body, properties)
+            )
+
+    def _log_units(self, place: int, end: int) -> Iterator[Unit]:
+        files = self.store._log.files
+        for start in range(files.start_of(place), end, files.file_size):
+            file = files.find(start)
+            if file is not None:
+                yield from Walk(file.view, start, max(0, place - start))
+
+    def _check_queue(self, topic: str, queue_id: int, start: int) -> None:
+        store = self.store
+        expected = [message for message in self._stored if (message.topic, message.queue_id) == (topic, queue_id)]
+        first = int(store.min_offset(topic, queue_id))
+        found = self._units(topic, queue_id, first)
+        entries = store.entries(topic, queue_id, first, 1 << 20)
+        assert len(found) == len(entries), "an entry leads nowhere"
+        there = expected[len(expected) - len(found) :]
+        missing = expected[: len(expected) - len(found)]
+        assert all(message.place < max(start, self._removed_below) for message in missing), "a queue has a gap"
+        assert [entry[0] for entry in entries] == [message.place for message in there], "a queue leads astray"
+        assert [entry[2] for entry in entries] == [message.code for message in there], "an entry has another code"
+        for message in there:
+            assert found[message.place] == message.content, "a message is damaged"
+
+    def _check_index(self, kept: list[Stored]) -> None:
+        asked = {*self.random.sample(range(len(kept)), min(8, len(kept))), *range(max(0, len(kept) - 4), len(kept))}
+        for message in [kept[number] for number in asked]:
+            units = self.store.query(message.topic, message.key, 64, 0, FAR_FUTURE_MS).buffers
+            found = [decode_unit(unit).physical_offset for unit in units]
+            assert message.place in found, "a message is missing in the index"
+
+    def _units(self, topic: str, queue_id: int, offset: int) -> dict[int, Content]:
+        """Place -> message, from a queue offset on, as a consumer gets them."""
+        found: dict[int, Content] = {}
+        while (result := self.store.get(topic, queue_id, offset, 32)).buffers:
+            for buffer in result.buffers:
+                unit = decode_unit(buffer)
+                assert (unit.topic, unit.queue_id) == (topic, queue_id), "an entry leads to another queue's message"
+                content = unit.queue_offset, hashlib.sha256(unit.body).digest(), unit.properties.encode()
+                found[unit.physical_offset] = content
+            offset = result.next_offset
+        return found
