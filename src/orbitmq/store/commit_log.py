@@ -52,6 +52,7 @@ class CommitLog:
         self.shows_at_once = True
         self.limit = 0
         self.last_store_timestamp = 0
+        self._committed_timestamp = 0
         self.units_size_max = file_size - BLANK.size
         self._door = door
         self._data: mmap.mmap | bytearray = bytearray()  # of the file being written
@@ -74,9 +75,19 @@ class CommitLog:
         """How far the files hold what was appended."""
         return self.end if self.staging is None else self.staging.committed
 
+    @property
+    def written_timestamp(self) -> int:
+        """Store time up to which the files hold everything."""
+        return self.last_store_timestamp if self.staging is None else self._committed_timestamp
+
     def commit(self) -> PhysicalOffset:
         """Have the files hold what was appended before the call. OSError when the disk fails. For one worker."""
-        return self.end if self.staging is None else self.staging.commit(self.end)
+        if self.staging is None:
+            return self.end
+        timestamp = self.last_store_timestamp
+        committed = self.staging.commit(self.end)
+        self._committed_timestamp = timestamp
+        return committed
 
     def begin_at(self, end: int, *, flushed: int, clean: bool) -> None:
         """Go on writing at `end`; unless nothing lies behind it, because the exit was `clean`, that is removed."""

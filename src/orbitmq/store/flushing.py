@@ -102,7 +102,7 @@ class LogFlusher:
     def flush(self) -> None:
         """Flush whatever is new."""
         self._asked = False  # before the end is looked up: what is appended from here on asks again
-        timestamp = self._log.last_store_timestamp
+        timestamp = self._log.written_timestamp
         flushed = self._log.flush()
         self._checkpoint.log_timestamp = max(self._checkpoint.log_timestamp, timestamp)
         self._on_flush(flushed)

@@ -120,7 +120,10 @@ class NumberedFiles:
 
     def create(self, start: int) -> MappedFile:
         """A file that is to follow the last one; `add` takes it into the stream."""
-        return self._door.create(self._choose(start // self.file_size) / file_name(start), self.file_size)
+        file = self._door.create(self._choose(start // self.file_size) / file_name(start), self.file_size)
+        if len(self.directories) > 1:
+            file.sync()  # each directory has its own order of changes: a later file must not survive a crash without it
+        return file
 
     def add(self, file: MappedFile) -> None:
         """Take a file made by `create` as the last one."""
@@ -182,3 +185,5 @@ class NumberedFiles:
     def _remove(self, file: MappedFile) -> None:
         file.close()
         self._door.remove(file.path)
+        if len(self.directories) > 1:
+            self._door.sync_directory(file.path.parent)  # before another one goes, for the same reason
