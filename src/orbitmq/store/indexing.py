@@ -20,6 +20,7 @@ from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.files import MappedFile
 from orbitmq.store.index import KeyIndex
 from orbitmq.store.key_scan import FoundKeys, key_hashes, scan, scan_one
+from orbitmq.store.positions import NO_OFFSET
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +53,12 @@ class Indexer:
 
         When the last entries are not of the message they point to, the index belongs to another log and is built anew.
         """
-        start = max(0, self._log.min_offset)
         offset, hashes = self._index.newest_rows()
+        size, found = self._one(offset)
+        start = max(0, self._log.min_offset)  # asked for last: the log may let go of its beginning meanwhile
         if offset < start:  # nothing is indexed, or only what the log has lost
             self.position = start
             return
-        size, found = self._one(offset)
         expected = key_hashes(found.topics, found.keys)
         if set(hashes) <= set(expected):
             done = len(hashes)  # more than expected where RocketMQ has entered its last message twice
@@ -69,6 +70,7 @@ class Indexer:
             self.position = start
 
     def _one(self, offset: int) -> tuple[int, FoundKeys]:
+        """Size and keys of the message at a place of the log; nothing when it cannot be read."""
         unit = self._log.unit_at(offset)
         try:
             return scan_one(unit or b"", offset)
@@ -97,7 +99,8 @@ class Indexer:
         if self._is_lost:
             self._resume()
             self._is_lost = False
-        start = max(self.position, self._log.min_offset)
+        first = self._log.min_offset
+        start = self.position = max(self.position, first) if first != NO_OFFSET else end
         file, place = self._log.files.find(start), start % self._log.files.file_size
         if file is None or start >= end:
             return False
@@ -131,20 +134,22 @@ class Indexer:
         """A worker's turn: catch up, let go of what the log has lost, flush when it is time. OSError when the disk
         failed to flush; a full one is waited out.
         """
-        self.catch_up(self._log.end, STEP_MS)
+        self.catch_up(self._log.readable, STEP_MS)
         with self._adding:
             self._index.forget_below(self._log.min_offset)
         now_ms = self._clock.now_ms()
         if self._index.awaits_flush or now_ms - self._last_flush_ms >= self._flush_interval_ms:
             self._last_flush_ms = now_ms
             self._index.flush()
-        behind = self._log.end - self.position
+        behind = self._log.readable - self.position
         if behind > REPORT_BYTES and now_ms - self._last_report_ms >= REPORT_INTERVAL_MS:
             self._last_report_ms = now_ms
             _log.info("event=index_behind position=%d bytes=%d", self.position, behind)
 
     def finish(self) -> None:
-        """Before a close: everything in the index, and the index on disk. OSError when the disk failed."""
-        if not self.catch_up(self._log.end, CLOSE_MS):
-            _log.warning("event=index_unfinished position=%d log_end=%d", self.position, self._log.end)
+        """Before a close, when the log is on disk: everything in the index, and that on disk too. OSError when the disk
+        failed.
+        """
+        if not self.catch_up(self._log.flushed, CLOSE_MS):
+            _log.warning("event=index_unfinished position=%d log_end=%d", self.position, self._log.flushed)
         self._index.flush()

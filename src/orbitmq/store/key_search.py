@@ -69,7 +69,7 @@ class KeySearch:
         """
         if not self.is_enabled:
             return QueryResult([])
-        self.indexer.catch_up(self._log.end, QUERY_WAIT_MS)
+        self.indexer.catch_up(self._log.readable, QUERY_WAIT_MS)
         count = max(0, min(max_count, self._options.max_msgs_num_batch))
         wanted = key_hash(topic.encode("utf-8", "replace"), key.encode("utf-8", "replace"))
         offsets = set(islice(self.index.find(wanted, begin, end), count))  # a message may name a key twice
