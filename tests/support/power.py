@@ -175,12 +175,8 @@ class PowerDisk(Files):
             if isinstance(node, Inode) and self.random.random() < share:
                 self._write_back(node, path.read_bytes(), share)
 
-    def lose_power(self) -> None:
-        """The machine dies, and starts again: the files are those that were on disk."""
-        share = self.random.choice((0, 0.1, 0.5, 0.9, 1))  # how much of what is not certain has been written
-        for path, node in self._nodes.items():
-            if isinstance(node, Inode):
-                self._write_back(node, path.read_bytes(), share)
+    def kill(self) -> None:
+        """The process dies: all it has written is there, whether synced or not."""
         for file in self._files:
             file.close()
         self._files.clear()
@@ -188,11 +184,19 @@ class PowerDisk(Files):
             with contextlib.suppress(OSError):  # the store has let it go itself
                 self._lock.release()
             self._lock = None
+        self.calls_left = None
+
+    def lose_power(self) -> None:
+        """The machine dies, and starts again: the files are those that were on disk."""
+        share = self.random.choice((0, 0.1, 0.5, 0.9, 1))  # how much of what is not certain has been written
+        for path, node in self._nodes.items():
+            if isinstance(node, Inode):
+                self._write_back(node, path.read_bytes(), share)
+        self.kill()
         for path in self.directory.iterdir():
             shutil.rmtree(path)
         self._nodes = {self.directory: self._root}
         self._bring_back(self.directory, self._root)
-        self.calls_left = None
 
     def _bring_back(self, path: Path, directory: Directory) -> None:
         last = self._settle_some(directory)
