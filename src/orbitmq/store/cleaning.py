@@ -35,7 +35,11 @@ Deliver = Callable[[Callable[[], object]], object]
 
 
 class Cleaner:
-    """`is_full` says that the disks have no room for messages; it falls as soon as they have."""
+    """`is_full` says that the disks have no room for messages; it falls as soon as they have.
+
+    `settled` tells below which offset of the log a crash would not need it, because all of it is in the queues, on
+    disk; `settle` has that brought up to date soon.
+    """
 
     def __init__(
         self,
@@ -46,6 +50,9 @@ class Cleaner:
         clock: Clock,
         deliver: Deliver,
         on_removed: Callable[[], object] = lambda: None,
+        *,
+        settled: Callable[[], int],
+        settle: Callable[[], None],
     ) -> None:
         self.is_full = False
         self._door = door
@@ -59,6 +66,8 @@ class Cleaner:
         self._clock = clock
         self._deliver = deliver
         self._on_removed = on_removed
+        self._settled = settled
+        self._settle = settle
         retry_ms, patience_ms = options.redelete_hanged_file_interval_ms, options.destroy_mapped_file_interval_ms
         self._disposal = Disposal(door, clock, retry_ms, patience_ms)
         self._is_away = False  # a job lies with the appending thread
@@ -151,14 +160,17 @@ class Cleaner:
         if not self._left or now_ms < self._next_file_ms or self._is_away or not self._disposal.is_done:
             return
         start, files = self._log.files.stream
-        # A file stays until some of the next one is on disk: a crash must not leave a log without beginning.
-        files = files[: 1 + max(0, (self._log.flushed - start - 1) // self._log.files.file_size)]
         hour = time.localtime(now_ms // 1000).tm_hour
         decision = decide(
             self._rules, now_ms, hour, use, [file.modified_ms() for file in files], asked=self._rounds_asked > 0
         )
         if not decision.count:
             self._left = 0
+            return
+        if min(self._log.flushed, self._settled()) <= start + self._log.files.file_size:
+            # With the file would go what a crash needs: the beginning of the log, or entries not on disk yet.
+            self._settle()
+            self._next_file_ms = now_ms + self._file_pause_ms
             return
         self._left -= 1
         self._next_file_ms = now_ms + self._file_pause_ms

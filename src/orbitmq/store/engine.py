@@ -118,8 +118,11 @@ class MessageStore:
         if options.warm_mapped_file_enable:
             self._log.warmer = Warmer(options.flush_least_pages_when_warm_mapped_file if self._flushes_each else 0)
         self._log_flusher = LogFlusher(self._log, self._checkpoint, options, clock, self._on_flush)
-        self._queue_flusher = QueueFlusher(self._queues, self._dispatcher, self._checkpoint, options, clock)
-        self._cleaner = Cleaner(self._door, self._log, self._queues, options, clock, deliver)
+        self._queue_flusher = QueueFlusher(self._log, self._queues, self._dispatcher, self._checkpoint, options, clock)
+        self._cleaner = Cleaner(
+            self._door, self._log, self._queues, options, clock, deliver,
+            settled=lambda: self._queue_flusher.settled, settle=self._settle,
+        )  # fmt: skip
         self._clean_worker = self._worker("clean", self._cleaner.step, options.clean_resource_interval_ms)
         self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)
         self._log_worker = self._worker("flush-log", self._log_flusher.step, options.flush_interval_commit_log_ms)
@@ -199,9 +202,12 @@ class MessageStore:
             check_crc=self.options.check_crc_on_recover,
         )
         if not clean:
-            # What a killed process left may be in memory only; from here on it counts as flushed.
+            # What a killed process left may be in memory only, names included; from here on it counts as flushed.
+            for directory in {self.options.root, *self._log.files.directories}:
+                self._door.sync_names(directory)
             self._log_flusher.flush()
             self._queue_flusher.flush()
+        self._queue_flusher.settled = self._log.end
         self._keys.load(clean=clean)
         self._door.write(self._abort, b"")
 
@@ -334,6 +340,12 @@ class MessageStore:
     def _on_commit(self, committed: PhysicalOffset) -> None:
         """On the committing thread; as `_on_flush`."""
         self._deliver(lambda: self._arrivals.show(committed))
+
+    def _settle(self) -> None:
+        """Have log and queues flushed soon."""
+        self._ask_flush()
+        self._queue_flusher.ask()
+        self._queue_worker.wake()
 
     def _on_flush(self, flushed: PhysicalOffset) -> None:
         """On the flushing thread: what follows belongs to the thread that appends."""

@@ -286,6 +286,13 @@ class Files:
         if directory.exists():
             shutil.rmtree(directory)
 
+    def sync_names(self, directory: Path) -> None:
+        """Return when the directory's own name is on disk, and all names below; at once when there is none."""
+        if directory.is_dir():
+            sync_directory(directory.parent)
+        for path, _, _ in os.walk(directory):
+            sync_directory(Path(path))
+
     def remove_directory(self, directory: Path) -> None:
         """Remove a directory that has become empty; one with content stays."""
         try:

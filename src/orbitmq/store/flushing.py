@@ -131,28 +131,41 @@ class LogCommitter:
 
 
 class QueueFlusher:
-    """Decides when the consume queues are flushed and the checkpoint is written."""
+    """Decides when the consume queues are flushed and the checkpoint is written.
+
+    Of messages below `settled` all entries are on disk: a crash would not need these messages to make them anew.
+    """
 
     def __init__(
         self,
+        log: CommitLog,
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
         checkpoint: Checkpoint,
         options: StoreOptions,
         clock: Clock,
     ) -> None:
+        self.settled = PhysicalOffset(0)
+        self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
+        self._asked = False
         self._least_bytes = max(1, options.flush_consume_queue_least_pages * PAGE)
         self._thorough_interval_ms = options.flush_consume_queue_thorough_interval_ms
         self._clock = clock
         self._last_thorough_ms = clock.now_ms()
 
+    def ask(self) -> None:
+        """Let the next step flush all queues."""
+        self._asked = True
+
     def step(self) -> None:
-        """Flush queues with enough new entries; all of them when it is time. OSError when the disk failed."""
+        """Flush queues with enough new entries; all of them when it is time, or if somebody asked. OSError when the
+        disk failed.
+        """
         now_ms = self._clock.now_ms()
-        if now_ms - self._last_thorough_ms >= self._thorough_interval_ms:
+        if self._asked or now_ms - self._last_thorough_ms >= self._thorough_interval_ms:
             self._last_thorough_ms = now_ms
             self.flush()
             return
@@ -162,8 +175,12 @@ class QueueFlusher:
 
     def flush(self) -> None:
         """Flush every queue, then say so in the checkpoint; in this order, or a crash between would lose entries."""
+        self._asked = False
+        # The last message may not be entered yet; what is asked is whether it lies behind a file, so those in it are.
+        end = self._log.end
         timestamp = self._dispatcher.store_timestamp
         for queue in self._queues:
             queue.flush()
         self._checkpoint.queue_timestamp = max(self._checkpoint.queue_timestamp, timestamp)
         self._checkpoint.save()
+        self.settled = end
