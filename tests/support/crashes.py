@@ -172,7 +172,9 @@ class History:
         """What is flushed cannot be lost, and what is removed may be."""
         if not self._is_sync:
             self._promise(self.store.flushed_offset)
-        self._removed_below = max(self._removed_below, self.store.commit_log_min_offset)
+        start = max(self._removed_below, self.store.commit_log_min_offset)
+        self.counts["log files removed"] += (start - self._removed_below) // self._options.mapped_file_size_commit_log
+        self._removed_below = start
 
     def _open(self) -> None:
         self.store = self._make(self._options, clock=self._clock, files=self._disk, delay_levels=DELAYS)
@@ -266,7 +268,6 @@ class History:
     def _clean(self) -> None:
         """One file of the log may go, and what leads there."""
         self.store.remove_expired_files()
-        self.counts["clean-ups"] += 1
         for _ in range(self.random.randint(1, 4)):
             self.store.still["clean"].run_once()
 
