@@ -71,8 +71,9 @@ def test_no_power_cut_takes_what_was_promised(directory: Path, capsys: pytest.Ca
     with capsys.disabled():
         print(f"\n{kind}: {dict(counts)}")
     assert counts["crashes"] == LIVES * len(seeds)
-    for often in ("crashes in the middle of a call", "crashes during recovery", "log files removed", "lost, not promised"):
-        assert counts[often] >= len(seeds) / 2, "a history that never gets there proves little"
+    often = ("crashes in the middle of a call", "crashes during recovery", "log files removed", "lost, not promised")
+    for event in often:
+        assert counts[event] >= len(seeds) / 2, "a history that never gets there proves little"
     if options["flush"] == SYNC_FLUSH:
         assert counts["acknowledged"] > 10 * len(seeds)
 
