@@ -373,21 +373,25 @@ def test_a_broker_that_writes_all_the_time_is_found_sound(tmp_path: Path) -> Non
     store = open_store(tmp_path, **INDEX, **EXTENDED)
     store.put(record())
     looked = threading.Event()
+    to_write = threading.Semaphore(0)  # so many a look: a store of tiny files holds thousands of them open otherwise
 
     def write() -> None:
         number = 0
         while not looked.is_set():
+            to_write.acquire()
             store.put(record(b"x" * (number % 90), f"T{number % 5}", properties=b"KEYS\x01k%d" % number))
             number += 1
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        reports = [verify(tmp_path)]
+        reports = []
         while len(reports) < 8 or reports[-1].messages < reports[0].messages + 100:
+            to_write.release(100)
             reports.append(verify(tmp_path))
     finally:
         looked.set()
+        to_write.release()
         writer.join()
     store.close()
     assert {report.state for report in reports} == {State.LIVE}
