@@ -95,9 +95,7 @@ final class Stores {
         int count = job.getIntValue("append");
         if (count > 0) {
             append(count);
-            while (store.dispatchBehindBytes() > 0) {
-                Thread.sleep(1);
-            }
+            waitForDispatch();
             printQueues();
         }
         if (!job.getBooleanValue("leave")) {
@@ -157,7 +155,13 @@ final class Stores {
         }
     }
 
-    private void append(int count) {
+    private void waitForDispatch() throws InterruptedException {
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(1);
+        }
+    }
+
+    private void append(int count) throws InterruptedException {
         JSONArray queues = job.getJSONArray("queues");
         for (int i = 0; i < count; ) {
             JSONArray queue = queues.getJSONArray(i % queues.size());
@@ -170,6 +174,12 @@ final class Stores {
                 throw new IllegalStateException(job.getString("root") + ": " + result.getPutMessageStatus());
             }
             i += size;
+            if (i % 100 == 0) {
+                // RocketMQ names an index file after the millisecond it is made in. Two small files made in the same
+                // one would share a file, and the messages of the first would lose their entries.
+                waitForDispatch();
+                Thread.sleep(2);
+            }
         }
     }
 
