@@ -20,7 +20,7 @@ public final class Main {
 
     private static void run(String[] words) throws Exception {
         if (words.length == 0) {
-            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin, stores");
+            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin, stores, filter");
         }
         Arguments arguments = new Arguments(Arrays.copyOfRange(words, 1, words.length));
         switch (words[0]) {
@@ -30,6 +30,7 @@ public final class Main {
             case "pull" -> Pull.run(arguments);
             case "admin" -> Admin.run(arguments);
             case "stores" -> Stores.run(arguments);
+            case "filter" -> Filter.run(arguments);
             default -> throw new IllegalArgumentException("unknown driver " + words[0]);
         }
     }
