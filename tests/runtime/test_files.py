@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ def test_a_file_is_saved_and_read_back_and_its_predecessor_kept(tmp_path: Path) 
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["topics.json", "topics.json.bak"]
 
 
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("step", range(5))
 def test_a_crash_between_any_two_steps_leaves_the_old_or_the_new_content(
     tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,10 +76,37 @@ def test_a_crash_between_any_two_steps_leaves_the_old_or_the_new_content(
     except Crash:
         assert load(path) == "<old>"
     else:
-        assert steps == ["write", "write", "rename"]
+        assert steps == ["write", "write", "rename", "rename"]
         assert load(path) == "<new>"
     save_with_backup(path, "<after>")
     assert load(path) == "<after>"
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_full_disk_leaves_file_and_backup_as_they_were(
+    tmp_path: Path, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the new content or the copy of the old one is what does not fit."""
+    path = tmp_path / "topics.json"
+    save_with_backup(path, "<oldest>")
+    save_with_backup(path, "<old>")
+    sync, left = os.fdatasync, [room]
+
+    def fdatasync(descriptor: int) -> None:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left[0] -= 1
+        sync(descriptor)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fdatasync", fdatasync)
+        with pytest.raises(OSError, match="No space"):
+            save_with_backup(path, "<new>")
+    assert load(path) == "<old>"
+    assert load(path.with_name("topics.json.bak")) == "<oldest>"
+    save_with_backup(path, "<new>")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["topics.json", "topics.json.bak"]
+    assert (load(path), load(path.with_name("topics.json.bak"))) == ("<new>", "<old>")
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "not text"])

@@ -127,6 +127,20 @@ async def test_one_waiting_caller_that_gives_up_does_not_stop_the_write(tmp_path
     assert file.path.read_text() == "1"
 
 
+async def test_what_a_full_disk_kept_from_being_written_is_written_later(tmp_path: Path, disk: Disk) -> None:
+    file, tell = counting(tmp_path / "n")
+    disk.full = True
+    tell(1)
+    await until(lambda: file._writing is None)
+    disk.full = False
+    file.retry()
+    await until(lambda: disk.texts == ["1"])
+    await until(lambda: file._writing is None)
+    file.retry()
+    await settle()
+    assert disk.texts == ["1"], "nothing is written twice"
+
+
 async def test_a_full_disk_is_told_to_those_who_wait_and_the_change_is_tried_again(
     tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too long
 CLIENT_SCAN_SECONDS = 10.0
 LOCK_SWEEP_SECONDS = 60.0
+SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
 
 
 class Broker:
@@ -65,6 +66,7 @@ class Broker:
             store_options, clock=self._clock, on_arrival=self._arrived, deliver=self._deliver, delay_levels=self._levels
         )
         self._delayed = DelayedDelivery(self.store, self._levels, config, self._clock)
+        self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file)
         self._locks = QueueLocks()
         self.router = Router("broker")
         self._server = Server(self.router, on_close=self._client_gone)
@@ -134,10 +136,14 @@ class Broker:
 
     async def _save(self) -> None:
         """Write every table once more. What cannot be written is logged there and keeps nothing else from closing."""
-        files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file)
-        for file in files:
+        for file in self._files:
             file.mark()
-        await asyncio.gather(*(file.flush() for file in files), return_exceptions=True)
+        await asyncio.gather(*(file.flush() for file in self._files), return_exceptions=True)
+
+    def _save_again(self) -> None:
+        """What could not be written, because the disk was full, must not wait for the next change."""
+        for file in self._files:
+            file.retry()
 
     def _add_handlers(self) -> None:
         handlers = (
@@ -157,6 +163,7 @@ class Broker:
         periodic.every(WAIT_SCAN_SECONDS, self._writing.expire)
         periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
         periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._clock.now_ms()))
+        periodic.every(SAVE_AGAIN_SECONDS, self._save_again)
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
         periodic.every(self.options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon)
         periodic.start()

@@ -1,7 +1,8 @@
 """Small files that are replaced whole: written beside, backed up, renamed. Knows nothing of their content.
 
 The steps are those of Apache RocketMQ's configuration files, so that either broker finds what the other left:
-`<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file takes the name.
+`<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file takes the name. A full disk leaves file
+and backup as they were.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ T = TypeVar("T")
 def save_with_backup(path: Path, text: str) -> None:
     """Replace `path` by `text` (UTF-8) so that a crash at any moment leaves the file or its backup whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
+    temporary, backup = path.with_name(path.name + ".tmp"), path.with_name(path.name + ".bak")
     _write_synced(temporary, text.encode())
     if path.exists():
-        _write_synced(path.with_name(path.name + ".bak"), path.read_bytes())
+        spare = path.with_name(path.name + ".bak.tmp")
+        _write_synced(spare, path.read_bytes())
+        os.replace(spare, backup)
     os.replace(temporary, path)
 
 
@@ -56,7 +59,11 @@ def _has_content(path: Path) -> bool:
 
 
 def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fdatasync(file.fileno())
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fdatasync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)  # it would take the last blocks of a full disk
+        raise

@@ -28,10 +28,14 @@ class SavedFile:
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
-    async def flush(self) -> None:
-        """Return when everything marked so far is on disk; what failed before is tried again. StoreError if in vain."""
+    def retry(self) -> None:
+        """Write again what could not be written; to be called every now and then."""
         if self._dirty:
             self.mark()
+
+    async def flush(self) -> None:
+        """Return when everything marked so far is on disk; what failed before is tried again. StoreError if in vain."""
+        self.retry()
         while self._writing is not None:
             error = await asyncio.shield(self._writing)
             if error is not None:
