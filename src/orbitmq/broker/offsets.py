@@ -6,7 +6,7 @@ Neither topic nor group is checked when an offset comes in, as in RocketMQ; the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orbitmq.message.javajson import dumps_pretty
@@ -51,6 +51,20 @@ class ConsumerOffsets:
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         offsets = self.table.get(topic + SEPARATOR + group)
         return None if offsets is None else offsets.get(queue_id)
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics the group has offsets for."""
+        return [topic for topic, owner in self.pairs() if owner == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have offsets for the topic."""
+        return [group for name, group in self.pairs() if name == topic]
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Every topic and group that have offsets together."""
+        for key in self.table:
+            topic, _, group = key.partition(SEPARATOR)
+            yield topic, group
 
     def forget_group(self, group: str) -> None:
         """Drop every offset of a deleted group."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.wire.header import Header, Int32
+from orbitmq.wire.header import Header, Int32, Int64
 
 
 class CreateTopicHeader(Header):
@@ -73,3 +73,60 @@ class GetSubscriptionGroupConfigHeader(Header):
     """GET_SUBSCRIPTIONGROUP_CONFIG (352), sent by 5.x tools."""
 
     group: str
+
+
+class QueryConsumeTimeSpanHeader(Header):
+    """QUERY_CONSUME_TIME_SPAN (303)."""
+
+    topic: str
+    group: str
+
+
+class QueryCorrectionOffsetHeader(Header):
+    """QUERY_CORRECTION_OFFSET (308). `filter_groups`: groups to leave out, separated by commas."""
+
+    compare_group: str
+    topic: str
+    filter_groups: str | None = None
+
+
+class ViewBrokerStatsDataHeader(Header):
+    """VIEW_BROKER_STATS_DATA (315)."""
+
+    stats_name: str
+    stats_key: str
+
+
+class GetBrokerConsumeStatsHeader(Header):
+    """GET_BROKER_CONSUME_STATS (317). With `is_order` only topics that keep a global order."""
+
+    is_order: bool = False
+
+
+class QueryConsumeQueueHeader(Header):
+    """QUERY_CONSUME_QUEUE (321). `index` is a queue offset."""
+
+    topic: str
+    queue_id: Int32
+    index: Int64
+    count: Int32
+    consumer_group: str | None = None
+
+
+class QueryTopicsByConsumerHeader(Header):
+    """QUERY_TOPICS_BY_CONSUMER (343), sent by 5.x tools."""
+
+    group: str
+
+
+class QuerySubscriptionByConsumerHeader(Header):
+    """QUERY_SUBSCRIPTION_BY_CONSUMER (345), sent by 5.x tools."""
+
+    group: str
+    topic: str
+
+
+class GetBrokerConfigResponseHeader(Header):
+    """The version of the broker's settings, a data version as JSON text."""
+
+    version: str
