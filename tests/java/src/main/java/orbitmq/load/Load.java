@@ -48,14 +48,19 @@ public final class Load {
             case "sync", "async", "oneway", "batch", "fill" -> new Sending(load, arguments).run(words[0]);
             case "pull" -> new Reading(load, arguments).pull();
             case "push" -> new Reading(load, arguments).push();
+            case "query" -> new Querying(load, arguments).run();
             case "latency" -> new Latency(load, arguments).run();
             default -> throw new IllegalArgumentException("unknown work " + words[0]);
         };
         Rows.print(row);
     }
 
+    static String key(long number) {
+        return "order-" + number;
+    }
+
     Message message(long number) {
-        Message message = new Message(topic, "TagA", "order-" + number, body);
+        Message message = new Message(topic, "TagA", key(number), body);
         message.setWaitStoreMsgOK(true);
         return message;
     }

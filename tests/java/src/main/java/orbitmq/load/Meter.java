@@ -59,7 +59,8 @@ final class Meter {
         return Rows.row(
             "messages", counted, "seconds", seconds, "rate", counted / seconds,
             "cpuMicros", counted == 0 ? null : cpuSeconds * 1e6 / counted,
-            "p50Micros", percentile(0.50), "p99Micros", percentile(0.99), "errors", errors.sum());
+            "p50Micros", percentile(0.50), "p99Micros", percentile(0.99), "p999Micros", percentile(0.999),
+            "errors", errors.sum());
     }
 
     private static int bucket(long nanos) {

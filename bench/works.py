@@ -1,0 +1,64 @@
+"""What is measured: the rows of the table, and how the brokers are set up for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BACKLOG = 1_000_000  # messages of 1 KiB, 1.2 GB: far more than any client buffers, and two keys each in the index
+PUSH_COUNT = 400_000  # of these a push consumer takes
+ROLLING_FILE = 32 << 20  # bytes; a file of the log takes a second or two
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Configuration that both brokers get, and what they have to hold before they are measured."""
+
+    config: Mapping[str, object] = field(default_factory=dict)
+    backlog: int = 0  # messages in the topic `reads`
+    loses_files: bool = False  # measured from the time on at which both have removed a file
+
+
+SETTINGS = {
+    "plain": Setting(),
+    "backlog": Setting(backlog=BACKLOG),
+    "flushed": Setting({"flushDiskType": "SYNC_FLUSH"}),
+    "rolling": Setting(
+        {
+            "mappedFileSizeCommitLog": ROLLING_FILE,
+            "mappedFileSizeConsumeQueue": 20 * 20_000,
+            "fileReservedTime": 0,
+            "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
+            "cleanResourceInterval": 1000,
+        },
+        loses_files=True,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """One row: arguments of the load generator; none for a row that is measured without it. `each` is what is counted,
+    where that is no message.
+    """
+
+    title: str
+    arguments: tuple[object, ...] = ()
+    setting: str = "plain"
+    each: str = "messages"
+
+
+WORKS = {
+    "sync16": Work("sync send, 16 threads", ("sync", "--threads", 16)),
+    "sync64": Work("sync send, 64 threads", ("sync", "--threads", 64)),
+    "async": Work("async send, 512 in flight", ("async", "--threads", 4, "--in-flight", 512)),
+    "oneway": Work("oneway send", ("oneway", "--threads", 2)),
+    "batch": Work("batch send, 32 a batch", ("batch", "--threads", 4, "--batch", 32)),
+    "latency": Work("send to listener, 1 k/s", ("latency", "--rate", 1000)),
+    "pull": Work("pull, 32 a request", ("pull", "--threads", 8), "backlog"),
+    "push": Work("push consume", ("push", "--count", PUSH_COUNT), "backlog"),
+    "query": Work("query by key, 1,000,000 there", ("query", "--threads", 8, "--count", BACKLOG), "backlog", "queries"),
+    "recovery": Work("kill -9 to serving, whole log", setting="backlog", each="MiB of log"),
+    "flushed64": Work("sync send, SYNC_FLUSH, 64 threads", ("sync", "--threads", 64), "flushed"),
+    "rolling": Work("sync send, files roll and go, 16 threads", ("sync", "--threads", 16), "rolling"),
+}

@@ -1,0 +1,60 @@
+"""What the bench makes of its measurements."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+
+from bench.report import line, medians, rows_of, table
+from bench.systems import OURS, RIVAL
+from bench.works import SETTINGS, WORKS
+
+
+def measured(rate: float, **figures: float | None) -> dict[str, Any]:
+    times = {"p50Micros": 1000.0, "p99Micros": 2000.0, "p999Micros": 4000.0}
+    return {"rate": rate, "cpuMicros": 10.0, "errors": 0, **times, **figures}
+
+
+def printed(rows: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
+    report = {
+        "rows": rows_of(rows),
+        "start_seconds": {RIVAL: 2.0, OURS: 0.5},
+        "memory": {RIVAL: {"own": 1000, "resident": 2000}, OURS: {"own": 50, "resident": 500}},
+    }
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured:
+        console.print(table(report))
+    return captured.get()
+
+
+def test_a_figure_is_the_median_of_its_rounds() -> None:
+    rounds = [measured(10, errors=0), measured(30, errors=3), measured(11, errors=0)]
+    assert medians(rounds)["rate"] == 11
+    assert medians(rounds)["errors"] == 0
+
+
+def test_what_was_not_measured_in_each_round_has_no_median() -> None:
+    assert medians([measured(10), measured(10, p99Micros=None)])["p99Micros"] is None
+    assert medians([{"rate": 10, "cpuMicros": 1, "errors": 0}])["p999Micros"] is None
+
+
+def test_ratios_are_ours_to_the_rivals() -> None:
+    text = printed({"sync16": {RIVAL: [measured(1000)], OURS: [measured(1500, cpuMicros=5.0)]}})
+    row = next(row for row in text.splitlines() if WORKS["sync16"].title in row)
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[1:] == ["1,000", "1,500", "1.50", "10.0", "5.0", "0.50", *["1.00 / 2.00 / 4.00"] * 2]
+    assert "0.25" in next(row for row in text.splitlines() if "start-up" in row)
+
+
+def test_a_row_without_times_or_processor_time_leaves_its_cells_empty() -> None:
+    one = {"rate": 100.0, "cpuMicros": None, "errors": 0}
+    text = printed({"recovery": {RIVAL: [one], OURS: [one]}})
+    row = next(row for row in text.splitlines() if WORKS["recovery"].title in row)
+    assert [cell.strip() for cell in row.strip("│").split("│")][4:] == [""] * 5
+    assert line("recovery", one) == "100 MiB of log/s, 0 errors"
+
+
+def test_each_row_has_a_setting_and_each_setting_a_row() -> None:
+    assert {work.setting for work in WORKS.values()} == set(SETTINGS)
