@@ -7,6 +7,7 @@ answers when the error reaches the border of a request.
     +-- ConfigurationError          the operator's: an option or its value
     +-- MessageError                the caller's: a message that cannot be stored or sent
     |   +-- MessageIllegal          too large, bad topic, bad properties
+    |   +-- ExpressionIllegal       a subscription's expression that has no meaning; the text says where
     |   +-- InvalidStateError       the caller used a client before start or after shutdown
     |   +-- ClientError             a client call that failed for a reason of its own (`code` 10001 and up)
     |       +-- RequestTimeout      request-reply without a reply in time
@@ -52,6 +53,12 @@ class MessageIllegal(MessageError):
     """The message breaks a limit or a naming rule; the text names the limit."""
 
     response_code = 13
+
+
+class ExpressionIllegal(MessageError):
+    """A subscription expression that cannot be compiled; the text names the place."""
+
+    response_code = 23
 
 
 class InvalidStateError(MessageError):
