@@ -10,6 +10,7 @@ from collections.abc import Callable
 from orbitmq.broker.administration import Administration
 from orbitmq.broker.clients import Consumers, Producers
 from orbitmq.broker.delay import DelayedDelivery
+from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.membership import Membership
@@ -18,6 +19,7 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.pulling import SCAN_SECONDS, Pulling
 from orbitmq.broker.querying import Querying
 from orbitmq.broker.registration import Registrar
+from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.topics import Topics
@@ -153,6 +155,16 @@ class Broker:
             Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options),
             Administration(self.topics, self.groups, self.offsets, self.store),
+            GroupAdministration(
+                self.store,
+                self.topics,
+                self.offsets,
+                self.producers,
+                self.consumers,
+                self.options.broker_name,
+                consume_tps=lambda _topic, _group: 0.0,
+            ),
+            Relaying(self.store, self.consumers, self.options.broker_name),
         )
         for handler in handlers:
             handler.add_to(self.router)

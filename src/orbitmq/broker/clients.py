@@ -1,7 +1,8 @@
 """Who is connected: producers and consumers by group, kept alive by heartbeats, gone with their connection.
 
 A change of a consumer group's members or subscriptions is told to all its members at once, so that they share
-the queues anew. Pure tables but for that one oneway request.
+the queues anew. A broker filters by one subscription a group, so members that subscribe differently miss messages:
+that is found here, logged once a change, and shown to whoever asks. Pure tables but for that one oneway request.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from orbitmq.message.config import SubscriptionData
+from orbitmq.message.config import TAG, SubscriptionData
+from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 from orbitmq.wire.codes import RequestCode
@@ -20,6 +22,10 @@ from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
 _log = logging.getLogger(__name__)
 
 EXPIRY_MS = 120_000  # a client without heartbeat for so long is gone
+MEMBERSHIPS_MAX = 1_000_000  # of all clients in all groups, some 500 MB; the names come from the network unchecked
+
+# What one member subscribes, without the time it said so: topic, kind of expression, expression.
+View = frozenset[tuple[str, str, str]]
 
 
 @dataclass(slots=True)
@@ -43,9 +49,27 @@ class ConsumerGroup:
     consume_from_where: ConsumeFromWhere
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     members: dict[Connection, Client] = field(default_factory=dict)
+    views: dict[Connection, View] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
         return [client.client_id for client in self.members.values()]
+
+    def find(self, client_id: str) -> Client | None:
+        """The member of this name."""
+        return next((client for client in self.members.values() if client.client_id == client_id), None)
+
+    @property
+    def differs(self) -> bool:
+        """Whether two members subscribe differently. One that subscribes nothing reads queues of its own choice."""
+        return len({view for view in self.views.values() if view}) > 1
+
+    def expressions(self) -> dict[str, dict[str, str]]:
+        """Client id -> topic -> what it subscribes of it."""
+        return {
+            client.client_id: {topic: expression for topic, _, expression in sorted(self.views[connection])}
+            for connection, client in self.members.items()
+            if self.views.get(connection)
+        }
 
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
         """Take the newest subscription of each topic, drop topics no longer named; True when the topics changed."""
@@ -60,22 +84,65 @@ class ConsumerGroup:
         return changed
 
 
+def _view(wanted: Iterable[SubscriptionData]) -> View:
+    """A tag expression counts by its tags. Retry topics are left out: only some kinds of consumers name theirs."""
+    return frozenset(
+        (one.topic, one.expression_type or TAG, " || ".join(sorted(one.tags)) or one.expression)
+        for one in wanted
+        if not one.topic.startswith(RETRY_PREFIX)
+    )
+
+
+class _Memberships:
+    """Connection -> the groups it is in, so that the end of a connection costs its own groups and no others."""
+
+    def __init__(self, limit: int = MEMBERSHIPS_MAX) -> None:
+        self._groups: dict[Connection, set[str]] = {}
+        self._limit = limit
+        self._count = 0
+
+    def add(self, connection: Connection, group: str) -> bool:
+        """False when there are too many."""
+        groups = self._groups.setdefault(connection, set())
+        if group not in groups:
+            if self._count >= self._limit:
+                _log.warning("event=membership_refused group=%s peer=%s limit=%d", group, connection, self._limit)
+                return False
+            groups.add(group)
+            self._count += 1
+        return True
+
+    def remove(self, connection: Connection, group: str) -> None:
+        groups = self._groups.get(connection)
+        if groups is not None and group in groups:
+            groups.discard(group)
+            self._count -= 1
+            if not groups:
+                del self._groups[connection]
+
+    def of(self, connection: Connection) -> list[str]:
+        return list(self._groups.get(connection, ()))
+
+
 class Producers:
     """Producer group -> its clients."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MEMBERSHIPS_MAX) -> None:
         self.groups: dict[str, dict[Connection, Client]] = {}
+        self._memberships = _Memberships(limit)
 
     def register(self, group: str, client: Client) -> None:
-        self.groups.setdefault(group, {})[client.connection] = client
+        if self._memberships.add(client.connection, group):
+            self.groups.setdefault(group, {})[client.connection] = client
 
     def unregister(self, group: str, connection: Connection) -> None:
+        self._memberships.remove(connection, group)
         members = self.groups.get(group)
         if members is not None and members.pop(connection, None) is not None and not members:
             del self.groups[group]
 
     def forget(self, connection: Connection) -> None:
-        for group in [name for name, members in self.groups.items() if connection in members]:
+        for group in self._memberships.of(connection):
             self.unregister(group, connection)
 
     def expired(self, now_ms: int) -> set[Connection]:
@@ -85,12 +152,19 @@ class Producers:
 class Consumers:
     """Consumer group -> its members. `notifies` says whether a group wants to hear of changes."""
 
-    def __init__(self, notifies: Callable[[str], bool] = lambda _: True) -> None:
+    def __init__(self, notifies: Callable[[str], bool] = lambda _: True, limit: int = MEMBERSHIPS_MAX) -> None:
         self._notifies = notifies
+        self._memberships = _Memberships(limit)
         self.groups: dict[str, ConsumerGroup] = {}
+        self.differing: set[str] = set()
+        """Groups whose members subscribe differently at this moment."""
+        self.differences = 0
+        """How often a group began to."""
 
     def register(self, data: ConsumerData, client: Client) -> bool:
         """Take one group of a heartbeat; True when members or subscriptions changed."""
+        if not self._memberships.add(client.connection, data.group_name):
+            return False
         group = self.groups.get(data.group_name)
         if group is None:
             group = self.groups[data.group_name] = ConsumerGroup(
@@ -105,6 +179,7 @@ class Consumers:
         joined = client.connection not in group.members
         group.members[client.connection] = client
         changed = group.subscribe(data.subscription_data_set) or joined
+        self._compare(group, client.connection, _view(data.subscription_data_set))
         if joined:
             _log.info("event=consumer_joined group=%s client=%s", group.name, client.client_id)
         if changed:
@@ -112,23 +187,42 @@ class Consumers:
         return changed
 
     def unregister(self, name: str, connection: Connection) -> None:
+        self._memberships.remove(connection, name)
         group = self.groups.get(name)
         if group is None:
             return
         client = group.members.pop(connection, None)
         if client is not None:
             _log.info("event=consumer_left group=%s client=%s", name, client.client_id)
+        self._compare(group, connection, None)
         if not group.members:
             del self.groups[name]
         elif client is not None:
             self._tell(group)
 
     def forget(self, connection: Connection) -> None:
-        for name in [name for name, group in self.groups.items() if connection in group.members]:
+        for name in self._memberships.of(connection):
             self.unregister(name, connection)
 
     def expired(self, now_ms: int) -> set[Connection]:
         return _expired((group.members for group in self.groups.values()), now_ms)
+
+    def _compare(self, group: ConsumerGroup, connection: Connection, view: View | None) -> None:
+        """Take a member's view, None when it left; one line in the log when the group falls apart or agrees again."""
+        if group.views.get(connection) == view:
+            return
+        if view is None:
+            del group.views[connection]
+        else:
+            # Members nearly always agree: they share one object.
+            group.views[connection] = next((known for known in group.views.values() if known == view), view)
+        if group.differs and group.name not in self.differing:
+            self.differing.add(group.name)
+            self.differences += 1
+            _log.warning("event=subscriptions_differ group=%s members=%s", group.name, group.expressions())
+        elif not group.differs and group.name in self.differing:
+            self.differing.discard(group.name)
+            _log.info("event=subscriptions_agree group=%s", group.name)
 
     def _tell(self, group: ConsumerGroup) -> None:
         if not self._notifies(group.name):

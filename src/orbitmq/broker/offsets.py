@@ -6,7 +6,7 @@ Neither topic nor group is checked when an offset comes in, as in RocketMQ; the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from orbitmq.message.javajson import dumps_pretty
@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 ENTRIES_MAX = 1_000_000  # offsets, some 300 MB in the worst case; they are accepted unchecked, so a bound must be here
+KEY_LENGTH_MAX = 1024  # more than a topic and a group of the longest allowed names; for the same reason
 
 
 class ConsumerOffsets:
@@ -40,8 +41,8 @@ class ConsumerOffsets:
         key = topic + SEPARATOR + group
         offsets = self.table.get(key)
         if offsets is None or queue_id not in offsets:
-            if self._count >= ENTRIES_MAX:
-                _log.warning("event=offset_refused key=%s limit=%d", key, ENTRIES_MAX)
+            if self._count >= ENTRIES_MAX or len(key) > KEY_LENGTH_MAX:
+                _log.warning("event=offset_refused key=%.100s limit=%d", key, ENTRIES_MAX)
                 return
             self._count += 1
             offsets = self.table.setdefault(key, {})
@@ -51,6 +52,10 @@ class ConsumerOffsets:
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         offsets = self.table.get(topic + SEPARATOR + group)
         return None if offsets is None else offsets.get(queue_id)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Queue id -> offset of one group in one topic."""
+        return self.table.get(topic + SEPARATOR + group, {})
 
     def topics_of(self, group: str) -> list[str]:
         """Topics the group has offsets for."""
@@ -65,6 +70,14 @@ class ConsumerOffsets:
         for key in self.table:
             topic, _, group = key.partition(SEPARATOR)
             yield topic, group
+
+    def copy(self, source: str, group: str, topic: str) -> None:
+        """Give `group` the offsets that `source` has of a topic, instead of its own."""
+        copied = dict(self.table.get(topic + SEPARATOR + source, {}))
+        if copied:
+            self._count -= len(self.table.pop(topic + SEPARATOR + group, {}))
+        for queue_id, offset in copied.items():
+            self.commit(group, topic, queue_id, offset)
 
     def forget_group(self, group: str) -> None:
         """Drop every offset of a deleted group."""

@@ -208,13 +208,17 @@ class ClientConnection(Struct, frozen=True):
 
 
 class ConsumerConnection(Struct, frozen=True):
-    """The members of a consumer group and what they consume."""
+    """The members of a consumer group and what they consume.
+
+    `differing` is orbitmq's own and only there when members subscribe differently: client id -> topic -> expression.
+    """
 
     connection_set: list[ClientConnection] = field(default_factory=list)
     consume_from_where: ConsumeFromWhere | None = None
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
+    differing: dict[str, dict[str, str]] | None = field(name="subscriptionsByClient", default=None)
 
 
 class ProducerConnection(Struct, frozen=True):
