@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store import engine
 from orbitmq.store.cleaning import FIRST_ROUND_MS, ROUNDS_ASKED
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.key_scan import key_hash
 from orbitmq.store.reading import GetStatus
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
 from tests.support.disk import FaultyDisk
-from tests.support.stores import bodies, open_store, record, small_options
+from tests.support.stores import NEVER_MS, bodies, open_store, record, small_options
 
 RESERVED_MS = 72 * HOUR_MS
 ROUND_MS = 10_000
@@ -172,12 +175,20 @@ def test_a_full_disk_refuses_messages_until_it_has_room(
     assert caplog.text.count("event=disk_full") == 1
 
 
+def test_a_start_on_a_full_disk_refuses_messages_from_the_first_on(tmp_path: Path, clock: ManualClock) -> None:
+    disk = FaultyDisk()
+    disk.used = {"commitlog": 0.91}
+    store = open_store(tmp_path, clock, disk)
+    assert store.put(record()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    store.close()
+
+
 def test_no_more_goes_than_a_full_disk_demands(
     store: MessageStore, clock: ManualClock, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store, clock, 8)
     monkeypatch.setattr(disk, "used_ratio", lambda _: (82 + len(log_files(store))) / 100)
-    assert store.disk_use().log == 0.90
+    assert store._cleaner.look().log == store.disk_use().log == 0.90
     turn(store, clock, ROUND_MS)
     assert log_files(store) == [5, 6, 7]
 
@@ -291,6 +302,39 @@ def test_each_name_is_gone_from_the_disk_before_the_next_one_goes(
     turn(store, clock, ROUND_MS)
     log = [line for line in done if line.endswith("commitlog")]
     assert log == ["remove commitlog", "sync commitlog"] * 3
+
+
+def test_index_files_leave_behind_the_log_and_in_the_same_steps(
+    tmp_path: Path, clock: ManualClock, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "INDEX_INTERVAL_MS", NEVER_MS)
+    store = open_store(
+        tmp_path, clock, disk, clean_resource_interval_ms=ROUND_MS, delete_when="", message_index_enable=True
+    )
+    store._clean_worker.stop()
+    for number in range(40):  # 19 keys an index file, three messages a file of the log
+        store.put(record(b"%04d" % number + bytes(1000), properties=b"KEYS\x01k"))
+    clock.advance(FIRST_ROUND_MS)
+    store._log_flusher.flush()
+    store._queue_flusher.flush()
+    store._keys.indexer.step()
+    index = store._keys.index
+    oldest, middle, newest = index.files
+    reader = oldest.find(key_hash(b"T", b"k"), 0, NEVER_MS * 1000)
+    next(reader)
+    disk.used = 0.99
+    turn(store, clock, 3 * ROUND_MS)
+    assert log_files(store) == [13]
+    store._keys.indexer.step()
+    assert index.files == [newest]
+    assert all(file.file.path.exists() for file in (oldest, middle)), "the indexer never waits for the disk"
+    store._cleaner.step()
+    assert list((tmp_path / "index").iterdir()) == [newest.file.path]
+    assert oldest.file.data.closed, "memory and blocks are given back"
+    list(reader)  # who was reading is not hurt
+    found = store.query("T", "k", 64, 0, NEVER_MS * 1000).buffers
+    assert [decode_unit(unit).body[:4] for unit in found] == [b"0039"]
+    store.close()
 
 
 def test_a_start_finishes_what_was_begun(tmp_path: Path, clock: ManualClock, disk: FaultyDisk) -> None:

@@ -107,6 +107,24 @@ def test_every_byte_below_the_limit_is_claimed(tmp_path: Path, monkeypatch: pyte
     log.close()
 
 
+def test_after_a_start_the_end_of_a_file_is_claimed_before_it_is_closed(tmp_path: Path) -> None:
+    """Blocks behind the last message may be missing then, and a write there would kill the process on a full disk."""
+    disk = FaultyDisk()
+    log = CommitLog(disk, tmp_path, SIZE)
+    append(log, b"a" * 4000)
+    log.close()
+    log = CommitLog(disk, tmp_path, SIZE)
+    log.files.load()
+    log.begin_at(4000, flushed=4000, clean=True)
+    disk.room = SIZE + 7
+    with pytest.raises(OSError, match="full"):
+        log.make_room(1000)
+    assert (log.end, bytes(log.files.files[0].view[4000:])) == (4000, bytes(SIZE - 4000))
+    disk.room = 8
+    assert log.make_room(1000) == SIZE
+    log.close()
+
+
 def test_flushing_reaches_every_file(log: CommitLog) -> None:
     for letter in (b"a", b"b", b"c"):
         append(log, letter * 4000)
@@ -124,7 +142,21 @@ def test_a_message_does_not_wait_long_for_a_slow_disk(tmp_path: Path) -> None:
         log._patience_s = 600  # would be noticed
         with pytest.raises(TimeoutError):
             log.make_room(100)
+        assert log.is_busy
     assert log.make_room(100) == 0
+    assert not log.is_busy
+    log.close()
+
+
+def test_a_log_is_no_longer_busy_when_the_worker_got_its_blocks(tmp_path: Path) -> None:
+    """Nobody else may ever ask: messages are refused before they come this far."""
+    log = CommitLog(Files(), tmp_path, SIZE, patience_ms=1)
+    append(log, b"first")
+    with log._reserving, pytest.raises(TimeoutError):
+        log.make_room(SIZE)
+    assert log.is_busy
+    log.reserve_ahead()
+    assert not log.is_busy
     log.close()
 
 

@@ -28,6 +28,25 @@ def opened(root: Path, size: int = 64, last_address: int | None = None, *, clean
     return queue
 
 
+def test_a_full_disk_leaves_the_extension_as_it_was(tmp_path: Path) -> None:
+    """After a start nothing is claimed behind the last unit: a write there would kill the process."""
+    disk = FaultyDisk()
+    queue = ExtendedQueue(NumberedFiles(disk, tmp_path, 64))
+    last = queue.put(7, NOW, bytes(20))
+    queue.close()
+    files = NumberedFiles(disk, tmp_path, 64)
+    files.load()
+    queue = ExtendedQueue(files)
+    queue.recover(last, clean=True)
+    for disk.room in (0, 1, 64):  # not for closing the file, not for the next one, not for both
+        with pytest.raises(OSError, match="full"):
+            queue.put(8, NOW, bytes(20))
+        assert (len(queue.files.files), [path.name for path in tmp_path.iterdir()]) == (1, ["0" * 20])
+    disk.room = None
+    assert queue.find(queue.put(8, NOW, bytes(20))) == Extension(8, NOW, bytes(20))
+    queue.close()
+
+
 def test_a_unit_is_found_at_its_address(tmp_path: Path) -> None:
     queue = opened(tmp_path)
     first = queue.put(7, NOW, b"\x80\x18")

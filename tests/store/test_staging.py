@@ -98,10 +98,20 @@ def test_more_files_than_buffers(store: MessageStore, clock: ManualClock) -> Non
 def test_messages_may_be_refused_rather_than_written_directly(tmp_path: Path, clock: ManualClock) -> None:
     store = open_store(tmp_path, clock, fast_fail_if_no_buffer_in_store_pool=True, **POOL)
     statuses = [store.put(record(bytes(1000))).status for _ in range(12)]
-    assert (statuses[0], statuses[-1]) == (PutStatus.PUT_OK, PutStatus.OS_PAGECACHE_BUSY)
+    assert (statuses[0], statuses[-1]) == (PutStatus.PUT_OK, PutStatus.CREATE_MAPEDFILE_FAILED)
+    assert store.commit_log_max_offset <= 2 * 4096, "nothing of it is written"
     commit(store, clock)
     assert store.put(record(bytes(1000))).status is PutStatus.PUT_OK
     store.close()
+
+
+def test_a_store_without_a_free_buffer_is_busy(store: MessageStore, clock: ManualClock) -> None:
+    assert not store.is_busy
+    while store._log.files.end <= 4096:
+        store.put(record(bytes(1000)))
+    assert store.is_busy, "both buffers are in use"
+    commit(store, clock)
+    assert not store.is_busy
 
 
 def test_a_killed_process_loses_what_was_not_committed_and_no_more(

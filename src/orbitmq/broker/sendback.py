@@ -45,6 +45,7 @@ class SendingBack:
         router.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
 
     async def send_back(self, _connection: Connection, command: Command) -> Command:
+        self._writing.refuse_if_busy()
         header = command.header(ConsumerSendMsgBackHeader)
         group = self._groups.find(header.group)
         if group is None:

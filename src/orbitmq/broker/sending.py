@@ -42,6 +42,10 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     PutStatus.FLUSH_DISK_TIMEOUT: (ResponseCode.FLUSH_DISK_TIMEOUT, None),
     PutStatus.FLUSH_SLAVE_TIMEOUT: (ResponseCode.FLUSH_SLAVE_TIMEOUT, None),
     PutStatus.SLAVE_NOT_AVAILABLE: (ResponseCode.SLAVE_NOT_AVAILABLE, None),
+    PutStatus.CREATE_MAPEDFILE_FAILED: (
+        ResponseCode.SYSTEM_ERROR,
+        "the message is not stored: its file should go through memory, and no buffer is free",
+    ),
     PutStatus.MESSAGE_ILLEGAL: (
         ResponseCode.MESSAGE_ILLEGAL,
         "the message is not stored: its topic, body or properties exceed a limit",
@@ -95,6 +99,7 @@ class Sending:
         return self._send(connection, command, SendMessageV2Header)
 
     def _send(self, connection: Connection, command: Command, kind: type[AnySendHeader]) -> Answer | Awaitable[Answer]:
+        self._writing.refuse_if_busy()
         try:
             header = command.header(kind)
             if self._opens_ms and self._clock.now_ms() < self._opens_ms:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from orbitmq.errors import RequestRejected
 from orbitmq.message.batch import BatchItem
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.wire.codes import ResponseCode
 
 T = TypeVar("T")
 
@@ -26,6 +28,11 @@ class Writing:
         self._store = store
         self._levels = levels
         self.can_wait = store.options.flush_disk_type == SYNC_FLUSH
+
+    def refuse_if_busy(self) -> None:
+        """RequestRejected while a message could only wait for the disk: its sender should try another broker."""
+        if self._store.is_busy:
+            raise RequestRejected(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the disk is too slow, wait for a while")
 
     def put(self, record: PutRecord) -> PutResult:
         """Store a message, in the schedule topic first if it is delayed."""

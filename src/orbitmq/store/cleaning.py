@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.disposal import Disposal
-from orbitmq.store.files import Files
+from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET
 from orbitmq.store.queue import ConsumeQueue
@@ -35,7 +35,8 @@ Deliver = Callable[[Callable[[], object]], object]
 
 
 class Cleaner:
-    """`is_full` says that the disks have no room for messages; it falls as soon as they have.
+    """`is_full` says that the disks have no room for messages; it falls as soon as they have. `use` is how full they
+    were at the last look.
 
     `settled` tells below which offset of the log a crash would not need it, because all of it is in the queues, on
     disk; `settle` has that brought up to date soon.
@@ -49,12 +50,12 @@ class Cleaner:
         options: StoreOptions,
         clock: Clock,
         deliver: Deliver,
-        on_removed: Callable[[], object] = lambda: None,
         *,
         settled: Callable[[], int],
         settle: Callable[[], None],
     ) -> None:
         self.is_full = False
+        self.use = DiskUse(-1, -1, -1)
         self._door = door
         self._log = log
         self._queues = queues
@@ -65,7 +66,6 @@ class Cleaner:
         self._queue_pause_ms = options.delete_consume_queue_files_interval_ms
         self._clock = clock
         self._deliver = deliver
-        self._on_removed = on_removed
         self._settled = settled
         self._settle = settle
         retry_ms, patience_ms = options.redelete_hanged_file_interval_ms, options.destroy_mapped_file_interval_ms
@@ -79,11 +79,23 @@ class Cleaner:
         self._to_trim: deque[ConsumeQueue] = deque()
         self._failure: str | None = None  # that was logged, until it is over
 
-    def measure(self) -> DiskUse:
+    def look(self) -> DiskUse:
         """How full the disks are now. Of several directories of the log the emptiest counts: it takes the next file."""
-        ratios = [self._door.used_ratio(directory) for directory in self._log.files.directories]
+        ratios = {directory: self._door.used_ratio(directory) for directory in self._log.files.directories}
         queues, index = self._root / "consumequeue", self._root / "index"
-        return DiskUse(min(ratios), self._door.used_ratio(queues), self._door.used_ratio(index))
+        self.use = use = DiskUse(min(ratios.values()), self._door.used_ratio(queues), self._door.used_ratio(index))
+        self._log.crowded = self._crowded(ratios)
+        is_full = self._rules.refuses(use)
+        if is_full != self.is_full:
+            self.is_full = is_full
+            _log.log(
+                logging.ERROR if is_full else logging.INFO, "event=disk_%s %s", "full" if is_full else "has_room", use
+            )
+        return use
+
+    def dispose(self, file: MappedFile) -> None:
+        """Take a file of another stream that nobody can find any more, its name included. For any thread."""
+        self._disposal.add([file], named=True)
 
     def ask(self) -> None:
         """Have expired files removed now, whatever the hour."""
@@ -98,9 +110,7 @@ class Cleaner:
         """A worker's turn; the milliseconds until the next. Disk errors are logged and tried again."""
         try:
             self._dispose()
-            use = self.measure()
-            self._note(use)
-            self._remove_files(use)
+            self._remove_files(self.look())
             self._trim_queues()
             self._dispose()
             self._failure = None
@@ -117,28 +127,14 @@ class Cleaner:
         except OSError as error:
             _log.error("event=cleaning_failed error=%s", error)
 
-    def _note(self, use: DiskUse) -> None:
-        self._log.crowded = self._crowded()
-        is_full = self._rules.refuses(use)
-        if is_full != self.is_full:
-            self.is_full = is_full
-            _log.log(
-                logging.ERROR if is_full else logging.INFO, "event=disk_%s %s", "full" if is_full else "has_room", use
-            )
-
-    def _crowded(self) -> frozenset[Path]:
+    def _crowded(self, ratios: Mapping[Path, float]) -> frozenset[Path]:
         """Directories of the log that should get no more files."""
-        directories = self._log.files.directories
-        if len(directories) == 1:
-            return frozenset()
         limit = self._rules.forcible_ratio
-        return frozenset(directory for directory in directories if self._door.used_ratio(directory) > limit)
+        return frozenset(path for path, ratio in ratios.items() if ratio > limit and len(ratios) > 1)
 
     def _dispose(self) -> None:
-        if self._disposal.is_done:
-            return
-        self._disposal.work()
-        self._on_removed()
+        if not self._disposal.is_done:
+            self._disposal.work()
 
     def _pause_ms(self) -> int:
         now_ms = self._clock.now_ms()

@@ -111,6 +111,13 @@ class CommitLog:
         roomy = [directory for directory in self._directories if directory not in self.crowded] or self._directories
         return roomy[number % len(roomy)]
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a message waited in vain for room, and a further one would as well; or whether the transient pool has
+        no free buffer.
+        """
+        return self._is_slow or (self.staging is not None and self.staging.is_exhausted)
+
     # ------------------------------------------------------------------------------------------------------ writing
 
     def append(self, units: bytes, store_timestamp: int) -> None:
@@ -126,7 +133,8 @@ class CommitLog:
     def make_room(self, size: int) -> PhysicalOffset:
         """The place for `size` bytes of units, in the next file when this one cannot take them.
 
-        OSError when the disk has no room, TimeoutError when it does not say so in time; the log is then as before.
+        OSError when the disk has no room, TimeoutError when it does not say so in time, BlockingIOError when the file
+        should have a buffer and none is free; the log is then as before.
         """
         needed = size + BLANK.size
         with self._reservation():
@@ -136,7 +144,7 @@ class CommitLog:
                 self._reserve_step()
             if start >= self._file_end:
                 if self.staging is not None and self.staging.lacks_buffer:
-                    raise TimeoutError("every buffer of the transient pool waits to be committed")
+                    raise BlockingIOError("every buffer of the transient pool waits to be committed")
                 self._next_file(start)
             self.limit = min(self._reserved, self._file_end) - BLANK.size
         return self.end
@@ -158,6 +166,8 @@ class CommitLog:
 
     def _next_file(self, start: int) -> None:
         """Close the file with a blank record and begin the one made ahead."""
+        if self._file_end > self.end:  # after a start nothing may be claimed behind the last message
+            self.files.files[-1].reserve(self.end - self._file_start, BLANK.size)
         file, self._next = self._next, None
         assert file is not None, "reserving beyond the last file makes the next one"
         stop = int(self.end)
@@ -186,6 +196,7 @@ class CommitLog:
                 if self._next is not None and self._reserved >= self.files.end + self.files.file_size:
                     return False  # a whole file is ready already
                 file, position, size = self._reserve_step()
+            self._is_slow = False
             if self.warmer is not None:
                 self.warmer.warm(file, position, size)
             else:

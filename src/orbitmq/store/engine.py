@@ -34,7 +34,17 @@ from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.reading import BatchLimits, GetResult, GetStatus, Matcher
-from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.store.records import (
+    BUSY,
+    ILLEGAL,
+    NO_FILE,
+    PROPERTIES_TOO_LONG,
+    TOO_MANY_LIGHT_QUEUES,
+    UNAVAILABLE,
+    PutRecord,
+    PutResult,
+    PutStatus,
+)
 from orbitmq.store.recovery import recover
 from orbitmq.store.retention import DiskUse
 from orbitmq.store.staging import BufferPool, Staging
@@ -47,13 +57,6 @@ UNIT_SIZE_SLACK = 64 << 10  # by which a unit may be larger than the largest bod
 KEPT_TOPICS = frozenset((SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC))  # written by the broker, in no topic table
 RESERVE_INTERVAL_MS = 1000  # the worker is woken when it is needed; this only bounds how late it may be
 INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this bounds how much it finds left to do
-
-
-UNAVAILABLE = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
-BUSY = PutResult(PutStatus.OS_PAGECACHE_BUSY)
-ILLEGAL = PutResult(PutStatus.MESSAGE_ILLEGAL)
-PROPERTIES_TOO_LONG = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
-TOO_MANY_LIGHT_QUEUES = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
 
 
 def call(job: Callable[[], object]) -> object:
@@ -129,7 +132,7 @@ class MessageStore:
         self._queue_worker = self._worker(
             "flush-queues", self._queue_flusher.step, options.flush_interval_consume_queue_ms
         )
-        self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock)
+        self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock, self._cleaner.dispose)
         self._workers = [self._reserve_worker, self._log_worker, self._queue_worker, self._clean_worker]
         if options.uses_transient_pool:
             self._workers.append(
@@ -157,6 +160,7 @@ class MessageStore:
             self._let_go()
             raise
         self._refusal = None
+        self._cleaner.look()
         for worker in self._workers:
             worker.start()
 
@@ -377,6 +381,8 @@ class MessageStore:
         except TimeoutError as error:
             _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
             return BUSY
+        except BlockingIOError:
+            return NO_FILE
         except OSError as error:
             self._full(error)
             return UNAVAILABLE
@@ -475,8 +481,8 @@ class MessageStore:
     # ----------------------------------------------------------------------------------------------------- cleaning up
 
     def disk_use(self) -> DiskUse:
-        """How full the disks are now."""
-        return self._cleaner.measure()
+        """How full the disks were when they were looked at last, some seconds ago."""
+        return self._cleaner.use
 
     def remove_expired_files(self) -> None:
         """Have expired files removed soon, whatever the hour."""
@@ -529,6 +535,11 @@ class MessageStore:
         """Store time of the first message of the log in milliseconds, -1 for an empty log."""
         first = self._log.min_offset
         return searching.store_time(self._log, first) if first != NO_OFFSET else -1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a message would be refused because the disk is slow to make room, or to take what waits in memory."""
+        return self._log.is_busy or self._arrivals.is_overfull
 
     @property
     def is_poisoned(self) -> bool:

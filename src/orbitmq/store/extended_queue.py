@@ -74,9 +74,16 @@ class ExtendedQueue:
     def _next_file(self) -> None:
         """Close the last file, if it is not full to its end, and begin the next."""
         start = self.files.end if self.files.files else self.files.start_of(self.end)
+        is_open = bool(self.files.files) and self.end < self.files.end
+        if is_open:
+            self._claim(self.end + SIZE.size)  # after a start nothing may be claimed behind the last unit
         file = self.files.create(start)
-        file.reserve(0, RESERVE_STEP)
-        if self.files.files and self.end < self.files.end:
+        try:
+            file.reserve(0, RESERVE_STEP)
+        except OSError:
+            self.files.discard(file)
+            raise
+        if is_open:
             SIZE.pack_into(self._data, self.end - (self.files.end - self.files.file_size), CLOSED)
         self.files.add(file)
         self._data = file.data

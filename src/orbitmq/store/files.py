@@ -387,7 +387,12 @@ def _open(path: Path, size: int, *, create: bool, writable: bool) -> int:
     flags = os.O_RDWR if writable else os.O_RDONLY
     descriptor = os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
     if create:
-        os.ftruncate(descriptor, size)
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError:  # a name that stayed behind would keep the file from being made later
+            os.close(descriptor)
+            path.unlink()
+            raise
     elif os.fstat(descriptor).st_size != size:
         found = os.fstat(descriptor).st_size
         os.close(descriptor)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.files import Files
+from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.index_file import IndexFile, IndexShape
 from orbitmq.store.index_proof import proven_entries
 
@@ -35,13 +35,22 @@ def file_name(now_ms: int) -> str:
 class KeyIndex:
     """The files of one directory, oldest first."""
 
-    def __init__(self, door: Files, directory: Path, shape: IndexShape, checkpoint: Checkpoint, clock: Clock) -> None:
+    def __init__(
+        self,
+        door: Files,
+        directory: Path,
+        shape: IndexShape,
+        checkpoint: Checkpoint,
+        clock: Clock,
+        dispose: Callable[[MappedFile], object] | None = None,
+    ) -> None:
         self.files: list[IndexFile] = []
         self._door = door
         self._directory = directory
         self._shape = shape
         self._checkpoint = checkpoint
         self._clock = clock
+        self._dispose = dispose
         self._full: deque[IndexFile] = deque()  # full files that the checkpoint does not cover yet
 
     @property
@@ -180,7 +189,11 @@ class KeyIndex:
     def forget_below(self, physical_offset: int) -> None:
         """Remove the oldest files while all their messages lie below the offset; never the last file."""
         while len(self.files) > 1 and self.files[0].end_offset < physical_offset:
-            self._remove(self.files.pop(0))
+            file = self.files.pop(0)
+            if self._dispose is not None:  # beside: giving back half a gigabyte at once would keep every flush waiting
+                self._dispose(file.file)
+            else:
+                self._remove(file)
 
     def clear(self) -> None:
         """Remove all files."""

@@ -6,6 +6,7 @@ asked for, sort them out; so it is in RocketMQ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 import msgspec
@@ -14,7 +15,7 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store import searching
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.files import Files
+from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.index import KeyIndex
 from orbitmq.store.index_file import IndexShape
 from orbitmq.store.indexing import Indexer
@@ -38,10 +39,16 @@ class KeySearch:
     """The index of one store. With `messageIndexEnable` off its files are left alone and nothing is found."""
 
     def __init__(
-        self, door: Files, log: CommitLog, checkpoint: Checkpoint, options: StoreOptions, clock: Clock
+        self,
+        door: Files,
+        log: CommitLog,
+        checkpoint: Checkpoint,
+        options: StoreOptions,
+        clock: Clock,
+        dispose: Callable[[MappedFile], object],
     ) -> None:
         shape = IndexShape(options.max_hash_slot_num, options.max_index_num)
-        self.index = KeyIndex(door, options.root / "index", shape, checkpoint, clock)
+        self.index = KeyIndex(door, options.root / "index", shape, checkpoint, clock, dispose)
         self.indexer = Indexer(log, self.index, clock, options.flush_consume_queue_thorough_interval_ms)
         self._log = log
         self._options = options

@@ -122,7 +122,11 @@ class NumberedFiles:
         """A file that is to follow the last one; `add` takes it into the stream."""
         file = self._door.create(self._choose(start // self.file_size) / file_name(start), self.file_size)
         if len(self.directories) > 1:
-            file.sync()  # each directory has its own order of changes: a later file must not survive a crash without it
+            try:
+                file.sync()  # each directory has its own order of changes: a crash must not leave a later one alone
+            except OSError:
+                self.discard(file)
+                raise
         return file
 
     def add(self, file: MappedFile) -> None:

@@ -85,13 +85,14 @@ class StoreOptions(Options):
     transient_store_pool_size: int = option(
         "transientStorePoolSize",
         5,
-        "Buffers of that memory, each as large as a commit log file.",
-        minimum=1,
+        "Buffers of that memory, each as large as a commit log file; while none is free messages are refused.",
+        minimum=2,
         maximum=64,
     )
     fast_fail_if_no_buffer_in_store_pool: bool = option(
         "fastFailIfNoBufferInStorePool", False,
-        "Refuse messages while no buffer is free for the next file, instead of writing to the file itself.",
+        "Refuse also what the broker itself stores while no buffer is free for the next file, instead of writing it to "
+        "the file directly.",
     )  # fmt: skip
     commit_interval_commit_log_ms: int = option(
         "commitIntervalCommitLog", 200, "How often the buffers are looked at.", unit="ms", minimum=1

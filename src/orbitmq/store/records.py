@@ -17,6 +17,7 @@ class PutStatus(Enum):
     FLUSH_DISK_TIMEOUT = auto()
     FLUSH_SLAVE_TIMEOUT = auto()
     SLAVE_NOT_AVAILABLE = auto()
+    CREATE_MAPEDFILE_FAILED = auto()
     SERVICE_NOT_AVAILABLE = auto()
     MESSAGE_ILLEGAL = auto()
     PROPERTIES_SIZE_EXCEEDED = auto()
@@ -73,3 +74,11 @@ class PutResult(msgspec.Struct, gc=False):
         """The offset message id; of a batch, the ids joined by commas."""
         places = self.places or (self.physical_offset,)
         return ",".join([offset_message_id(self.store_host, place) for place in places])
+
+
+UNAVAILABLE = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+NO_FILE = PutResult(PutStatus.CREATE_MAPEDFILE_FAILED)
+BUSY = PutResult(PutStatus.OS_PAGECACHE_BUSY)
+ILLEGAL = PutResult(PutStatus.MESSAGE_ILLEGAL)
+PROPERTIES_TOO_LONG = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
+TOO_MANY_LIGHT_QUEUES = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)

@@ -65,9 +65,14 @@ class Staging:
         self._stages: deque[_Stage] = deque()
 
     @property
+    def is_exhausted(self) -> bool:
+        """Whether no buffer is free."""
+        return not self._pool.available
+
+    @property
     def lacks_buffer(self) -> bool:
         """Whether a next file must not begin now."""
-        return self._must_have_buffer and not self._pool.available
+        return self._must_have_buffer and self.is_exhausted
 
     def begin_at(self, file: MappedFile | None, start: int, end: int) -> None:
         """The file a start goes on with is written directly: what it holds is not in any buffer."""
