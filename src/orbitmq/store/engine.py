@@ -13,8 +13,7 @@ from itertools import islice, starmap
 from orbitmq.errors import StoreError, StorePoisoned
 from orbitmq.message.batch import BatchItem
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
-from orbitmq.message.hosts import HOST_V4_SIZE
+from orbitmq.message.flags import TRANSACTION_MASK
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, is_lmq
 from orbitmq.message.unit import body_crc, decode_unit, pack_unit, unit_size
@@ -44,6 +43,8 @@ from orbitmq.store.records import (
     PutRecord,
     PutResult,
     PutStatus,
+    joined,
+    with_host_bits,
 )
 from orbitmq.store.recovery import recover
 from orbitmq.store.retention import DiskUse
@@ -111,6 +112,7 @@ class MessageStore:
         self._lock: DirectoryLock | None = None
         self._refusal: StoreError | None = StoreError("the store is not open")
         self._is_full = False
+        self.put_count = self.put_bytes = 0  # messages stored since the start, and their size in the log
         self._deliver = deliver
         self._waits = FlushWaits(clock, options.sync_flush_timeout_ms)
         self._flushes_each = options.flushes_each
@@ -235,7 +237,7 @@ class MessageStore:
         if self._cleaner.is_full:
             return UNAVAILABLE
         topic, queue_id, body, properties = record.topic, record.queue_id, record.body, record.properties
-        sys_flag = _with_host_bits(record)
+        sys_flag = with_host_bits(record)
         queue = self._queues.table.get((topic, queue_id)) or self._queues.create(topic, queue_id)
         queued = is_queued(sys_flag)
         further: list[tuple[ConsumeQueue, QueueOffset]] = []
@@ -272,6 +274,8 @@ class MessageStore:
             for other, other_offset in further:
                 other.put(other_offset, offset, size, code)
                 self._arrivals.add(other, other_offset, offset + size, code, now_ms)
+        self.put_count += 1
+        self.put_bytes += size
         return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
 
     def put_batch(self, record: PutRecord, items: Sequence[BatchItem]) -> PutResult:
@@ -282,11 +286,11 @@ class MessageStore:
             raise self._refusal
         if self._cleaner.is_full:
             return UNAVAILABLE
-        sys_flag = _with_host_bits(record)
+        sys_flag = with_host_bits(record)
         if not items or sys_flag & TRANSACTION_MASK or delay_level(record.properties) > 0:
             return ILLEGAL
         queue = self._queues.find_or_create(record.topic, record.queue_id)
-        texts = [_joined(item.properties, record.properties) for item in items]
+        texts = [joined(item.properties, record.properties) for item in items]
         if max(map(len, texts)) > PROPERTIES_SIZE_MAX:
             return PROPERTIES_TOO_LONG
         sizes = [
@@ -315,6 +319,8 @@ class MessageStore:
             self._wake_flusher()
         for number, (place, size, text) in enumerate(zip(places, sizes, texts, strict=True)):
             self._enter(queue, first + number, place, size, text, now_ms)
+        self.put_count += len(items)
+        self.put_bytes += total
         return PutResult(PutStatus.PUT_OK, offset, first, total, now_ms, record.store_host, tuple(places))
 
     def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
@@ -578,19 +584,3 @@ class MessageStore:
             f"the store {self.options.root} failed and accepts nothing until restart: {error}"
         )
         self._deliver(self._waits.give_up)
-
-
-def _with_host_bits(record: PutRecord) -> int:
-    """The system flag with the bits that tell how long the host fields are."""
-    sys_flag = record.sys_flag
-    if len(record.born_host) != HOST_V4_SIZE:
-        sys_flag |= BORN_HOST_V6
-    if len(record.store_host) != HOST_V4_SIZE:
-        sys_flag |= STORE_HOST_V6
-    return sys_flag
-
-
-def _joined(own: bytes, common: bytes) -> bytes:
-    """Properties of one message of a batch: its own, then those of the batch."""
-    separator = b"\x02" if own and common and not own.endswith(b"\x02") else b""
-    return own + separator + common

@@ -6,6 +6,8 @@ from enum import Enum, auto
 
 import msgspec
 
+from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
+from orbitmq.message.hosts import HOST_V4_SIZE
 from orbitmq.message.ids import offset_message_id
 from orbitmq.store.positions import PhysicalOffset, QueueOffset
 
@@ -82,3 +84,19 @@ BUSY = PutResult(PutStatus.OS_PAGECACHE_BUSY)
 ILLEGAL = PutResult(PutStatus.MESSAGE_ILLEGAL)
 PROPERTIES_TOO_LONG = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
 TOO_MANY_LIGHT_QUEUES = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
+
+
+def with_host_bits(record: PutRecord) -> int:
+    """The system flag with the bits that tell how long the host fields are."""
+    sys_flag = record.sys_flag
+    if len(record.born_host) != HOST_V4_SIZE:
+        sys_flag |= BORN_HOST_V6
+    if len(record.store_host) != HOST_V4_SIZE:
+        sys_flag |= STORE_HOST_V6
+    return sys_flag
+
+
+def joined(own: bytes, common: bytes) -> bytes:
+    """Properties of one message of a batch: its own, then those of the batch."""
+    separator = b"\x02" if own and common and not own.endswith(b"\x02") else b""
+    return own + separator + common
