@@ -3,14 +3,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq.errors import StoreDamaged
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store import index_proof, index_recovery
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.files import Files
 from orbitmq.store.index import KeyIndex, file_name
+from orbitmq.store.index_recovery import IndexedLog
 from tests.support.disk import FaultyDisk
 from tests.support.indexes import SHAPE, T0, Row
 
@@ -28,15 +31,42 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
+class NumberedLog:
+    """A log of messages of 1000 bytes, stored at T0 + their physical offset, with the keys 1, 2, 3, ..."""
+
+    def __init__(self, end: int = LOG_END, start: int = 0) -> None:
+        self.start = start
+        self.end = end
+        self.can_be_read = True
+
+    def store_time(self, offset: int) -> int:
+        return T0 + offset if self.can_be_read else -1
+
+    def hashes_at(self, offset: int) -> list[int] | None:
+        return [offset // 1000 + 1] if self.can_be_read and offset % 1000 == 0 else None
+
+    def first_with_keys(self, start: int, end: int) -> int | None:
+        first = start + -start % 1000
+        return first if first < end else None
+
+    def behind(self, offset: int) -> int:
+        return offset + 1000
+
+
 def opened(
-    root: Path, *, clean: bool = True, clock: ManualClock | None = None, log_end: int = LOG_END, **more: object
+    root: Path,
+    *,
+    clean: bool = True,
+    clock: ManualClock | None = None,
+    log_end: int = LOG_END,
+    log: IndexedLog | None = None,
+    **more: Any,
 ) -> KeyIndex:
-    """The index of a store whose messages were stored at T0 + their physical offset."""
     door = Files()
     checkpoint = Checkpoint(door, root / "checkpoint")
     checkpoint.load()
     index = KeyIndex(door, root / "index", SHAPE, checkpoint, clock or ManualClock(T0))
-    index.load(log_end, lambda offset: T0 + offset, clean=clean, **more)  # type: ignore[arg-type]
+    index.load(log or NumberedLog(log_end), clean=clean, **more)
     return index
 
 
@@ -195,11 +225,125 @@ def test_after_a_crash_a_file_ends_where_it_lost_something_and_later_ones_go(tmp
     assert data[SHAPE.entry_position(7) :] == bytes(SHAPE.file_size - SHAPE.entry_position(7))
 
 
-def test_a_file_the_checkpoint_covers_needs_no_proof(tmp_path: Path) -> None:
+def test_of_a_file_the_checkpoint_covers_some_entries_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_proof, "SAMPLES", 2)
+    monkeypatch.setattr(index_recovery, "MESSAGES_COMPARED", 2)
     first, second = left_by_a_crash(tmp_path, ROOM + 5, flushed=ROOM + 1)
-    spoil(first, SHAPE.entry_position(8), bytes(40))  # would not be proven
+    spoil(first, SHAPE.entry_position(8), bytes(20))  # would not be proven
     opened(tmp_path, clean=False)
     assert names(tmp_path) == [first.name, second.name]
+
+
+def all_flushed(root: Path, files: int) -> list[Path]:
+    """Full files, all covered by the checkpoint, and one more key."""
+    return left_by_a_crash(root, files * ROOM + 1, flushed=files * ROOM + 1)
+
+
+def test_what_follows_a_lost_file_is_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, second, third, last = all_flushed(tmp_path, 3)
+    second.unlink()
+    index = opened(tmp_path, clean=False)
+    assert names(tmp_path) == [first.name]
+    assert index.newest_rows() == (1000 * (ROOM - 1), [ROOM])
+    assert f"event=index_gap file={third.name}" in caplog.text
+    assert not last.exists()
+
+
+def test_an_index_that_lost_its_beginning_goes(tmp_path: Path) -> None:
+    first, *_ = all_flushed(tmp_path, 3)
+    first.unlink()
+    assert (opened(tmp_path, clean=False).files, names(tmp_path)) == ([], [])
+
+
+@pytest.mark.parametrize("log_start", [1000 * (ROOM - 1) + 1, 1000 * ROOM, 1000 * ROOM + 1000, 1000 * 2 * ROOM])
+def test_a_lost_file_whose_messages_the_log_has_lost_as_well_is_no_gap(tmp_path: Path, log_start: int) -> None:
+    first, *others = all_flushed(tmp_path, 3)
+    first.unlink()
+    log = NumberedLog(start=log_start)
+    opened(tmp_path, clean=False, log=log)
+    assert names(tmp_path) == [path.name for path in others[:-1]]  # of the last one the only key is not believed
+
+
+def test_an_old_file_that_a_crash_brought_back_is_no_gap(tmp_path: Path) -> None:
+    first, second, *others = all_flushed(tmp_path, 4)
+    second.unlink()
+    opened(tmp_path, clean=False, log=NumberedLog(start=2 * 1000 * ROOM))
+    assert names(tmp_path) == [path.name for path in (first, *others[:-1])]
+
+
+@pytest.mark.parametrize(
+    ("position", "size"),
+    [(0, SHAPE.file_size), (SHAPE.entry_position(8), 40), (0, SHAPE.entries_start), (40, SHAPE.entries_start - 40)],
+    ids=["all of it", "two entries", "head and slots", "slots"],
+)
+def test_a_full_file_that_was_damaged_is_noticed(tmp_path: Path, position: int, size: int) -> None:
+    """Whatever it was, what is believed in the end is found, and the next messages can be added."""
+    first, second, *_ = all_flushed(tmp_path, 3)
+    spoil(second, position, bytes(size))
+    index = opened(tmp_path, clean=False)
+    (_, (newest,)) = index.newest_rows()
+    assert ROOM <= newest < 2 * ROOM
+    assert found(index, 4 * ROOM) == list(range(1, newest + 1))
+    assert names(tmp_path)[0] == first.name
+    fill(index, numbered(newest, 3 * ROOM))
+    assert found(index, 4 * ROOM) == list(range(1, 3 * ROOM + 1))
+
+
+def test_a_file_of_another_store_is_noticed(tmp_path: Path) -> None:
+    """Its entries prove one another, and it begins and ends as the right one does."""
+    (tmp_path / "one").mkdir()
+    first, second, *_ = all_flushed(tmp_path / "one", 3)
+    door = Files()
+    other = KeyIndex(door, tmp_path / "two", SHAPE, Checkpoint(door, tmp_path / "checkpoint"), ManualClock(T0))
+    ours = numbered(ROOM, 2 * ROOM)
+    fill(other, [ours[0], *((key + 100, place, stored_ms) for key, place, stored_ms in ours[1:-1]), ours[-1]])
+    second.write_bytes(bytes(other.files[0].file.view))
+    assert found(opened(tmp_path / "one", clean=False), 4 * ROOM) == list(range(1, ROOM + 1))
+    assert names(tmp_path / "one") == [first.name]
+
+
+class WithoutKeys(NumberedLog):
+    """Only every tenth message has a key."""
+
+    def hashes_at(self, offset: int) -> list[int] | None:
+        return [offset // 1000 + 1] if offset % 10_000 == 0 else []
+
+    def first_with_keys(self, start: int, end: int) -> int | None:
+        return super().first_with_keys(start + -start % 10_000, end)
+
+
+def test_messages_without_keys_are_no_gap(tmp_path: Path) -> None:
+    index = opened(tmp_path)
+    fill(index, [(10 * key - 9, 10 * place, T0 + 10 * place) for key, place, _ in numbered(0, 2 * ROOM + 5)])
+    index.flush()
+    index.close()
+    before = names(tmp_path)
+    opened(tmp_path, clean=False, log=WithoutKeys())
+    assert names(tmp_path) == before
+
+
+class ManyKeys(NumberedLog):
+    """Each message has so many keys that one of them has no end in a file."""
+
+    def hashes_at(self, offset: int) -> list[int] | None:
+        return [offset // 1000 * 30 + number + 1 for number in range(30)]
+
+
+@pytest.mark.parametrize("lost", [None, 1, 2, 3])
+def test_keys_of_one_message_may_fill_several_files(tmp_path: Path, lost: int | None) -> None:
+    index = opened(tmp_path)
+    log = ManyKeys()
+    for message in range(4):
+        fill(index, [(key, 1000 * message, T0) for key in log.hashes_at(1000 * message) or []])
+    index.flush()
+    index.close()
+    before = names(tmp_path)
+    if lost is not None:
+        (tmp_path / "index" / before[lost]).unlink()
+    opened(tmp_path, clean=False, log=log)
+    assert names(tmp_path) == before[:lost]
 
 
 def test_a_file_that_is_worth_nothing_goes(tmp_path: Path) -> None:
@@ -228,10 +372,9 @@ def test_the_safe_way_believes_only_what_the_checkpoint_covers(tmp_path: Path) -
 def test_without_the_first_message_in_the_log_a_lost_header_cannot_be_made_anew(tmp_path: Path) -> None:
     (path,) = left_by_a_crash(tmp_path, 10)
     spoil(path, 0, bytes(40))
-    door = Files()
-    index = KeyIndex(door, tmp_path / "index", SHAPE, Checkpoint(door, tmp_path / "checkpoint"), ManualClock(T0))
-    index.load(LOG_END, lambda _: -1, clean=False)
-    assert (index.files, names(tmp_path)) == ([], [])
+    log = NumberedLog()
+    log.can_be_read = False
+    assert (opened(tmp_path, clean=False, log=log).files, names(tmp_path)) == ([], [])
 
 
 def test_a_repair_without_room_on_the_disk_gives_the_file_up(tmp_path: Path) -> None:
@@ -239,5 +382,5 @@ def test_a_repair_without_room_on_the_disk_gives_the_file_up(tmp_path: Path) -> 
     disk = FaultyDisk()
     disk.room = 0
     index = KeyIndex(disk, tmp_path / "index", SHAPE, Checkpoint(disk, tmp_path / "checkpoint"), ManualClock(T0))
-    index.load(LOG_END, lambda offset: T0 + offset, clean=False)
+    index.load(NumberedLog(), clean=False)
     assert (index.files, names(tmp_path)) == ([], [])

@@ -11,7 +11,7 @@ from orbitmq.errors import StoreError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store import engine, indexing
+from orbitmq.store import engine, indexing, log_keys
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.key_search import QueryResult
 from orbitmq.store.records import PutRecord, PutStatus
@@ -109,7 +109,7 @@ def test_messages_of_every_size_and_address_are_indexed_over_many_files(tmp_path
     """Units larger than a slice, IPv6 hosts, blank records between log files."""
     store = open_indexed(tmp_path, mapped_file_size_commit_log=1 << 20)
     expected = {}
-    for number, size in enumerate([0, 10, indexing.SLICE_BYTES, 300_000, 1, 400_000, 500_000, 600_000, 3]):
+    for number, size in enumerate([0, 10, log_keys.SLICE_BYTES, 300_000, 1, 400_000, 500_000, 600_000, 3]):
         message = keyed(f"k{number}")
         message.body = bytes(size)
         message.born_host, message.store_host = (HOST_V6, HOST_V6) if number % 2 else (message.born_host, HOST_V6)
@@ -123,11 +123,11 @@ def test_messages_of_every_size_and_address_are_indexed_over_many_files(tmp_path
 
 def test_a_slice_takes_a_limited_number_of_messages(tmp_path: Path) -> None:
     store = open_indexed(tmp_path, max_index_num=5000, max_hash_slot_num=1000, mapped_file_size_commit_log=1 << 20)
-    for number in range(3 * indexing.SLICE_MESSAGES):
+    for number in range(3 * log_keys.SLICE_MESSAGES):
         store.put(keyed(f"{number}"))
     indexer = store._keys.indexer
     assert indexer._slice(store.commit_log_max_offset)
-    assert store._keys.index.files[0].count == indexing.SLICE_MESSAGES + 1
+    assert store._keys.index.files[0].count == log_keys.SLICE_MESSAGES + 1
     store.close()
 
 
@@ -295,3 +295,68 @@ def test_the_safe_way_after_a_crash_reads_the_log_again(tmp_path: Path) -> None:
         assert len(again._keys.index.files) == (0 if safe else 1)
         assert all(ask(again, f"{number}") == [f"{number}/"] for number in range(10))
         again.close()
+
+
+@pytest.mark.parametrize("number", [0, 1, -2])
+def test_a_full_index_file_that_was_lost_is_built_anew_after_a_crash(tmp_path: Path, number: int) -> None:
+    disk = FaultyDisk()
+    store = open_indexed(tmp_path, disk=disk)
+    for key in range(95):
+        store.put(keyed(f"{key}"))
+    store._log_flusher.flush()
+    store._queue_flusher.flush()
+    store._keys.indexer.step()
+    store._keys.indexer._index.flush()
+    files = [file.file.path for file in store._keys.index.files]
+    abandon(store)
+    disk.kill()
+    files[number].unlink()
+    again = open_indexed(tmp_path)
+    assert all(ask(again, f"{key}") == [f"{key}/"] for key in range(95))
+    again.close()
+
+
+def test_what_a_close_left_unindexed_the_next_start_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_indexed(tmp_path)
+    store.put(keyed("early"))
+    assert ask(store, "early") == ["early/"]
+    for key in range(30):
+        store.put(keyed(f"{key}"))
+    monkeypatch.setattr(indexing, "CLOSE_MS", 0)
+    store.close()
+    assert "event=index_unfinished" in caplog.text
+    assert not (tmp_path / "abort").exists()
+    again = open_indexed(tmp_path)
+    assert all(ask(again, f"{key}") == [f"{key}/"] for key in ("early", *range(30)))
+    again.close()
+
+
+def test_an_index_far_behind_says_so_with_its_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ten milliseconds pass at each look at the clock; a step does one slice, which is one message, and takes four."""
+
+    class Ticking(ManualClock):
+        def now_ms(self) -> int:
+            self.advance(10)
+            return super().now_ms()
+
+    for name, value in (("STEP_MS", 15), ("REPORT_BYTES", 100), ("REPORT_INTERVAL_MS", 10)):
+        monkeypatch.setattr(indexing, name, value)
+    caplog.set_level(logging.INFO)
+    store = open_indexed(tmp_path, Ticking(), mapped_file_size_commit_log=4 << 20)
+    places = []
+    for _ in range(4):
+        message = keyed("k")
+        message.body = bytes(120_000)
+        places.append(store.put(message).physical_offset)
+    end = store.commit_log_max_offset
+    store._keys.indexer.step()
+    store._keys.indexer.step()
+    first, second = (line for line in caplog.messages if line.startswith("event=index_behind"))
+    assert first.startswith(f"event=index_behind position={places[1]} bytes={end - places[1]} mb_per_s=")
+    rate = 120_000 // 1000 // 40
+    assert second == f"event=index_behind position={places[2]} bytes={end - places[2]} mb_per_s={rate}"
+    store.close()

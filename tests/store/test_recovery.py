@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store import recovery
+from orbitmq.store import progress
 from orbitmq.store.engine import MessageStore
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, bodies, open_store, record
@@ -154,7 +154,7 @@ def test_a_long_recovery_reports_how_far_it_is(
             self.advance(2000)
             return super().now_ms()
 
-    monkeypatch.setattr(recovery, "LOOK_BYTES", 4096)
+    monkeypatch.setattr(progress, "LOOK_BYTES", 4096)
     open_store(tmp_path, Ticking()).close()
     reports = [line for line in caplog.messages if line.startswith("event=recovering")]
     assert re.fullmatch(

@@ -11,20 +11,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
 from pathlib import Path
 
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.index_file import IndexFile, IndexShape
-from orbitmq.store.index_proof import proven_entries
+from orbitmq.store.index_recovery import IndexedLog, IndexRecovery
 
 _log = logging.getLogger(__name__)
 
 NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
-
-StoreTime = Callable[[int], int]  # store time of the message at a place of the log, -1 when it cannot be read
 
 
 def file_name(now_ms: int) -> str:
@@ -109,23 +106,22 @@ class KeyIndex:
 
     # ------------------------------------------------------------------------------------------------- after a start
 
-    def load(self, log_end: int, store_time: StoreTime, *, clean: bool, keep_unproven: bool = True) -> None:
+    def load(self, log: IndexedLog, *, clean: bool, keep_unproven: bool = True) -> None:
         """Map the files. Unless the exit was `clean`, those that the checkpoint does not cover keep only entries that
-        prove one another; with `keep_unproven` false they go. No entry for `log_end` or behind stays.
+        prove one another, with `keep_unproven` false they go, and so does everything behind a gap. No entry for the end
+        of the log or behind stays.
 
         StoreDamaged for a file of another size.
         """
         self._map()
-        settled = sum(1 for _ in takewhile(lambda file: self._is_settled(file, log_end, clean=clean), self.files))
-        if settled == len(self.files):
+        recovery = IndexRecovery(
+            self._shape, log, self._checkpoint.index_timestamp, clean=clean, keep_unproven=keep_unproven
+        )
+        believed = recovery.believed(self.files)
+        if believed == len(self.files) and not recovery.repaired:
             return
-        for number, file in enumerate(self.files[settled:], settled):
-            if not keep_unproven or not self._prove(file, log_end, store_time):
-                file.count = 1
-            if not file.is_full:  # what follows in later files would leave a gap
-                self._remove_from(number if file.is_empty else number + 1)
-                break
-            self._full.append(file)
+        self._remove_from(believed)
+        self._full.extend(file for file in recovery.repaired if file.is_full)
         # What was cut off must not come back by a further crash: the log is about to have other messages there.
         self.flush()
         self._door.sync_directory(self._directory)
@@ -139,33 +135,6 @@ class KeyIndex:
                 self._door.remove(path)
                 continue
             self.files.append(IndexFile(self._door.open(path, self._shape.file_size, writable=True), self._shape))
-
-    def _is_settled(self, file: IndexFile, log_end: int, *, clean: bool) -> bool:
-        """Whether header and slots can be believed as they are."""
-        if file.count > self._shape.entries or file.end_offset >= log_end:
-            return False
-        return clean or (file.is_full and file.end_timestamp <= self._checkpoint.index_timestamp)
-
-    def _prove(self, file: IndexFile, log_end: int, store_time: StoreTime) -> bool:
-        """Cut the file before the first entry that cannot be believed, and make slots and header anew. False when the
-        file is of no use: nothing is left, the log has lost those messages, or the disk has no room for the repair.
-        """
-        claimed = file.count
-        file.count, heads = proven_entries(file.file.view, self._shape, log_end)
-        _log.info("event=index_proven file=%s entries=%d of=%d", file.file.path.name, file.count - 1, claimed - 1)
-        if file.is_empty:
-            return False
-        first, last = file.entry(1)[1], file.entry(file.count - 1)[1]
-        begin = file.begin_timestamp if file.begin_offset == first else 0
-        file.begin_timestamp, file.end_timestamp = begin or store_time(first), store_time(last)
-        if min(file.begin_timestamp, file.end_timestamp) <= 0:
-            return False
-        try:
-            file.settle(heads)
-        except OSError as error:
-            _log.warning("event=index_unrepaired file=%s error=%s", file.file.path.name, error)
-            return False
-        return True
 
     # ----------------------------------------------------------------------------------------------- flush and remove
 

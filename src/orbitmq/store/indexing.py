@@ -2,10 +2,7 @@
 
 A put hands nothing over: the indexer reads the log itself from where it stopped, whether that was a tenth of a second
 ago, before the last start or never. So the log is its backlog, memory stays bounded however far it lags, and a crash,
-a full disk or a lost index need no way of their own.
-
-It works in slices of a few hundred messages. Each begins with a read of the file, which lets go of the interpreter
-lock, so that the event loop never waits for more than one slice.
+a full disk or a lost index need no way of their own. It works in slices of a few hundred messages.
 """
 
 from __future__ import annotations
@@ -13,37 +10,33 @@ from __future__ import annotations
 import logging
 import threading
 
-from orbitmq.errors import UnitError
-from orbitmq.message.unit import BLANK, BLANK_MAGIC
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.files import MappedFile
 from orbitmq.store.index import KeyIndex
-from orbitmq.store.key_scan import FoundKeys, key_hashes, scan, scan_one
+from orbitmq.store.key_scan import key_hashes
+from orbitmq.store.log_keys import LogKeys
 from orbitmq.store.positions import NO_OFFSET
 
 _log = logging.getLogger(__name__)
 
-SLICE_BYTES = 128 << 10
-SLICE_MESSAGES = 256  # about a millisecond
 STEP_MS = 1000  # a step of the worker ends then even if more is to be done, so that the worker can be stopped
 CLOSE_MS = 10_000  # a close waits for some three million messages; what is left the next start takes up
 REPORT_BYTES = 256 << 20  # to be further behind is worth a line in the log,
 REPORT_INTERVAL_MS = 10_000  # this often
 
-NO_KEYS = FoundKeys([], [], [], [])
-
 
 class Indexer:
     """Everything below `position` of the log is in the index, once that was looked up."""
 
-    def __init__(self, log: CommitLog, index: KeyIndex, clock: Clock, flush_interval_ms: int) -> None:
+    def __init__(self, log: CommitLog, keys: LogKeys, index: KeyIndex, clock: Clock, flush_interval_ms: int) -> None:
         self.position = 0
         self._log = log
+        self._keys = keys
         self._index = index
         self._clock = clock
         self._flush_interval_ms = flush_interval_ms
         self._last_flush_ms = self._last_report_ms = clock.now_ms()
+        self._reported = 0  # where `position` was at the last report
         self._adding = threading.Lock()  # the worker adds, and so does who cannot wait for it
         self._is_lost = True  # where the index ends must be looked up: at the start, and after a write that failed
         self._errno: int | None = None  # the failure that was logged, until it is over
@@ -54,8 +47,8 @@ class Indexer:
         When the last entries are not of the message they point to, the index belongs to another log and is built anew.
         """
         offset, hashes = self._index.newest_rows()
-        size, found = self._one(offset)
-        start = max(0, self._log.min_offset)  # asked for last: the log may let go of its beginning meanwhile
+        size, found = self._keys.one(offset)
+        start = self._keys.start  # asked for last: the log may let go of its beginning meanwhile
         if offset < start:  # nothing is indexed, or only what the log has lost
             self.position = start
             return
@@ -68,14 +61,6 @@ class Indexer:
             _log.warning("event=index_discarded reason=another_log offset=%d", offset)
             self._index.clear()
             self.position = start
-
-    def _one(self, offset: int) -> tuple[int, FoundKeys]:
-        """Size and keys of the message at a place of the log; nothing when it cannot be read."""
-        unit = self._log.unit_at(offset)
-        try:
-            return scan_one(unit or b"", offset)
-        except UnitError:
-            return 0, NO_KEYS
 
     # ------------------------------------------------------------------------------------------------------- the work
 
@@ -99,36 +84,14 @@ class Indexer:
         if self._is_lost:
             self._resume()
             self._is_lost = False
+            self._reported = self.position
         first = self._log.min_offset
         start = self.position = max(self.position, first) if first != NO_OFFSET else end
-        file, place = self._log.files.find(start), start % self._log.files.file_size
-        if file is None or start >= end:
-            return False
-        room = min(file.size - place, end - start)
-        size, found = scan(file.read(place, min(room, SLICE_BYTES)), start, SLICE_MESSAGES)
-        if size == 0:
-            size, found = self._odd_one(file, start, room)
+        size, found = self._keys.slice(start, end)
         self._index.add(key_hashes(found.topics, found.keys), found.offsets, found.timestamps)
         self.position = start + size
         self._errno = None
         return size > 0
-
-    def _odd_one(self, file: MappedFile, start: int, room: int) -> tuple[int, FoundKeys]:
-        """What `scan` does not take: the end of a file, a unit larger than a slice, one that RocketMQ 4.9 has not
-        written. 0 for a unit that is not whole yet; one whose lengths disagree is stepped over.
-        """
-        place = start % file.size
-        head = file.read(place, min(room, BLANK.size))
-        size, magic = BLANK.unpack(head.ljust(BLANK.size, b"\0"))
-        if magic == BLANK_MAGIC:
-            return file.size - place, NO_KEYS
-        if not 0 < size <= room:
-            return 0, NO_KEYS
-        try:
-            return scan_one(file.read(place, size), start)
-        except UnitError as error:
-            _log.warning("event=index_skipped offset=%d error=%s", start, error)
-            return size, NO_KEYS
 
     def step(self) -> None:
         """A worker's turn: catch up, let go of what the log has lost, flush when it is time. OSError when the disk
@@ -142,9 +105,12 @@ class Indexer:
             self._last_flush_ms = now_ms
             self._index.flush()
         behind = self._log.readable - self.position
-        if behind > REPORT_BYTES and now_ms - self._last_report_ms >= REPORT_INTERVAL_MS:
-            self._last_report_ms = now_ms
-            _log.info("event=index_behind position=%d bytes=%d", self.position, behind)
+        passed_ms = now_ms - self._last_report_ms
+        if passed_ms >= REPORT_INTERVAL_MS:
+            if behind > REPORT_BYTES:
+                rate = (self.position - self._reported) // 1000 // passed_ms
+                _log.info("event=index_behind position=%d bytes=%d mb_per_s=%d", self.position, behind, rate)
+            self._last_report_ms, self._reported = now_ms, self.position
 
     def finish(self) -> None:
         """Before a close, when the log is on disk: everything in the index, and that on disk too. OSError when the disk

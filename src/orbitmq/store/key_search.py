@@ -12,7 +12,6 @@ from itertools import islice
 import msgspec
 
 from orbitmq.runtime.clock import Clock
-from orbitmq.store import searching
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.files import Files, MappedFile
@@ -20,6 +19,7 @@ from orbitmq.store.index import KeyIndex
 from orbitmq.store.index_file import IndexShape
 from orbitmq.store.indexing import Indexer
 from orbitmq.store.key_scan import key_hash
+from orbitmq.store.log_keys import LogKeys
 from orbitmq.store.options import StoreOptions
 
 QUERY_WAIT_MS = 1000  # a query waits that long for the index to be up to date, then it is answered from what is there
@@ -49,7 +49,8 @@ class KeySearch:
     ) -> None:
         shape = IndexShape(options.max_hash_slot_num, options.max_index_num)
         self.index = KeyIndex(door, options.root / "index", shape, checkpoint, clock, dispose)
-        self.indexer = Indexer(log, self.index, clock, options.flush_consume_queue_thorough_interval_ms)
+        self._keys = LogKeys(log, clock)
+        self.indexer = Indexer(log, self._keys, self.index, clock, options.flush_consume_queue_thorough_interval_ms)
         self._log = log
         self._options = options
 
@@ -60,12 +61,7 @@ class KeySearch:
     def load(self, *, clean: bool) -> None:
         """Map the files; the log must have been recovered. StoreDamaged for a file of another size."""
         if self.is_enabled:
-            self.index.load(
-                self._log.end,
-                lambda offset: searching.store_time(self._log, offset),
-                clean=clean,
-                keep_unproven=not self._options.message_index_safe,
-            )
+            self.index.load(self._keys, clean=clean, keep_unproven=not self._options.message_index_safe)
 
     def query(self, topic: str, key: str, max_count: int, begin: int, end: int) -> QueryResult:
         """Up to `max_count` messages with the key, the newest of those stored from `begin` to `end` (milliseconds, both

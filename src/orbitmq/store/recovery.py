@@ -20,6 +20,7 @@ from orbitmq.store.coverage import prove
 from orbitmq.store.dispatch import Dispatcher
 from orbitmq.store.files import MappedFile
 from orbitmq.store.positions import NO_OFFSET
+from orbitmq.store.progress import Progress
 from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue, is_full
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.searching import store_time
@@ -27,8 +28,6 @@ from orbitmq.store.walk import Walk, WalkEnd
 
 _log = logging.getLogger(__name__)
 
-LOOK_BYTES = 16 << 20  # how often a walk looks at the clock,
-REPORT_MS = 5000  # and how often it reports
 FILES_WALKED_WITHOUT_START = 3  # as RocketMQ; only for logs whose queues tell nothing
 
 
@@ -73,34 +72,6 @@ def recover(
         "event=recovered clean=%s walked_from=%d log_start=%d log_end=%d ms=%d mb_per_s=%d",
         clean, start, log.min_offset, end, *progress.rate(end),
     )  # fmt: skip
-
-
-class Progress:
-    """Says every few seconds how far a long walk is; `goal` is the end of the last file, the log may end before."""
-
-    def __init__(self, clock: Clock, start: int, goal: int) -> None:
-        self._clock = clock
-        self._start = start
-        self._goal = goal
-        self._began_ms = self._last_ms = clock.now_ms()
-        self.next_look = start + LOOK_BYTES
-
-    def look(self, position: int) -> None:
-        """The walk has passed `next_look`."""
-        self.next_look = position + LOOK_BYTES
-        now_ms = self._clock.now_ms()
-        if now_ms - self._last_ms >= REPORT_MS:
-            self._last_ms = now_ms
-            percent = 100 * (position - self._start) // (self._goal - self._start)
-            _log.info(
-                "event=recovering position=%d goal=%d percent=%d ms=%d mb_per_s=%d",
-                position, self._goal, percent, *self.rate(position),
-            )  # fmt: skip
-
-    def rate(self, position: int) -> tuple[int, int]:
-        """Milliseconds so far, and megabytes a second."""
-        passed_ms = self._clock.now_ms() - self._began_ms
-        return passed_ms, (position - self._start) // 1000 // max(1, passed_ms)
 
 
 def _walk(
