@@ -36,6 +36,7 @@ def test_the_topics_of_a_fresh_broker_are_rocketmqs(tmp_path: Path) -> None:
         "broker-a": (1, 1, 7),
         "OFFSET_MOVED_EVENT": (1, 1, 6),
         "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
+        "RMQ_SYS_TRANS_HALF_TOPIC": (1, 1, 6),
         "c1_REPLY_TOPIC": (1, 1, 6),
     }
 

@@ -23,6 +23,7 @@ from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.topics import Topics
+from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import TopicConfig
@@ -77,7 +78,12 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
         self._writing = Writing(self.store, len(self._levels))
-        self._sending = Sending(self._writing, self.topics, self.groups, options, self._clock)
+        self.transactions = Transactions(
+            self.store, self._writing, self.topics, self.offsets, self.producers, options, self._clock
+        )
+        self._sending = Sending(
+            self._writing, self.topics, self.groups, options, self._clock, self.transactions.prepare
+        )
         self._pulling = Pulling(
             self.store, self.topics, self.groups, self.consumers, self.offsets, options, self._clock
         )
@@ -94,9 +100,10 @@ class Broker:
         self.port = await self._server.bind(self.options.listen_address, self.options.listen_port)
         try:
             host = await _host_field(self.options.broker_ip1, self.port)
-            self._sending.store_host = self._pulling.store_host = host
+            self._sending.store_host = self._pulling.store_host = self.transactions.deciding.store_host = host
             await asyncio.to_thread(self.store.open)
             self._load()
+            await self.transactions.checking.restore()
             self._start_jobs()
             await self._server.serve()
             self._registrar = self._make_registrar()
@@ -110,6 +117,7 @@ class Broker:
         """End what has begun. No table is written: one that cannot be read must stay as it is."""
         await self._periodic.stop()
         await self._delayed.stop()
+        await self.transactions.checking.stop()
         await self._server.stop(0)
         await self._remoting.close()
         await asyncio.to_thread(self.store.close)
@@ -120,10 +128,13 @@ class Broker:
             await self._registrar.stop()
         await self._periodic.stop()
         await self._delayed.stop()
+        await self.transactions.checking.stop()
         self._pulling.held.release_all()
         await self._server.stop()
         await self._remoting.close()
+        self.transactions.checking.note_progress()
         await self._writing.flushed()
+        self.transactions.checking.note_progress()
         await self._save()
         await asyncio.to_thread(self.store.close)
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
@@ -151,6 +162,7 @@ class Broker:
         handlers = (
             self._sending,
             self._pulling,
+            self.transactions,
             Querying(self.store, self.offsets),
             Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options),
@@ -180,6 +192,7 @@ class Broker:
         periodic.every(self.options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon)
         periodic.start()
         self._delayed.start()
+        self.transactions.checking.start()
 
     def _make_registrar(self) -> Registrar:
         return Registrar(

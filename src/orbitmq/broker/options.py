@@ -67,6 +67,27 @@ class BrokerOptions(Options):
         minimum=10,
     )
     message_delay_level: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS, "Delay of each level, level 1 first.")
+    transaction_timeout_ms: int = option(
+        "transactionTimeOut",
+        6000,
+        "Age from which the producer of an undecided message is asked about it.",
+        unit="ms",
+        minimum=0,
+    )
+    transaction_check_interval_ms: int = option(
+        "transactionCheckInterval", 60_000, "How often producers of undecided messages are asked.", unit="ms",
+        minimum=100,
+    )  # fmt: skip
+    transaction_check_max: int = option(
+        "transactionCheckMax",
+        15,
+        "How often a producer is asked about a message before it moves to TRANS_CHECK_MAX_TIME_TOPIC; so do messages "
+        "older than fileReservedTime.",
+        minimum=0,
+    )
+    reject_transaction_message: bool = option(
+        "rejectTransactionMessage", False, "Refuse messages that belong to a transaction."
+    )
     register_period_ms: int = option(
         "registerNameServerPeriod", 30_000, "How often the broker registers; held within 10,000 and 60,000.", unit="ms",
         minimum=1,

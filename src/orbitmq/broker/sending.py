@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.stored_properties import has, waits_for_store, with_cluster, without_wait
 from orbitmq.broker.topics import Topics
+from orbitmq.broker.transactions.half import is_transactional
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import BodyError, MessageError, OrbitMQError, RequestRejected, StoreError
 from orbitmq.message.batch import BatchItem, decode_batch
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
-from orbitmq.message.properties import PROPERTIES_SIZE_MAX, TRAN_MSG, decode_properties
+from orbitmq.message.properties import PROPERTIES_SIZE_MAX, TRAN_MSG
 from orbitmq.message.topics import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, check_topic, dlq_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
@@ -77,8 +78,17 @@ def _any_queue(count: int) -> int:
 class Sending:
     """The handlers of sends."""
 
-    def __init__(self, writing: Writing, topics: Topics, groups: Groups, options: BrokerOptions, clock: Clock) -> None:
+    def __init__(
+        self,
+        writing: Writing,
+        topics: Topics,
+        groups: Groups,
+        options: BrokerOptions,
+        clock: Clock,
+        prepare: Callable[[PutRecord, str], PutResult],
+    ) -> None:
         self._writing = writing
+        self._prepare = prepare  # stores the half of a transaction
         self._topics = topics
         self._groups = groups
         self._options = options
@@ -190,8 +200,8 @@ class Sending:
             return self._writing.put_batch(record, self._items(command)), queue_id
         if topic.name.startswith(RETRY_PREFIX):
             self._bury(record, header, command.version)
-        if has(text, TRAN_MSG) and decode_properties(text).get(TRAN_MSG, "").lower() == "true":
-            raise RequestRejected(ResponseCode.NO_PERMISSION, "the broker does not take transactional messages")
+        if has(text, TRAN_MSG) and is_transactional(text):
+            return self._prepare(record, with_cluster(text, self._options.broker_cluster_name)), queue_id
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
         return self._writing.put(record), queue_id
 

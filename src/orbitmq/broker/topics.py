@@ -16,6 +16,7 @@ from orbitmq.message.javajson import dumps_pretty
 from orbitmq.message.topics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
+    HALF_TOPIC,
     OFFSET_MOVED_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
@@ -156,6 +157,7 @@ class Topics:
             (options.broker_name, 1, inherit if options.broker_topic_enable else PERM_INHERIT, True),
             (OFFSET_MOVED_TOPIC, 1, READ_WRITE, True),
             (SCHEDULE_TOPIC, SCHEDULE_QUEUES, READ_WRITE, True),
+            (HALF_TOPIC, 1, READ_WRITE, True),  # RocketMQ makes it at its first round of transaction checks
             (options.msg_trace_topic_name, 1, READ_WRITE, options.trace_topic_enable),
             (reply_topic(options.broker_cluster_name), 1, READ_WRITE, True),
         ]

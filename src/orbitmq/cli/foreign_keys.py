@@ -47,9 +47,6 @@ _REASONS = {
     "there is no DLedger commit log": """
         dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId storePathDLedgerCommitLog
     """,
-    "there are no transactions": """
-        rejectTransactionMessage transactionCheckInterval transactionCheckMax transactionTimeOut
-    """,
     "messages are filtered by tag only": """
         bitMapLengthConsumeQueueExt enableCalcFilterBitMap enablePropertyFilter expectConsumerNumUseFilter
         filterDataCleanTimeSpan filterSupportRetry maxErrorRateOfBloomFilter

@@ -307,6 +307,11 @@ class Connection(asyncio.Protocol):
             return False
         return self.transport is None or self.transport.get_write_buffer_size() == 0
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether the peer is there and takes what it is sent."""
+        return self.is_open and not self._paused_by_writes
+
     def when_closed(self, callback: Callable[[Connection], None]) -> None:
         """Call back once when the connection is gone."""
         self._close_callbacks.append(callback)

@@ -121,6 +121,8 @@ class RequestCode(IntEnum):
     GET_TOPIC_CONFIG = 351
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361
+    # orbitmq's own, beyond the codes of RocketMQ and within the 16 bits that a binary header has for them
+    GET_PENDING_TRANSACTIONS = 30001
 
 
 class ResponseCode(IntEnum):

@@ -1,0 +1,1 @@
+"""Transactions: messages that wait, invisible, until their producer says whether they are delivered."""

@@ -1,0 +1,280 @@
+"""Goes through the half messages nobody has decided, again and again, and asks their producers.
+
+It keeps the ledger: rebuilt from half and op queue at a start, saved as the offsets of a consumer group, which is where
+RocketMQ keeps it. Work is done in steps that end before the event loop would notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Iterator
+
+from orbitmq.broker.clients import Producers
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.topics import Topics
+from orbitmq.broker.transactions.half import (
+    QUEUE_ID,
+    Half,
+    check_unit,
+    checked_copy,
+    copy_record,
+    decided_offsets,
+    discard_record,
+    immune_copy,
+    read_half,
+)
+from orbitmq.broker.transactions.ledger import Ledger, State
+from orbitmq.broker.transactions.verdict import HOUR_MS, Limits, Verdict, judge
+from orbitmq.errors import OrbitMQError, UnitError
+from orbitmq.message.ids import offset_message_id
+from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
+from orbitmq.message.unit import decode_unit
+from orbitmq.net.connection import Connection
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import request
+from orbitmq.wire.headers_transaction import CheckTransactionStateHeader
+
+_log = logging.getLogger(__name__)
+
+STEP_MESSAGES = 128  # looked at in one turn of the event loop; each may be read, copied and sent, some 40 µs
+STEP_PAUSE_SECONDS = 0.002  # between the steps of a round: sends go on beside it
+TICK_SECONDS = 1.0  # how often progress is noted
+NOTED_MAX = 64  # progress that waits for its flush; with more, only the newest is of interest
+
+
+class Checking:
+    """`ledger` is shared with those who end transactions."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        ledger: Ledger,
+        topics: Topics,
+        offsets: ConsumerOffsets,
+        producers: Producers,
+        options: BrokerOptions,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._topics = topics
+        self._offsets = offsets
+        self._producers = producers
+        self._clock = clock
+        self.limits = Limits(
+            options.transaction_timeout_ms,
+            options.transaction_check_max,
+            store.options.file_reserved_time_hours * HOUR_MS,
+        )
+        self.interval_ms = options.transaction_check_interval_ms
+        self.next_round_ms = 0
+        self._task: asyncio.Task[None] | None = None
+        self._turns: dict[str, deque[Connection]] = {}  # of one round: producer group -> its live producers in turn
+        self._counts: Counter[str] = Counter()  # of one round
+        self._noted: deque[tuple[int, int, int]] = deque()  # end of the log -> progress that is safe when it is flushed
+        self._committed = (0, 0)
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + self.interval_ms / 1000
+            self.next_round_ms = self._clock.now_ms() + self.interval_ms
+            try:
+                while (left := due - loop.time()) > 0:
+                    await asyncio.sleep(min(left, TICK_SECONDS))
+                    await self._keep_progress()
+                await self.round()
+            except Exception:  # the next round must still come
+                _log.exception("event=transaction_round_failed")
+
+    # ------------------------------------------------------------------------------------------------------- a round
+
+    async def round(self) -> None:
+        """Look at everything that is open and old enough. What goes wrong ends the round, not the rounds."""
+        started_ms = self._clock.now_ms()
+        try:
+            more = True
+            while more:
+                more = self._step(started_ms)
+                await asyncio.sleep(STEP_PAUSE_SECONDS)
+        except OrbitMQError as error:
+            _log.error("event=transaction_checks_paused error=%s", error)
+        finally:
+            self._turns.clear()
+        if self._counts:
+            counts = " ".join(f"{name}={count}" for name, count in sorted(self._counts.items()))
+            _log.info("event=transactions_checked %s", counts)
+            self._counts.clear()
+
+    def _step(self, started_ms: int) -> bool:
+        """Look at some messages; False when the round is over."""
+        ledger, store = self._ledger, self._store
+        if ledger.position < (low := store.min_offset(HALF_TOPIC, QUEUE_ID)):
+            ledger.pass_over(low - 1)  # their files are gone
+        first = ledger.position
+        entries = store.entries(HALF_TOPIC, QUEUE_ID, first, STEP_MESSAGES)
+        for offset, (place, _, _) in enumerate(entries, first):
+            if offset >= ledger.position and not self._look(offset, place, started_ms):
+                return False
+        return bool(entries)
+
+    def _look(self, offset: int, place: int, started_ms: int) -> bool:
+        """Deal with the first open message; False when it ends the round."""
+        half = read_half(self._store.unit_at(place))
+        if half is None:
+            _log.warning("event=half_message_skipped offset=%d", place)
+        elif self._ledger.state(offset, half.identity) == (State.OPEN, offset) and not self._handle(half, started_ms):
+            return False
+        self._ledger.pass_over(offset)
+        return True
+
+    def _handle(self, half: Half, started_ms: int) -> bool:
+        verdict = judge(half, self.limits, started_ms, self._clock.now_ms())
+        if verdict is Verdict.WAIT:
+            return False
+        if verdict is Verdict.DISCARD:
+            self._topics.create_for_system(TRANSACTION_CHECK_MAX_TOPIC, 1)
+            if self._put(discard_record(half)) is None:
+                return False
+            self._ledger.give_up(half.identity)
+            _log.warning(
+                "event=transaction_given_up topic=%s group=%s id=%s checks=%d",
+                half.topic, half.group, half.unique_id, half.checks,
+            )  # fmt: skip
+        else:
+            copy = immune_copy(half) if verdict is Verdict.SPARE else checked_copy(half)
+            result = self._put(copy_record(copy))
+            if result is None:
+                return False
+            self._ledger.copied(result.queue_offset, half.identity)
+            if verdict is Verdict.CHECK:
+                self._ask(copy, result)
+        self._counts[verdict.name.lower()] += 1
+        return True
+
+    def _put(self, record: PutRecord) -> PutResult | None:
+        result = self._store.put(record)
+        if result.status is PutStatus.PUT_OK:
+            return result
+        _log.error("event=transaction_checks_paused status=%s", result.status.name)
+        return None
+
+    # ---------------------------------------------------------------------------------------------- asking producers
+
+    def _ask(self, half: Half, result: PutResult) -> None:
+        """One question to one producer of the group. Without any the next round asks again."""
+        connection = self._next_producer(half.group)
+        if connection is None:
+            self._counts["without_producer"] += 1
+            return
+        header = CheckTransactionStateHeader(
+            result.queue_offset,
+            result.physical_offset,
+            half.unique_id or None,
+            half.unique_id or None,
+            offset_message_id(result.store_host, result.physical_offset),
+        )
+        body = check_unit(half, result.queue_offset, result.physical_offset)
+        connection.send(request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True))
+
+    def _next_producer(self, group: str) -> Connection | None:
+        """All producers of a group in turn, from a different first one in each round; those that take nothing are left
+        out."""
+        turn = self._turns.get(group)
+        if turn is None:
+            members = self._producers.groups.get(group)
+            if not members:
+                return None
+            turn = self._turns[group] = deque(members)
+            turn.rotate(random.randrange(len(turn)))  # noqa: S311 - spreads load, guards nothing
+        for _ in range(len(turn)):
+            turn.rotate(-1)
+            if turn[-1].takes_more:
+                return turn[-1]
+        return None
+
+    # ------------------------------------------------------------------------------------------------------ progress
+
+    async def restore(self) -> None:
+        """Rebuild the ledger from what the store holds, before anything is served."""
+        ledger = self._ledger
+        ledger.begin(self._saved(HALF_TOPIC), self._saved(OP_HALF_TOPIC))
+        self._committed = (ledger.position, ledger.op_position)
+        for batch in self._batches(OP_HALF_TOPIC, ledger.op_position):
+            for _, place in batch:
+                for offset in self._decisions(place):
+                    ledger.restore_decision(offset)
+            await asyncio.sleep(0)
+        for batch in self._batches(HALF_TOPIC, ledger.position):
+            for offset, place in batch:
+                half = read_half(self._store.unit_at(place))
+                if half is not None and half.is_copy:
+                    ledger.restore_copy(offset, half.identity, half.origin)
+            await asyncio.sleep(0)
+        ledger.advance()
+
+    def _saved(self, topic: str) -> int:
+        """The saved progress, moved into what the queue holds."""
+        low, high = self._store.min_offset(topic, QUEUE_ID), self._store.max_offset(topic, QUEUE_ID)
+        return min(max(self._offsets.query(TRANSACTION_GROUP, topic, QUEUE_ID) or 0, low), high)
+
+    def _batches(self, topic: str, offset: int) -> Iterator[list[tuple[int, int]]]:
+        """Queue offset and place of everything from `offset` on, as much at a time as fits into one turn."""
+        while entries := self._store.entries(topic, QUEUE_ID, offset, STEP_MESSAGES):
+            yield [(number, place) for number, (place, _, _) in enumerate(entries, offset)]
+            offset += len(entries)
+
+    def _decisions(self, place: int) -> list[int]:
+        """What the op message there ends; nothing if it cannot be read."""
+        stored = self._store.unit_at(place)
+        try:
+            return decided_offsets(decode_unit(stored).body) if stored is not None else []
+        except UnitError:
+            return []
+
+    async def _keep_progress(self) -> None:
+        """Go over op messages that have done their work, and note how far both queues are."""
+        more = True
+        while more:
+            more = self._pass_ops()
+            await asyncio.sleep(0)
+        self.note_progress()
+
+    def _pass_ops(self) -> bool:
+        """One step; False when the next op message is still needed, or there is none."""
+        ledger = self._ledger
+        ledger.op_position = max(ledger.op_position, self._store.min_offset(OP_HALF_TOPIC, QUEUE_ID))
+        entries = self._store.entries(OP_HALF_TOPIC, QUEUE_ID, ledger.op_position, STEP_MESSAGES)
+        for place, _, _ in entries:
+            if max(self._decisions(place), default=-1) >= ledger.position:
+                return False
+            ledger.op_position += 1
+        return bool(entries)
+
+    def note_progress(self) -> None:
+        """Hand on what may be saved: progress whose copies and decisions are on disk. After a crash some producers may
+        be asked again, no transaction is forgotten."""
+        progress = (self._ledger.position, self._ledger.op_position)
+        if len(self._noted) >= NOTED_MAX:
+            self._noted.pop()
+        if progress != (self._noted[-1][1:] if self._noted else self._committed):
+            self._noted.append((self._store.commit_log_max_offset, *progress))
+        while self._noted and self._noted[0][0] <= self._store.flushed_offset:
+            self._committed = position, op_position = self._noted.popleft()[1:]
+            self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, QUEUE_ID, position)
+            self._offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, QUEUE_ID, op_position)

@@ -1,0 +1,128 @@
+"""The two steps a producer takes: a half message is stored, and END_TRANSACTION delivers it or drops it.
+
+What RocketMQ 4.9 gets wrong is kept out here: a decision counts once however often it is sent, the first one stands,
+and one that names an older copy of a message counts for the newest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.sending import OUTCOMES
+from orbitmq.broker.transactions.half import QUEUE_ID, Half, committed, make_half, op_record, read_half
+from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
+from orbitmq.broker.writing import Writing
+from orbitmq.errors import RequestRejected
+from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from orbitmq.message.topics import HALF_TOPIC
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Answer, Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_transaction import EndTransactionHeader
+
+_log = logging.getLogger(__name__)
+
+# Remarks that producers and tools of RocketMQ know.
+NOT_FOUND = "Find prepared transaction message failed"
+WRONG_GROUP = "The producer group wrong"
+WRONG_QUEUE_OFFSET = "The transaction state table offset wrong"
+WRONG_LOG_OFFSET = "The commit log offset wrong"
+
+
+class Deciding:
+    """The handler of END_TRANSACTION, and what a send of a half message does instead of an ordinary put."""
+
+    def __init__(
+        self, store: MessageStore, writing: Writing, ledger: Ledger, options: BrokerOptions, clock: Clock
+    ) -> None:
+        self._store = store
+        self._writing = writing
+        self._ledger = ledger
+        self._options = options
+        self._clock = clock
+        self.store_host = b""  # known when the port is
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.END_TRANSACTION, self.end)
+
+    def prepare(self, record: PutRecord, text: str) -> PutResult:
+        """Store a message as the half of a transaction; `text` is its properties."""
+        if self._options.reject_transaction_message:
+            remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"
+            raise RequestRejected(ResponseCode.NO_PERMISSION, remark)
+        if self._store.max_offset(HALF_TOPIC, QUEUE_ID) - self._ledger.position >= WINDOW_MAX:
+            remark = f"{WINDOW_MAX} transactions came while an older one stays open; it is looked at in the next round"
+            raise RequestRejected(ResponseCode.SYSTEM_BUSY, remark)
+        make_half(record, text)
+        return self._store.put(record)
+
+    def end(self, _connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+        header = command.header(EndTransactionHeader)
+        if header.commit_or_rollback == TRANSACTION_NOT:
+            _log.debug("event=transaction_unknown group=%s id=%s", header.producer_group, header.msg_id)
+            return None  # the producer does not know yet, and expects no answer either
+        if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
+        half = self._named(header)
+        state, offset = self._ledger.state(half.offset, half.identity)
+        if state is State.DECIDED:
+            return _answer(command, ResponseCode.SUCCESS)
+        if state is State.OVER:
+            remark = "the transaction is decided, or its producer has been asked about a newer copy of the message"
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+        if header.commit_or_rollback == TRANSACTION_COMMIT:
+            result = self._writing.put(committed(half))
+            if result.status is not PutStatus.PUT_OK:
+                return self._refusal(command, result.status)
+        return self._finish(command, header, half, offset)
+
+    def _finish(
+        self, command: Command, header: EndTransactionHeader, half: Half, offset: int
+    ) -> Answer | Awaitable[Answer]:
+        """Store the op message. It follows the committed message at once, so that no crash comes between the two."""
+        op = self._store.put(op_record(offset, self._clock.now_ms(), self.store_host))
+        if op.status is not PutStatus.PUT_OK:
+            if header.commit_or_rollback == TRANSACTION_ROLLBACK:
+                return self._refusal(command, op.status)
+            _log.error("event=op_message_not_stored offset=%d status=%s", offset, op.status.name)
+        self._ledger.decide(offset, half.identity)
+        waits = self._writing.can_wait and half.waits_for_store and op.status is PutStatus.PUT_OK
+        if waits and not command.is_oneway:
+            return self._answer_when_durable(command, op)
+        return _answer(command, ResponseCode.SUCCESS)
+
+    async def _answer_when_durable(self, command: Command, op: PutResult) -> Command:
+        """A flush that takes too long is no failure: the decision is stored, as it is with RocketMQ."""
+        await self._writing.durable(op)
+        return _answer(command, ResponseCode.SUCCESS)
+
+    def _named(self, header: EndTransactionHeader) -> Half:
+        """The half message a decision names, and only if everything it says of it is true."""
+        half = read_half(self._store.unit_at(header.commit_log_offset))
+        if half is None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        if half.group != header.producer_group:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, WRONG_GROUP)
+        if half.offset != header.tran_state_table_offset:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, WRONG_QUEUE_OFFSET)
+        if half.unit.physical_offset != header.commit_log_offset:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, WRONG_LOG_OFFSET)
+        return half
+
+    def _refusal(self, command: Command, status: PutStatus) -> Command:
+        code, remark = OUTCOMES[status]
+        if status is PutStatus.SERVICE_NOT_AVAILABLE:
+            remark = f"{remark}{self._writing.disk_use()}"
+        return _answer(command, code, remark)
+
+
+def _answer(command: Command, code: int, remark: str | None = None) -> Command:
+    answer = command.response(code, remark)
+    answer.ext = {}
+    return answer

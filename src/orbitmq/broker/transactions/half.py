@@ -1,0 +1,225 @@
+"""What a transaction is in the store, as RocketMQ 4.9 writes it. Pure; knows no store, clock or producer.
+
+A half message lies in queue 0 of the half topic and remembers in its properties where it belongs. An op message, in the
+op topic, ends it: the body is the half message's queue offset in decimal, the tag `d`. A half message that is looked at
+and stays undecided is copied behind the others, so that the queue has an oldest one that is young.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from orbitmq.errors import UnitError
+from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, with_transaction_type
+from orbitmq.message.properties import (
+    CHECK_IMMUNITY_TIME_IN_SECONDS,
+    DELAY,
+    PGROUP,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    TRAN_MSG,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
+from orbitmq.message.unit import Buffer, Unit, decode_unit, encode_unit
+from orbitmq.store.records import PutRecord
+
+QUEUE_ID = 0  # of all three topics
+OP_TAG = "d"
+OP_PROPERTIES = encode_properties({WAIT: "true", TAGS: OP_TAG}).encode()
+
+# What a message and its copies have in common, and no other message: unique id, time and connection of its birth.
+Identity: TypeAlias = tuple[str, int, bytes]
+
+
+class Half(Struct, frozen=True, gc=False):
+    """A half message as it was read, or a discarded one, which looks the same. Places are those of this copy."""
+
+    unit: Unit
+    properties: dict[str, str]
+    topic: str
+    queue_id: int
+
+    @property
+    def offset(self) -> int:
+        return self.unit.queue_offset
+
+    @property
+    def group(self) -> str:
+        """The producer group that decides."""
+        return self.properties.get(PGROUP, "")
+
+    @property
+    def unique_id(self) -> str:
+        return self.properties.get(UNIQ_KEY, "")
+
+    @property
+    def identity(self) -> Identity | None:
+        """None for a sender that gives no unique id: nothing can then be told of copies."""
+        unit = self.unit
+        return (self.unique_id, unit.born_timestamp, unit.born_host) if self.unique_id else None
+
+    @property
+    def checks(self) -> int:
+        """How often a producer has been asked."""
+        return _whole(self.properties.get(TRANSACTION_CHECK_TIMES), 0)
+
+    @property
+    def is_copy(self) -> bool:
+        return TRANSACTION_CHECK_TIMES in self.properties or TRAN_PREPARED_QUEUE_OFFSET in self.properties
+
+    @property
+    def origin(self) -> int | None:
+        """Where a copy says that the message lay first."""
+        text = self.properties.get(TRAN_PREPARED_QUEUE_OFFSET, "")
+        return int(text) if text.isdecimal() else None
+
+    def immunity_ms(self, otherwise: int) -> int | None:
+        """How long the sender wants not to be asked; None when it did not say, `otherwise` when it said nonsense."""
+        text = self.properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
+        if text is None:
+            return None
+        seconds = _whole(text, -1)
+        return otherwise if seconds == -1 else seconds * 1000
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether the sender wants to hear of its message only when it is safe."""
+        return self.properties.get(WAIT, "true").lower() == "true"
+
+
+def _whole(text: str | None, otherwise: int) -> int:
+    try:
+        return otherwise if text is None else int(text)
+    except ValueError:
+        return otherwise
+
+
+def read_half(stored: Buffer | None, topic: str = HALF_TOPIC) -> Half | None:
+    """The half message in these bytes; None when they are none, or a message of another topic."""
+    try:
+        unit = decode_unit(stored) if stored is not None else None
+    except UnitError:
+        return None
+    if unit is None or unit.topic != topic:
+        return None
+    properties = decode_properties(unit.properties)
+    real_topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
+    if real_topic is None or not queue_id.isdecimal():
+        return None
+    return Half(unit, properties, real_topic, int(queue_id))
+
+
+def is_transactional(text: str) -> bool:
+    """Whether the properties text of a send makes it the first half of a transaction."""
+    return decode_properties(text).get(TRAN_MSG, "").lower() == "true"
+
+
+def make_half(record: PutRecord, text: str) -> None:
+    """Readdress a message to the half topic. It is stored as an ordinary message, or no queue would hold it."""
+    properties = decode_properties(text)
+    properties[REAL_TOPIC] = record.topic
+    properties[REAL_QID] = str(record.queue_id)
+    record.properties = encode_properties(properties).encode()
+    record.sys_flag = with_transaction_type(record.sys_flag, TRANSACTION_NOT)
+    record.topic = HALF_TOPIC
+    record.queue_id = QUEUE_ID
+
+
+def committed(half: Half) -> PutRecord:
+    """The message that is delivered. Its properties are those of the half message, with everything they say of the
+    transaction; only a delayed one loses the mark that it is transactional, as with RocketMQ."""
+    unit, properties = half.unit, half.properties
+    text = unit.properties
+    if _whole(properties.get(DELAY), 0) > 0:
+        text = encode_properties({name: value for name, value in properties.items() if name != TRAN_MSG})
+    return PutRecord(
+        topic=half.topic,
+        queue_id=half.queue_id,
+        body=unit.body,
+        properties=text.encode(),
+        flag=unit.flag,
+        sys_flag=with_transaction_type(unit.sys_flag, TRANSACTION_COMMIT),
+        born_timestamp=unit.born_timestamp,
+        born_host=unit.born_host,
+        store_host=unit.store_host,
+        reconsume_times=unit.reconsume_times,
+        prepared_transaction_offset=unit.physical_offset,
+    )
+
+
+def op_record(offset: int, now_ms: int, host: bytes) -> PutRecord:
+    """The message that says: the half message at this queue offset is decided."""
+    return PutRecord(OP_HALF_TOPIC, QUEUE_ID, b"%d" % offset, OP_PROPERTIES, now_ms, host, host)
+
+
+def decided_offsets(body: bytes) -> list[int]:
+    """What an op message ends. RocketMQ 5 names several half messages in one."""
+    return [int(part) for part in body.split(b",") if part.isdigit()]
+
+
+def checked_copy(half: Half) -> Half:
+    """The half message with one more check on its count."""
+    return _with(half, TRANSACTION_CHECK_TIMES, str(half.checks + 1))
+
+
+def immune_copy(half: Half) -> Half:
+    """The half message that remembers where it lay first."""
+    return _with(half, TRAN_PREPARED_QUEUE_OFFSET, half.properties.get(TRAN_PREPARED_QUEUE_OFFSET, str(half.offset)))
+
+
+def resumed_copy(half: Half) -> Half:
+    """The half message as if nobody had been asked yet."""
+    return _with(half, TRANSACTION_CHECK_TIMES, "0")
+
+
+def _with(half: Half, name: str, value: str) -> Half:
+    return replace(half, properties=half.properties | {name: value})
+
+
+def copy_record(half: Half) -> PutRecord:
+    """The half message on its way behind the others."""
+    return _copied(half, HALF_TOPIC)
+
+
+def discard_record(half: Half) -> PutRecord:
+    """The half message on its way to the topic of those that are given up."""
+    return _copied(half, TRANSACTION_CHECK_MAX_TOPIC)
+
+
+def _copied(half: Half, topic: str) -> PutRecord:
+    """RocketMQ drops flag and reconsume times here."""
+    unit = half.unit
+    return PutRecord(
+        topic=topic,
+        queue_id=QUEUE_ID,
+        body=unit.body,
+        properties=encode_properties(half.properties).encode(),
+        sys_flag=unit.sys_flag,
+        born_timestamp=unit.born_timestamp,
+        born_host=unit.born_host,
+        store_host=unit.store_host,
+    )
+
+
+def check_unit(half: Half, queue_offset: int, physical_offset: int) -> bytes:
+    """The message as its producer is asked about it: in its real place, with the offsets of the newest copy."""
+    return encode_unit(
+        replace(
+            half.unit,
+            topic=half.topic,
+            queue_id=half.queue_id,
+            queue_offset=queue_offset,
+            physical_offset=physical_offset,
+            properties=encode_properties(half.properties | {WAIT: "false"}),
+        )
+    )

@@ -1,0 +1,142 @@
+"""Which half messages are decided, in a bit each, and where the newest copy of one is. Pure.
+
+Offsets here are those of the half queue. Everything below `position` is over: decided, copied behind the others, or
+given up. From there on a bit says whether an op message exists.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import Enum, auto
+
+from orbitmq.broker.transactions.half import Identity
+
+WINDOW_MAX = 1 << 28  # half messages between the oldest open one and the newest: 32 MB of bits, hours of heavy load
+COPIES_MAX = 100_000  # transactions whose copies are remembered, some 30 MB; a producer that is well leaves none
+TRIM_BYTES = 4096  # bits are dropped in pieces of this size
+STEPS = 64  # offsets looked at one by one before whole bytes are skipped
+
+
+class Decided:
+    """A set of offsets that are close together."""
+
+    def __init__(self, base: int) -> None:
+        self._base = base & ~7
+        self._bits = bytearray()
+
+    def add(self, offset: int) -> None:
+        """Offsets below the base are no longer of interest."""
+        place = offset - self._base
+        if place >= 0:
+            missing = (place >> 3) + 1 - len(self._bits)
+            if missing > 0:
+                self._bits.extend(bytes(missing))
+            self._bits[place >> 3] |= 1 << (place & 7)
+
+    def __contains__(self, offset: int) -> bool:
+        place = offset - self._base
+        return 0 <= place < len(self._bits) << 3 and bool(self._bits[place >> 3] >> (place & 7) & 1)
+
+    def first_missing(self, offset: int) -> int:
+        """The first offset from `offset` on that is not in the set."""
+        for candidate in range(offset, offset + STEPS):
+            if candidate not in self:
+                return candidate
+        start = (offset + STEPS - 1 - self._base) >> 3
+        rest = bytes(memoryview(self._bits)[start:])
+        offset = self._base + ((start + len(rest) - len(rest.lstrip(b"\xff"))) << 3)
+        while offset in self:
+            offset += 1
+        return offset
+
+    def forget_below(self, offset: int) -> None:
+        """Give memory back."""
+        size = (offset - self._base) >> 3
+        if size >= TRIM_BYTES:
+            del self._bits[:size]
+            self._base += size << 3
+
+
+class State(Enum):
+    """What a half message is that a producer or a round names."""
+
+    OPEN = auto()
+    DECIDED = auto()
+    OVER = auto()  # below the position, and nothing more is known
+
+
+_DECIDED, _GIVEN_UP = -1, -2  # in place of the offset of a newest copy
+
+
+class Ledger:
+    """`position`: the half queue's progress. `op_position`: op messages below it speak of nothing above it."""
+
+    def __init__(self) -> None:
+        self.begin(0, 0)
+
+    def begin(self, position: int, op_position: int) -> None:
+        """Forget everything and start there."""
+        self.position = position
+        self.op_position = op_position
+        self._decided = Decided(position)
+        self._copies: OrderedDict[Identity, int] = OrderedDict()
+
+    def state(self, offset: int, identity: Identity | None) -> tuple[State, int]:
+        """Of the half message at `offset`, and the offset of the copy that stands for it."""
+        newest = self._copies.get(identity) if identity is not None and self._copies else None
+        if newest == _DECIDED or offset in self._decided:
+            return State.DECIDED, offset
+        if newest == _GIVEN_UP:
+            return State.OPEN, offset
+        if newest is not None and newest > offset:
+            return State.OPEN, newest
+        return (State.OPEN if offset >= self.position else State.OVER), offset
+
+    def is_decided(self, identity: Identity | None) -> bool:
+        """Whether a message that was copied or given up is known to be decided."""
+        return identity is not None and self._copies.get(identity) == _DECIDED
+
+    def decide(self, offset: int, identity: Identity | None) -> None:
+        """An op message for `offset` is stored."""
+        self._decided.add(offset)
+        if identity is not None and identity in self._copies:
+            self._remember(identity, _DECIDED)
+        self.advance()
+
+    def copied(self, offset: int, identity: Identity | None) -> None:
+        """The newest copy of a message lies at `offset`."""
+        if identity is not None:
+            self._remember(identity, offset)
+
+    def give_up(self, identity: Identity | None) -> None:
+        """A late decision for a message that was given up still counts; nobody waits for it."""
+        if identity is not None:
+            self._remember(identity, _GIVEN_UP)
+
+    def pass_over(self, offset: int) -> None:
+        """The round is done with the message at `offset`, the first open one."""
+        self.position = max(self.position, offset + 1)
+        self.advance()
+
+    def restore_decision(self, offset: int) -> None:
+        """Take in an op message found after a start; `advance` ends that."""
+        self._decided.add(offset)
+
+    def restore_copy(self, offset: int, identity: Identity | None, origin: int | None = None) -> None:
+        """Take in a copy found after a start, and the offset where it says that the message lay first. Copies come in
+        order, after all that is decided."""
+        if origin is not None and origin in self._decided:
+            self._decided.add(offset)
+        if identity is not None and self._copies.get(identity) != _DECIDED:
+            self._remember(identity, _DECIDED if offset in self._decided else offset)
+
+    def _remember(self, identity: Identity, newest: int) -> None:
+        self._copies[identity] = newest
+        self._copies.move_to_end(identity)
+        if len(self._copies) > COPIES_MAX:
+            self._copies.popitem(last=False)
+
+    def advance(self) -> None:
+        """Move the position to the first open message."""
+        self.position = self._decided.first_missing(self.position)
+        self._decided.forget_below(self.position)

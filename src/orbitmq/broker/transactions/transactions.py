@@ -1,0 +1,40 @@
+"""Puts the parts of transactions together, for the broker to start and stop as one."""
+
+from __future__ import annotations
+
+from orbitmq.broker.clients import Producers
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.topics import Topics
+from orbitmq.broker.transactions.checking import Checking
+from orbitmq.broker.transactions.deciding import Deciding
+from orbitmq.broker.transactions.ledger import Ledger
+from orbitmq.broker.transactions.pending import Pending
+from orbitmq.broker.writing import Writing
+from orbitmq.net.routing import Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
+
+
+class Transactions:
+    """`prepare` is what a send of a half message does; requests come through the router; `checking` goes by itself."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        writing: Writing,
+        topics: Topics,
+        offsets: ConsumerOffsets,
+        producers: Producers,
+        options: BrokerOptions,
+        clock: Clock,
+    ) -> None:
+        ledger = Ledger()
+        self.checking = Checking(store, ledger, topics, offsets, producers, options, clock)
+        self.deciding = Deciding(store, writing, ledger, options, clock)
+        self._pending = Pending(store, ledger, self.checking, clock)
+        self.prepare = self.deciding.prepare
+
+    def add_to(self, router: Router) -> None:
+        self.deciding.add_to(router)
+        self._pending.add_to(router)

@@ -1,0 +1,48 @@
+"""What is to be done with a half message nobody has decided yet. Pure: the time comes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from orbitmq.broker.transactions.half import Half
+
+HOUR_MS = 3_600_000
+
+
+class Verdict(Enum):
+    """The four things a round of checks does."""
+
+    DISCARD = auto()  # asked often enough, or too old
+    WAIT = auto()  # too young, and so are all behind it: the round ends
+    SPARE = auto()  # its sender wants not to be asked yet; copied, so that others get their turn
+    CHECK = auto()  # ask a producer
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From the options."""
+
+    timeout_ms: int
+    checks_max: int
+    age_max_ms: int
+
+
+def judge(half: Half, limits: Limits, started_ms: int, now_ms: int) -> Verdict:
+    """`started_ms`: when the round began; copies made since then are left to the next one."""
+    age_ms = now_ms - half.unit.born_timestamp
+    if half.checks >= limits.checks_max or age_ms > limits.age_max_ms:
+        return Verdict.DISCARD
+    if half.unit.store_timestamp >= started_ms:
+        return Verdict.WAIT
+    immunity_ms = half.immunity_ms(limits.timeout_ms)
+    if immunity_ms is not None:
+        return Verdict.SPARE if age_ms < immunity_ms else Verdict.CHECK
+    # A message that seems to come from the future was sent by a machine whose clock is wrong: its age says nothing.
+    return Verdict.WAIT if 0 <= age_ms < limits.timeout_ms else Verdict.CHECK
+
+
+def due_ms(half: Half, limits: Limits) -> int:
+    """The time from which a round does something with the message."""
+    wait_ms = half.immunity_ms(limits.timeout_ms)
+    return half.unit.born_timestamp + (limits.timeout_ms if wait_ms is None else wait_ms)
