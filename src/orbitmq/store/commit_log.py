@@ -204,12 +204,13 @@ class CommitLog:
         return True
 
     def _reserve_step(self) -> tuple[MappedFile, int, int]:
-        file = self.files.find(self._reserved) or self._next
-        if file is None:
-            file = self._next = self.files.create(self._reserved)
         position = self._reserved % self.files.file_size
         step = min(RESERVE_STEP, self.files.file_size - position)
-        file.reserve(position, step)
+        file = self.files.find(self._reserved) or self._next
+        if file is None:
+            file = self._next = self.files.create_with(self._reserved, step)
+        else:
+            file.reserve(position, step)
         self._reserved += step
         return file, position, step
 

@@ -77,12 +77,7 @@ class ExtendedQueue:
         is_open = bool(self.files.files) and self.end < self.files.end
         if is_open:
             self._claim(self.end + SIZE.size)  # after a start nothing may be claimed behind the last unit
-        file = self.files.create(start)
-        try:
-            file.reserve(0, RESERVE_STEP)
-        except OSError:
-            self.files.discard(file)
-            raise
+        file = self.files.create_with(start, RESERVE_STEP)
         if is_open:
             SIZE.pack_into(self._data, self.end - (self.files.end - self.files.file_size), CLOSED)
         self.files.add(file)

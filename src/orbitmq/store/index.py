@@ -73,6 +73,11 @@ class KeyIndex:
             # Files are sorted by name when they are loaded, but clocks are set back, by an hour every autumn.
             name = f"{int(last.file.path.name) + 1:0{NAME_DIGITS}d}"
         file = IndexFile(self._door.create(self._directory / name, self._shape.file_size), self._shape)
+        try:
+            file.reserve(self._shape.entries_start)
+        except OSError:  # a later start would read what has no blocks
+            self._remove(file)
+            raise
         if last is not None:
             file.begin_after(last)
             self._full.append(last)

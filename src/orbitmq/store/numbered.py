@@ -129,6 +129,18 @@ class NumberedFiles:
                 raise
         return file
 
+    def create_with(self, start: int, size: int) -> MappedFile:
+        """The same with disk blocks for its first `size` bytes. OSError when the disk has no room; no file stays then: some
+        file systems need blocks even for zeros that are read, and would kill the process that starts next.
+        """
+        file = self.create(start)
+        try:
+            file.reserve(0, size)
+        except OSError:
+            self.discard(file)
+            raise
+        return file
+
     def add(self, file: MappedFile) -> None:
         """Take a file made by `create` as the last one."""
         if not self.files:

@@ -107,15 +107,14 @@ class ConsumeQueue:
         self.limit = min(self._claimed, self.files.end) // ENTRY_SIZE * ENTRY_SIZE
 
     def _claim_step(self) -> None:
-        size = self.files.file_size
+        position = self._claimed % self.files.file_size
+        step = min(RESERVE_STEP, self.files.file_size - position)
         file = self.files.find(self._claimed)
-        if file is None:
-            start = self.files.start_of(self._claimed)
-            if not self._ahead or self._ahead[-1].path.name != file_name(start):
-                self._ahead.append(self.files.create(start))
-            file = self._ahead[-1]
-        step = min(RESERVE_STEP, size - self._claimed % size)
-        file.reserve(self._claimed % size, step)
+        start = self.files.start_of(self._claimed)
+        if file is None and not (self._ahead and self._ahead[-1].path.name == file_name(start)):
+            self._ahead.append(self.files.create_with(start, position + step))
+        else:
+            (file or self._ahead[-1]).reserve(position, step)
         self._claimed += step
 
     def _write_into(self, file: MappedFile) -> None:

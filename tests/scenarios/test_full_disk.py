@@ -1,0 +1,290 @@
+"""A broker on a small disk that fills up: what it refuses and how, what goes on, and that nothing is damaged by it.
+
+The disk is a file system of its own: one in memory, and one in a file. Sends fill it, a ballast takes what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import BrokerError
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.unit import decode_units
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.asking import ask
+from orbitmq.operations.offsets import max_offset, min_offset, query_consumer_offset, update_consumer_offset
+from orbitmq.operations.pulling import pull
+from orbitmq.operations.sending import send
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.files import Files
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.records import PutStatus
+from orbitmq.store.retention import HOUR_MS
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from tests.support.live import pull_header, send_header
+from tests.support.loops import PATIENCE_SECONDS, until
+from tests.support.mounts import KINDS, Ballast, CannotMount, mounted
+from tests.support.orbit_process import ORBITMQ, OrbitUp
+from tests.support.stores import bodies, record
+
+MIB = 1 << 20
+DISK_SIZE = 24 * MIB
+QUEUES = 4
+TOPIC = "FullTopic"
+GROUP = "auditors"
+REMARK = re.compile(r"CL:  \d\.\d\d CQ:  \d\.\d\d INDEX:  \d\.\d\d")
+REFUSALS_ENOUGH = 40  # in a row, of all sizes: a small message may fit where a large one did not
+
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": MIB,
+    "mappedFileSizeConsumeQueue": 20 * 300,
+    "maxHashSlotNum": 1000,
+    "maxIndexNum": 50_000,
+    "flushConsumerOffsetInterval": 50,
+}
+# The disk says no before any ratio does.
+WITHOUT_RATIOS = {
+    **SMALL_FILES,
+    "rocketmq.broker.diskSpaceWarningLevelRatio": 1.0,
+    "rocketmq.broker.diskSpaceCleanForciblyRatio": 1.0,
+}
+
+Place = tuple[int, int]  # queue id, queue offset
+
+
+@pytest.fixture(params=KINDS)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    yield from of_its_own(request.param, tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    yield from of_its_own("tmpfs", tmp_path)
+
+
+def of_its_own(kind: str, directory: Path) -> Iterator[Path]:
+    try:
+        with mounted(kind, directory / "disk", DISK_SIZE) as disk:
+            yield disk
+    except CannotMount as error:
+        pytest.skip(f"needs a file system of its own: {error}")
+
+
+class Client:
+    """Sends and reads; `acknowledged` is body -> place."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.remoting = Remoting()
+        self.acknowledged: dict[bytes, Place] = {}
+        self.refusals: list[BrokerError] = []
+        self._sizes = cycle((3000, 1, 700, 20_000, 64))
+
+    async def send(self) -> bool:
+        """One message more; whether it was taken."""
+        number = len(self.acknowledged) + len(self.refusals)
+        body = b"%d:" % number + bytes(next(self._sizes))
+        header = send_header(TOPIC, {"KEYS": f"k{number}"}, queue_id=number % QUEUES)
+        try:
+            reply = await send(self.remoting, self.address, header, body, timeout_ms=30_000)
+        except BrokerError as error:
+            self.refusals.append(error)
+            return False
+        self.acknowledged[body] = reply.queue_id, reply.queue_offset
+        return True
+
+    async def fill(self) -> None:
+        """Send until nothing is taken any more."""
+        refused = 0
+        while refused < REFUSALS_ENOUGH:
+            refused = 0 if await self.send() else refused + 1
+
+    async def read_back(self) -> dict[bytes, Place]:
+        found: dict[bytes, Place] = {}
+        for queue_id in range(QUEUES):
+            queue = MessageQueue(TOPIC, "", queue_id)
+            offset = await min_offset(self.remoting, self.address, queue)
+            end = await max_offset(self.remoting, self.address, queue)
+            while offset < end:
+                reply = await pull(self.remoting, self.address, pull_header(TOPIC, queue_id, offset))
+                for unit in decode_units(reply.body):
+                    assert (unit.queue_offset, found.get(unit.body)) == (offset, None)
+                    found[unit.body] = queue_id, offset
+                    offset += 1
+        return found
+
+
+def assert_refused_as_full(refusals: list[BrokerError]) -> None:
+    assert {error.code for error in refusals} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+    assert all(REMARK.search(str(error)) for error in refusals), refusals[0]
+
+
+def assert_sound(store: Path) -> None:
+    """`orbitmq store verify` finds nothing."""
+    looked = subprocess.run([ORBITMQ, "store", "verify", store], capture_output=True, text=True, check=False)
+    assert looked.returncode == 0, looked.stdout + looked.stderr
+
+
+async def until_sent(client: Client) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while not await client.send():
+        assert asyncio.get_running_loop().time() < deadline, f"still refused: {client.refusals[-1]}"
+        await asyncio.sleep(0.02)
+
+
+async def test_a_disk_without_a_free_block_costs_no_message_and_no_file(disk: Path, tmp_path: Path) -> None:
+    """Full, killed while full, started while full, and with room again."""
+    ballast = Ballast(disk)
+    offsets = disk / "store/config/consumerOffset.json"
+    queue = MessageQueue(TOPIC, "", 0)
+    with OrbitUp(home=tmp_path, store_dir=disk / "store", **WITHOUT_RATIOS) as broker:
+        client = Client(broker.address)
+        remoting, address = client.remoting, broker.address
+        assert await client.send()
+        ballast.take(4 * MIB)
+        await update_consumer_offset(remoting, address, GROUP, queue, 1)
+        await until(lambda: offsets.exists() and GROUP in offsets.read_text())
+        await client.fill()
+        ballast.fill()
+        await client.fill()
+        assert_refused_as_full(client.refusals)
+        assert await client.read_back() == client.acknowledged, "reads go on, and nothing is there by half"
+        assert_sound(broker.store_dir)
+
+        process = broker.process
+        assert process is not None
+        await update_consumer_offset(remoting, address, GROUP, queue, 2)
+        await until(lambda: "event=save_failed" in process.errors())
+        assert json.loads(offsets.read_text().replace("0:", '"0":'))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 1}}
+
+        await remoting.close()
+        broker.kill()
+        broker.start()
+        client.remoting = remoting = Remoting()
+        assert await client.read_back() == client.acknowledged
+        assert await query_consumer_offset(remoting, address, GROUP, queue) == 1
+        assert not await client.send()
+        await update_consumer_offset(remoting, address, GROUP, queue, 3)
+        process = broker.process
+        assert process is not None
+        await until(lambda: "event=save_failed" in process.errors())
+
+        ballast.drop()
+        await until_sent(client)
+        await until(lambda: "0:3" in offsets.read_text())
+        assert await client.read_back() == client.acknowledged
+        await remoting.close()
+        assert broker.stop() == 0
+        assert not (broker.store_dir / "abort").exists()
+        assert_sound(broker.store_dir)
+        broker.start()
+        client.remoting = Remoting()
+        assert await client.read_back() == client.acknowledged
+        assert await client.send()
+        await client.remoting.close()
+    print(f"{len(client.acknowledged)} acknowledged, {len(client.refusals)} refused, 0 lost")
+
+
+async def test_on_request_the_oldest_files_of_a_full_disk_go_and_sends_resume(small_disk: Path, tmp_path: Path) -> None:
+    quick = {**SMALL_FILES, "cleanResourceInterval": 50}
+    with OrbitUp(home=tmp_path, store_dir=small_disk / "store", **quick) as broker:
+        client = Client(broker.address)
+        await client.fill()
+        assert_refused_as_full(client.refusals)
+        before = dict(client.acknowledged)
+        assert await client.read_back() == before, "in its first minute a broker removes nothing by itself"
+        await ask(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
+        await until_sent(client)
+        await until(lambda: Files().used_ratio(small_disk) <= 0.85, "the clean-up to end")
+        await client.remoting.close()
+        assert broker.stop() == 0
+        assert_sound(broker.store_dir)
+        broker.start()
+        client.remoting = Remoting()
+        found = await client.read_back()
+        gone = [body for body in client.acknowledged if body not in found]
+        assert found.items() <= client.acknowledged.items()
+        assert gone == list(before)[: len(gone)] != [], "those that were sent first"
+        await client.remoting.close()
+
+
+@pytest.mark.parametrize(("full", "forcible", "refuse"), [(75, 85, 90), (50, 60, 70)])
+def test_how_full_the_disk_is_decides_what_goes_and_whether_messages_are_taken(
+    small_disk: Path, full: int, forcible: int, refuse: int
+) -> None:
+    """Each level counts from one percent above it on."""
+    pairs = {
+        "storePathRootDir": str(small_disk / "store"),
+        "mappedFileSizeCommitLog": str(MIB),
+        "messageIndexEnable": "false",
+        "deleteWhen": "",
+        "diskMaxUsedSpaceRatio": str(full),
+        "rocketmq.broker.diskSpaceCleanForciblyRatio": str(forcible / 100),
+        "rocketmq.broker.diskSpaceWarningLevelRatio": str(refuse / 100),
+    }
+    clock = ManualClock()
+    store = opened(StoreOptions.parse({**pairs, "cleanFileForciblyEnable": "false"}), clock)
+    while store.commit_log_max_offset < 6 * MIB:
+        store.put(record(bytes(100_000)))
+    written(store, range(7), clock.now_ms())
+    written(store, range(3), clock.now_ms() - 73 * HOUR_MS)
+    assert removed(store, clock, small_disk, full) == 0
+    assert removed(store, clock, small_disk, full + 1) == 1, "expired, and there is room enough after it"
+    written(store, range(7), clock.now_ms())
+    for percent in (forcible + 1, refuse, refuse + 1):
+        assert removed(store, clock, small_disk, percent) == 0, "nothing has expired, and nothing may be forced"
+        taken = store.put(record(b"x")).status is PutStatus.PUT_OK
+        assert taken == (percent <= refuse)
+    kept = bodies(store)
+    store.close()
+
+    Ballast(small_disk).fill_to(refuse + 1)
+    store = opened(StoreOptions.parse(pairs), clock)
+    assert store.put(record(b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert removed(store, clock, small_disk, forcible) == 0
+    assert store.put(record(b"x")).status is PutStatus.PUT_OK
+    assert removed(store, clock, small_disk, forcible + 1) == 1
+    found = bodies(store)
+    assert found == [*kept, b"x"][-len(found) :]
+    store.close()
+
+
+def opened(options: StoreOptions, clock: ManualClock) -> MessageStore:
+    store = MessageStore(options, clock=clock)
+    store.open()
+    for worker in store._workers:  # the test makes their steps
+        worker.stop()
+    clock.advance(FIRST_ROUND_MS)
+    return store
+
+
+def written(store: MessageStore, numbers: range, time_ms: int) -> None:
+    """Let these files of the log look as if last written then."""
+    for number, file in enumerate(store._log.files.files):
+        if number in numbers:
+            file.set_modified_ms(time_ms)
+
+
+def removed(store: MessageStore, clock: ManualClock, disk: Path, percent: int) -> int:
+    """How many files of the log go while the disk is filled to so many percent, looked at for half a minute."""
+    store._log_flusher.flush()
+    store._queue_flusher.flush()
+    Ballast(disk).take(0)
+    while store._log.reserve_ahead():
+        pass
+    Ballast(disk).fill_to(percent)
+    before = store.commit_log_min_offset
+    for _ in range(300):
+        store._cleaner.step()
+        clock.advance(100)
+    return (store.commit_log_min_offset - before) // MIB
