@@ -6,11 +6,14 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from orbitmq.broker.administration import Administration
 from orbitmq.broker.clients import Consumers, Producers
 from orbitmq.broker.delay import DelayedDelivery
+from orbitmq.broker.figures import Figures
 from orbitmq.broker.group_administration import GroupAdministration
+from orbitmq.broker.group_reports import GroupReports
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.membership import Membership
@@ -22,6 +25,9 @@ from orbitmq.broker.registration import Registrar
 from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
+from orbitmq.broker.settings import Settings
+from orbitmq.broker.statistics import Statistics
+from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.writing import Writing
@@ -50,9 +56,18 @@ SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
 
 
 class Broker:
-    """One broker. `start` returns when it serves; `stop` when everything is on disk."""
+    """One broker. `start` returns when it serves; `stop` when everything is on disk.
 
-    def __init__(self, options: BrokerOptions, store_options: StoreOptions, clock: Clock | None = None) -> None:
+    `configuration` is the file the options came from: it learns what tools change.
+    """
+
+    def __init__(
+        self,
+        options: BrokerOptions,
+        store_options: StoreOptions,
+        clock: Clock | None = None,
+        configuration: Path | None = None,
+    ) -> None:
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
         self.options = options
@@ -77,7 +92,9 @@ class Broker:
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
-        self._writing = Writing(self.store, len(self._levels))
+        self.statistics = Statistics(self.store, options.broker_cluster_name, self._clock)
+        self._settings = Settings((options, store_options), self._clock, self._settings_changed, configuration)
+        self._writing = Writing(self.store, len(self._levels), self.statistics)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, self._clock
         )
@@ -85,7 +102,7 @@ class Broker:
             self._writing, self.topics, self.groups, options, self._clock, self.transactions.prepare
         )
         self._pulling = Pulling(
-            self.store, self.topics, self.groups, self.consumers, self.offsets, options, self._clock
+            self.store, self.topics, self.groups, self.consumers, self.offsets, options, self._clock, self.statistics
         )
         self._add_handlers()
 
@@ -159,13 +176,14 @@ class Broker:
             file.retry()
 
     def _add_handlers(self) -> None:
+        querying = Querying(self.store, self.offsets, self._clock)
         handlers = (
             self._sending,
             self._pulling,
             self.transactions,
-            Querying(self.store, self.offsets),
+            querying,
             Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
-            SendingBack(self.store, self._writing, self.topics, self.groups, self.options),
+            SendingBack(self.store, self._writing, self.topics, self.groups, self.options, self.statistics),
             Administration(self.topics, self.groups, self.offsets, self.store),
             GroupAdministration(
                 self.store,
@@ -174,9 +192,31 @@ class Broker:
                 self.producers,
                 self.consumers,
                 self.options.broker_name,
-                consume_tps=lambda _topic, _group: 0.0,
+                consume_tps=self.statistics.consume_tps,
             ),
             Relaying(self.store, self.consumers, self.options.broker_name),
+            self._settings,
+            TopicReports(self.topics, self.consumers, self.offsets, self.store, self.options.broker_name, self._clock),
+            GroupReports(
+                self.topics,
+                self.groups,
+                self.producers,
+                self.consumers,
+                self.offsets,
+                self.store,
+                self.statistics,
+                self.options.broker_name,
+                delay_offsets=lambda: self._delayed.offsets,
+                address=lambda: self.address,
+            ),
+            Figures(
+                self.statistics,
+                self.store,
+                self.options,
+                querying.searches,
+                self._clock,
+                delay_offsets=lambda: self._delayed.offsets,
+            ),
         )
         for handler in handlers:
             handler.add_to(self.router)
@@ -186,6 +226,7 @@ class Broker:
         periodic.every(SCAN_SECONDS, self._pulling.scan)
         periodic.every(WAIT_SCAN_SECONDS, self._writing.expire)
         periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
+        periodic.every(1, self.statistics.tick)
         periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._clock.now_ms()))
         periodic.every(SAVE_AGAIN_SECONDS, self._save_again)
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
@@ -233,6 +274,10 @@ class Broker:
     def _topic_changed(self, config: TopicConfig | None) -> None:
         if self._registrar is not None:
             self._registrar.topic_changed(config)
+
+    def _settings_changed(self, keys: set[str]) -> None:
+        if "brokerPermission" in keys:
+            self.topics.touch()  # every topic is registered anew, with the new permission
 
     def _arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int, _store_timestamp: int) -> None:
         self._pulling.held.arrived(topic, queue_id, next_offset, tags_code)

@@ -30,16 +30,22 @@ class BrokerOptions(Options):
     )
     broker_permission: int = option(
         "brokerPermission", 6, "4 read, 2 write, 6 both; narrower permission is registered for every topic.",
-        minimum=0, maximum=7,
+        minimum=0, maximum=7, changeable=True,
     )  # fmt: skip
     default_topic_queue_nums: int = option(
         "defaultTopicQueueNums", 8, "Queues of the template topic TBW102.", minimum=1, maximum=1024
     )
     auto_create_topic_enable: bool = option(
-        "autoCreateTopicEnable", True, "Create a topic when the first message for it arrives."
+        "autoCreateTopicEnable",
+        True,
+        "Create a topic when the first message for it arrives.",
+        changeable=True,
     )
     auto_create_subscription_group: bool = option(
-        "autoCreateSubscriptionGroup", True, "Create a consumer group when its first member appears."
+        "autoCreateSubscriptionGroup",
+        True,
+        "Create a consumer group when its first member appears.",
+        changeable=True,
     )
     cluster_topic_enable: bool = option("clusterTopicEnable", True, "Let clients use the topic named as the cluster.")
     broker_topic_enable: bool = option("brokerTopicEnable", True, "Let clients use the topic named as the broker.")
@@ -48,13 +54,24 @@ class BrokerOptions(Options):
     trace_on: bool = option("traceOn", True, "Tell producers to write traces.")
     region_id: str = option("regionId", "DefaultRegion", "Region that send answers carry.")
     long_polling_enable: bool = option(
-        "longPollingEnable", True, "Hold a pull that finds nothing until a message comes."
+        "longPollingEnable",
+        True,
+        "Hold a pull that finds nothing until a message comes.",
+        changeable=True,
     )
     short_polling_time_ms: int = option(
-        "shortPollingTimeMills", 1000, "How long a pull is held without long polling.", unit="ms", minimum=1
+        "shortPollingTimeMills",
+        1000,
+        "How long a pull is held without long polling.",
+        unit="ms",
+        minimum=1,
+        changeable=True,
     )
     notify_consumer_ids_changed: bool = option(
-        "notifyConsumerIdsChangedEnable", True, "Tell the members of a group when one joins or leaves."
+        "notifyConsumerIdsChangedEnable",
+        True,
+        "Tell the members of a group when one joins or leaves.",
+        changeable=True,
     )
     flush_consumer_offset_interval_ms: int = option(
         "flushConsumerOffsetInterval", 5000, "How often consumer offsets are saved.", unit="ms", minimum=10

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from orbitmq.broker.groups import Groups
 from orbitmq.broker.holding import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import MessageError, RequestRejected
 from orbitmq.filter.tags import tag_subscription
@@ -68,6 +70,8 @@ class Pulling:
         offsets: ConsumerOffsets,
         options: BrokerOptions,
         clock: Clock,
+        statistics: Statistics,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.store_host = b""  # known when the port is
         self._failed = Router().failed
@@ -78,6 +82,8 @@ class Pulling:
         self._offsets = offsets
         self._options = options
         self._clock = clock
+        self._statistics = statistics
+        self._timer = timer
         self.held = HeldPulls(self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake))
 
     def add_to(self, router: Router) -> None:
@@ -113,7 +119,11 @@ class Pulling:
         held.connection.send(answer)
 
     def _read(self, header: PullMessageHeader, matcher: Matcher | None) -> GetResult:
-        return self._store.get(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, matcher)
+        begun = self._timer()
+        result = self._store.get(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, matcher)
+        count = len(result.buffers)
+        self._statistics.got(header.topic, header.consumer_group, count, result.size, self._timer() - begun)
+        return result
 
     def _deadline(self, header: PullMessageHeader) -> int:
         options = self._options

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
+from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -35,9 +37,10 @@ ANSWER_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)  # bytes of messages; a peer would
 class Querying:
     """Handlers over the offsets and the store."""
 
-    def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, clock: Clock) -> None:
         self._store = store
         self._offsets = offsets
+        self.searches = UnderWay(clock)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_CONSUMER_OFFSET, self.query_consumer_offset)
@@ -107,9 +110,10 @@ class Querying:
         """Messages by one of their keys or by unique id. A thread looks, for the index may have to come from disk."""
         header = command.header(QueryMessageHeader)
         count = self._store.options.default_query_max_num if header.is_unique_key else header.max_num
-        found = await asyncio.to_thread(
-            self._store.query, header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
-        )
+        with self.searches.one():
+            found = await asyncio.to_thread(
+                self._store.query, header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
+            )
         answer_header = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_offset)
         if not found.buffers:
             remark = "no message with this key was stored in this time"

@@ -8,6 +8,7 @@ import random
 
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected, UnitError
@@ -33,13 +34,20 @@ class SendingBack:
     """The handler of messages that come back."""
 
     def __init__(
-        self, store: MessageStore, writing: Writing, topics: Topics, groups: Groups, options: BrokerOptions
+        self,
+        store: MessageStore,
+        writing: Writing,
+        topics: Topics,
+        groups: Groups,
+        options: BrokerOptions,
+        statistics: Statistics,
     ) -> None:
         self._store = store
         self._writing = writing
         self._topics = topics
         self._groups = groups
         self._options = options
+        self._statistics = statistics
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
@@ -67,6 +75,7 @@ class SendingBack:
         result = await self._writing.put_durably(record)
         if result is not PutStatus.PUT_OK:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.name)
+        self._statistics.sent_back(decode_properties(unit.properties).get(RETRY_TOPIC, unit.topic), group.name)
         return command.response(ResponseCode.SUCCESS)
 
     def _unit(self, offset: int) -> Unit:

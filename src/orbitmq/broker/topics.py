@@ -78,6 +78,10 @@ class Topics:
         if self.table.pop(name, None) is not None:
             self._changed(None)
 
+    def touch(self) -> None:
+        """Something about all topics changed: the table counts as new to everybody who compares versions."""
+        self._changed(None)
+
     async def saved(self, name: str) -> None:
         """Return when a topic that was created is on disk. StoreError when it cannot be written."""
         await self.file.flush()

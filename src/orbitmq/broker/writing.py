@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from orbitmq.broker.statistics import Statistics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.batch import BatchItem
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
@@ -22,11 +24,15 @@ _DELAY_PAIR = DELAY.encode() + b"\x01"
 
 
 class Writing:
-    """`levels`: number of delay levels."""
+    """`levels`: number of delay levels. `timer` tells seconds, from any point in time on."""
 
-    def __init__(self, store: MessageStore, levels: int) -> None:
+    def __init__(
+        self, store: MessageStore, levels: int, statistics: Statistics, timer: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._store = store
         self._levels = levels
+        self._statistics = statistics
+        self._timer = timer
         self.can_wait = store.options.flush_disk_type == SYNC_FLUSH
 
     def refuse_if_busy(self) -> None:
@@ -38,11 +44,17 @@ class Writing:
         """Store a message, in the schedule topic first if it is delayed."""
         if _DELAY_PAIR in record.properties:
             self._put_aside(record)
-        return self._store.put(record)
+        begun = self._timer()
+        result = self._store.put(record)
+        self._statistics.put(record.topic, 1, result.size, self._timer() - begun)
+        return result
 
     def put_batch(self, record: PutRecord, items: list[BatchItem]) -> PutResult:
         """Store the items one after another; `record` holds what they share."""
-        return self._store.put_batch(record, items)
+        begun = self._timer()
+        result = self._store.put_batch(record, items)
+        self._statistics.put(record.topic, len(items), result.size, self._timer() - begun)
+        return result
 
     async def put_durably(self, record: PutRecord) -> PutStatus:
         """Store a message and wait until it is as safe as the store is configured to make it."""

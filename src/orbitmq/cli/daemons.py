@@ -66,7 +66,7 @@ def up(
             config_store_path=str(home / "namesrv" / "namesrv.properties"),
         )
         _warn(remarks)
-        _run(lambda stopped: _up(names, broker, store, stopped), log_level)
+        _run(lambda stopped: _up(names, broker, store, config, stopped), log_level)
 
 
 def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_level: logging.Level) -> None:
@@ -90,13 +90,15 @@ def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bo
         if print_only:
             _print_config(options, store)
         else:
-            _run(lambda stopped: _broker(options, store, stopped), log_level)
+            _run(lambda stopped: _broker(options, store, config, stopped), log_level)
 
 
-async def _up(names: NamesrvOptions, options: BrokerOptions, store: StoreOptions, stopped: asyncio.Event) -> None:
+async def _up(
+    names: NamesrvOptions, options: BrokerOptions, store: StoreOptions, config: Path | None, stopped: asyncio.Event
+) -> None:
     async with _running(NameServer(names)) as nameserver:
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
-        async with _running(Broker(options.replace(namesrv_addr=addresses), store)) as daemon:
+        async with _running(Broker(options.replace(namesrv_addr=addresses), store, configuration=config)) as daemon:
             await _serve(
                 stopped,
                 f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
@@ -113,8 +115,8 @@ async def _namesrv(options: NamesrvOptions, stopped: asyncio.Event) -> None:
         await _serve(stopped, _address("name server", daemon.address))
 
 
-async def _broker(options: BrokerOptions, store: StoreOptions, stopped: asyncio.Event) -> None:
-    async with _running(Broker(options, store)) as daemon:
+async def _broker(options: BrokerOptions, store: StoreOptions, config: Path | None, stopped: asyncio.Event) -> None:
+    async with _running(Broker(options, store, configuration=config)) as daemon:
         await _serve(stopped, _address("broker", daemon.address))
 
 

@@ -145,7 +145,8 @@ def _setting_table(kind: type[ClientSettings]) -> str:
 def _option_row(declared: Option) -> tuple[str, ...]:
     default = as_text(declared.default)
     allowed = f"{declared.allowed()} ({declared.unit})" if declared.unit else declared.allowed()
-    return f"`{declared.key}`", f"`{default}`" if default else "", allowed, declared.text
+    text = f"{declared.text} Can be changed while the daemon runs." if declared.changeable else declared.text
+    return f"`{declared.key}`", f"`{default}`" if default else "", allowed, text
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

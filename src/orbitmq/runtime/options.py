@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,11 @@ CONFIGURATION_FILE_MAX = 1 << 20  # a properties file is a few KiB; a larger one
 
 @dataclass(frozen=True)
 class Option:
-    """One declared option. `default` also fixes the type: str, int, float or bool."""
+    """One declared option. `default` also fixes the type: str, int, float or bool.
+
+    `pattern` is what a text must match as a whole; `changeable` says that its owner looks at the value each time, so
+    that a change has an effect while the process runs, and that a peer on the network may choose it.
+    """
 
     key: str
     default: str | int | float | bool
@@ -29,6 +34,8 @@ class Option:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    pattern: str = ""
+    changeable: bool = False
 
     def parse(self, text: str) -> str | int | float | bool:
         """The value of `text`; ConfigurationError names key, value and what is allowed."""
@@ -37,7 +44,8 @@ class Option:
             raise self._refused(text)
         too_small = self.minimum is not None and not isinstance(value, str) and value < self.minimum
         too_large = self.maximum is not None and not isinstance(value, str) and value > self.maximum
-        if too_small or too_large or (self.choices and value not in self.choices):
+        other = bool(self.choices) and value not in self.choices
+        if too_small or too_large or other or (self.pattern and not re.fullmatch(self.pattern, str(value))):
             raise self._refused(text)
         return value
 
@@ -81,9 +89,11 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: Iterable[str] = (),
+    pattern: str = "",
+    changeable: bool = False,
 ) -> Any:
     """Declare a field of an `Options` class."""
-    declared = Option(key, default, text, unit, minimum, maximum, tuple(choices))
+    declared = Option(key, default, text, unit, minimum, maximum, tuple(choices), pattern, changeable)
     return dataclasses.field(default=default, metadata={"option": declared})
 
 
@@ -113,6 +123,15 @@ class Options:
         return dataclasses.replace(self, **changes)
 
 
+def change(options: Options, pairs: Mapping[str, str]) -> None:
+    """Change options of a running process in place, so that everybody who holds them sees it; all of them, or none and
+    ConfigurationError. This is the one place where a frozen option moves.
+    """
+    changed = options.parse({**options.pairs(), **pairs})
+    for name, _ in options.table().values():
+        object.__setattr__(options, name, getattr(changed, name))
+
+
 def as_text(value: str | int | float | bool) -> str:
     """A value as Java's properties files write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -129,6 +148,21 @@ def read_properties(path: Path) -> dict[str, str]:
             return dict(javaproperties.load(file))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: cannot be read as a properties file: {error}") from error
+
+
+def rewrite_properties(path: Path, pairs: Mapping[str, str]) -> str:
+    """The text of a properties file with some values replaced or added; comments and the other lines stay.
+
+    ConfigurationError as in `read_properties`.
+    """
+    import javaproperties
+
+    try:
+        file = javaproperties.PropertiesFile.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: cannot be read as a properties file: {error}") from error
+    file.update(pairs)
+    return file.dumps()
 
 
 def unknown_keys(pairs: Mapping[str, str], *known: type[Options]) -> list[str]:

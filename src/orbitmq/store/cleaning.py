@@ -60,7 +60,7 @@ class Cleaner:
         self._log = log
         self._queues = queues
         self._root = options.root
-        self._rules = Rules.of(options)
+        self._options = options
         self._round_ms = options.clean_resource_interval_ms
         self._file_pause_ms = options.delete_commit_log_files_interval_ms
         self._queue_pause_ms = options.delete_consume_queue_files_interval_ms
@@ -78,6 +78,11 @@ class Cleaner:
         self._trimmed_to = NO_OFFSET
         self._to_trim: deque[ConsumeQueue] = deque()
         self._failure: str | None = None  # that was logged, until it is over
+
+    @property
+    def _rules(self) -> Rules:
+        """An operator may change them at any time."""
+        return Rules.of(self._options)
 
     def look(self) -> DiskUse:
         """How full the disks are now. Of several directories of the log the emptiest counts: it takes the next file."""

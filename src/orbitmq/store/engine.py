@@ -522,6 +522,16 @@ class MessageStore:
         return True
 
     @property
+    def commit_log(self) -> CommitLog:
+        """For those who tell how it is doing; the store alone changes it."""
+        return self._log
+
+    @property
+    def flush_waits(self) -> FlushWaits:
+        """Those whose messages are not on disk yet."""
+        return self._waits
+
+    @property
     def commit_log_min_offset(self) -> PhysicalOffset:
         """First byte of the log that still exists, -1 for an empty log."""
         return self._log.min_offset

@@ -249,6 +249,14 @@ class Files:
         used = disk.f_blocks - disk.f_bfree
         return math.ceil(100 * used / (used + disk.f_bavail)) / 100 if used + disk.f_bavail > 0 else -1.0
 
+    def space(self, path: Path) -> tuple[int, int]:
+        """Bytes of the disk below `path`, and how many of them are free; zeros when that cannot be known."""
+        try:
+            disk = os.statvfs(path)
+        except OSError:
+            return 0, 0
+        return disk.f_frsize * disk.f_blocks, disk.f_frsize * disk.f_bfree
+
     def create(self, path: Path, size: int) -> MappedFile:
         """A new zero-filled file of its full size, in a directory that is made if missing."""
         return MappedFile(path, size, create=True, writable=True)

@@ -39,6 +39,11 @@ class FlushWaits:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def oldest_ms(self) -> int:
+        """How long the first of them has waited, in milliseconds."""
+        return self._clock.now_ms() - (self._waiting[0][1] - self._timeout_ms) if self._waiting else 0
+
     def add(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
         """Call back with True once the log is on disk up to `offset`, with False when that fails or takes too long."""
         self._waiting.append((offset, self._clock.now_ms() + self._timeout_ms, callback))

@@ -129,14 +129,21 @@ class StoreOptions(Options):
         "deleteWhen",
         "04",
         "Hours of the day, local time, in which expired files are removed; several separated by `;`.",
+        pattern=r"(\s*\d{1,2}\s*(;\s*\d{1,2}\s*)*)?",
+        changeable=True,
     )
     file_reserved_time_hours: int = option(
-        "fileReservedTime", 72, "Commit log files expire so long after they were last written.", unit="hours", minimum=0
+        "fileReservedTime",
+        72,
+        "Commit log files expire so long after they were last written.",
+        unit="hours",
+        minimum=0,
+        changeable=True,
     )
     disk_max_used_space_ratio: int = option(
         "diskMaxUsedSpaceRatio", 75,
         "From this use of the disk on, expired files are removed at any hour; held within 10 and 95.",
-        unit="percent", minimum=0, maximum=100,
+        unit="percent", minimum=0, maximum=100, changeable=True,
     )  # fmt: skip
     disk_clean_forcibly_ratio: float = option(
         "rocketmq.broker.diskSpaceCleanForciblyRatio", 0.85,
@@ -148,7 +155,10 @@ class StoreOptions(Options):
         "From this use of the disk on, no message is accepted.", minimum=0.0, maximum=1.0,
     )  # fmt: skip
     clean_file_forcibly_enable: bool = option(
-        "cleanFileForciblyEnable", True, "Remove files that have not expired when the disk is nearly full."
+        "cleanFileForciblyEnable",
+        True,
+        "Remove files that have not expired when the disk is nearly full.",
+        changeable=True,
     )
     delete_commit_log_files_interval_ms: int = option(
         "deleteCommitLogFilesInterval", 100, "Pause between two removed commit log files.", unit="ms", minimum=0
@@ -208,8 +218,22 @@ class StoreOptions(Options):
         "maxIndexNum", 20_000_000, "Keys one index file can hold, and one more; an existing store keeps its own.",
         minimum=2, maximum=80_000_000,
     )  # fmt: skip
-    max_msgs_num_batch: int = option("maxMsgsNumBatch", 64, "Most messages one query by key finds.", minimum=1)
-    default_query_max_num: int = option("defaultQueryMaxNum", 32, "Messages a query by unique id looks for.", minimum=1)
+    max_msgs_num_batch: int = option(
+        "maxMsgsNumBatch",
+        64,
+        "Most messages one query by key finds.",
+        minimum=1,
+        maximum=100_000,
+        changeable=True,
+    )
+    default_query_max_num: int = option(
+        "defaultQueryMaxNum",
+        32,
+        "Messages a query by unique id looks for.",
+        minimum=1,
+        maximum=100_000,
+        changeable=True,
+    )
 
     @property
     def root(self) -> Path:

@@ -70,6 +70,11 @@ class Staging:
         return not self._pool.available
 
     @property
+    def available_buffers(self) -> int:
+        """Buffers that wait for a file."""
+        return self._pool.available
+
+    @property
     def lacks_buffer(self) -> bool:
         """Whether a next file must not begin now."""
         return self._must_have_buffer and self.is_exhausted

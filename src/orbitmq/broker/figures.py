@@ -1,0 +1,217 @@
+"""What a broker tells about itself: the runtime table of `brokerStatus`, and RocketMQ's statistics by name and key.
+
+Keys, misspellings included, are those tools and exporters read; all values are texts. Nothing here counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from orbitmq.broker.holding import HELD_MAX
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.sampling import Durations, Rate
+from orbitmq.broker.statistics import Daily, Statistics
+from orbitmq.broker.under_way import UnderWay
+from orbitmq.errors import RequestRejected
+from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.net.connection import TASKS_MAX, Connection
+from orbitmq.net.routing import Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.files import Files
+from orbitmq.wire.bodies import BrokerStatsData, KVTable, StatsItem
+from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_admin import ViewBrokerStatsDataHeader
+from orbitmq.wire.objects import encode
+
+VERSION_NAME = "V4_9_7"
+NO_POOL = (1 << 31) - 1  # RocketMQ's number of free buffers while there are none
+PUT, FOUND, MISSED, TRANSFERRED = range(4)  # the counters of `Statistics.store_rates`
+
+Table = dict[str, str]
+
+
+class Figures:
+    """Handlers over the statistics and the store. `queries` are the searches for messages."""
+
+    def __init__(
+        self,
+        statistics: Statistics,
+        store: MessageStore,
+        options: BrokerOptions,
+        queries: UnderWay,
+        clock: Clock,
+        *,
+        delay_offsets: Callable[[], Mapping[int, int]],
+        files: Files | None = None,
+    ) -> None:
+        self._statistics = statistics
+        self._store = store
+        self._options = options
+        self._delay_offsets = delay_offsets
+        self._queries = queries
+        self._clock = clock
+        self._files = files or Files()
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.GET_BROKER_RUNTIME_INFO, self.runtime_info)
+        router.add(RequestCode.VIEW_BROKER_STATS_DATA, self.statistic)
+
+    async def runtime_info(self, _connection: Connection, command: Command) -> Command:
+        table = {
+            **self._broker(),
+            **self._puts_and_gets(),
+            **self._log(),
+            **self._delayed(),
+            **self._queues(),
+            **await asyncio.to_thread(self._disks),  # the system may have to ask a server
+        }
+        return command.response(ResponseCode.SUCCESS, body=encode(KVTable(table)))
+
+    def statistic(self, _connection: Connection, command: Command) -> Command:
+        """One figure over the last minute, hour and day."""
+        header = command.header(ViewBrokerStatsDataHeader)
+        found = self._statistics.find(header.stats_name, header.stats_key)
+        if found is None:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+        minute, hour, day = map(_stats_item, found)
+        return command.response(ResponseCode.SUCCESS, body=encode(BrokerStatsData(day, hour, minute)))
+
+    # ------------------------------------------------------------------------------------- parts of the runtime table
+
+    def _broker(self) -> Table:
+        statistics = self._statistics
+        return {
+            "brokerVersionDesc": VERSION_NAME,
+            "brokerVersion": str(VERSION),
+            "brokerActive": "true",
+            "bootTimestamp": str(statistics.started_ms),
+            "runtime": _duration(self._clock.now_ms() - statistics.started_ms),
+            "startAcceptSendRequestTimeStamp": str(self._options.start_accept_send_timestamp),
+            **_daily("msgPutTotal", statistics.put_total),
+            **_daily("msgGetTotal", statistics.got_total),
+        }
+
+    def _puts_and_gets(self) -> Table:
+        statistics, store = self._statistics, self._store
+        put, found, missed, transferred = (statistics.store_rates.rates(counter) for counter in range(4))
+        put_count = max(1, store.put_count)  # as RocketMQ, which divides by it
+        return {
+            "putMessageTimesTotal": str(put_count),
+            "putMessageSizeTotal": str(store.put_bytes),
+            "putMessageAverageSize": str(store.put_bytes / put_count),
+            "putMessageFailedTimes": str(statistics.totals.put_failures),
+            "putMessageEntireTimeMax": str(statistics.put_times.longest_ms),
+            "getMessageEntireTimeMax": str(statistics.get_times.longest_ms),
+            "putMessageDistributeTime": _distribution(statistics.put_times),
+            "putLatency99": f"{statistics.put_times.percentile(0.99):.2f}",
+            "putLatency999": f"{statistics.put_times.percentile(0.999):.2f}",
+            "putTps": _rates(put),
+            "getFoundTps": _rates(found),
+            "getMissTps": _rates(missed),
+            "getTotalTps": _rates(tuple((a or 0.0) + (b or 0.0) for a, b in zip(found, missed, strict=True))),
+            "getTransferedTps": _rates(transferred),
+            "getTransferredTps": _rates(transferred),  # the name 5.x tools read
+        }
+
+    def _log(self) -> Table:
+        store, log = self._store, self._store.commit_log
+        staging = log.staging
+        table = {
+            "commitLogMinOffset": str(log.min_offset),
+            "commitLogMaxOffset": str(log.end),
+            "earliestMessageTimeStamp": str(store.earliest_message_time),
+            "dispatchBehindBytes": "0",  # a message is in its queue in the turn it is stored in
+            "dispatchMaxBuffer": "0",
+            "pageCacheLockTimeMills": "0",  # this request is not answered during a put
+            "remainHowManyDataToFlush": human_size(log.end - log.flushed),
+            "remainTransientStoreBufferNumbs": str(NO_POOL if staging is None else staging.available_buffers),
+        }
+        if staging is not None:
+            table["remainHowManyDataToCommit"] = human_size(log.end - log.written)
+        return table
+
+    def _delayed(self) -> Table:
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in sorted(self._delay_offsets().items())
+        }
+
+    def _queues(self) -> Table:
+        """The queues of RocketMQ's thread pools. Here a send waits for its flush at most, a query for a thread."""
+        waits = self._store.flush_waits
+        return {
+            **_queue("sendThreadPoolQueue", len(waits), waits.oldest_ms, TASKS_MAX),
+            **_queue("pullThreadPoolQueue", 0, 0, HELD_MAX),
+            **_queue("queryThreadPoolQueue", len(self._queries), self._queries.oldest_ms, TASKS_MAX),
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": str(TASKS_MAX),
+        }
+
+    def _disks(self) -> Table:
+        options = self._store.options
+        logs = options.commit_log_directories
+        ratios = {path: self._files.used_ratio(path) for path in logs}
+        total, free = (sum(sizes) for sizes in zip(*map(self._files.space, logs), strict=True))
+        return {
+            "commitLogDiskRatio": str(min(ratios.values())),
+            **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
+            "consumeQueueDiskRatio": str(self._files.used_ratio(_existing(options.root / "consumequeue"))),
+            "commitLogDirCapacity": f"Total : {human_size(total)}, Free : {human_size(free)}.",
+        }
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the nearest directory above that exists: no queue has been made in a new store."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _stats_item(rate: Rate) -> StatsItem:
+    return StatsItem(rate.average, rate.sum, rate.tps)
+
+
+def _daily(name: str, total: Daily) -> Table:
+    return {
+        f"{name}YesterdayMorning": str(total.yesterday_morning),
+        f"{name}TodayMorning": str(total.today_morning),
+        f"{name}TodayNow": str(total.now),
+    }
+
+
+def _queue(name: str, size: int, oldest_ms: int, capacity: int) -> Table:
+    return {
+        f"{name}Size": str(size),
+        f"{name}Capacity": str(capacity),
+        f"{name}HeadWaitTimeMills": str(oldest_ms),
+    }
+
+
+def _rates(rates: tuple[float | None, ...]) -> str:
+    """The means over 10, 60 and 600 seconds; nothing where a broker is too young."""
+    return " ".join("" if rate is None else str(rate) for rate in rates)
+
+
+def _distribution(durations: Durations) -> str:
+    table = durations.table()
+    return "null" if table is None else "".join(f"{name}:{count} " for name, count in table.items())
+
+
+def _duration(milliseconds: int) -> str:
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def human_size(size: int) -> str:
+    """Bytes for a reader: `512 B`, `3.4 MiB`."""
+    if size < 1024:
+        return f"{size} B"
+    exponent = min((size.bit_length() - 1) // 10, 6)
+    return f"{size / 1024**exponent:.1f} {' KMGTPE'[exponent]}iB"

@@ -1,0 +1,185 @@
+"""What tools and slaves ask about all groups, and where one group stands beside others. Changes nothing.
+
+Answers over every group are made in steps, so that thousands of groups keep nobody waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from orbitmq.broker.clients import Client, Consumers, Producers
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.progress import queue_progress
+from orbitmq.broker.statistics import Statistics
+from orbitmq.broker.topics import Topics
+from orbitmq.message.config import TopicConfig
+from orbitmq.message.model import MessageQueue
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.store.engine import MessageStore
+from orbitmq.wire.bodies import (
+    ConsumerOffsetTable,
+    ConsumeStats,
+    ConsumeStatsList,
+    CorrectionOffsets,
+    DelayOffsetTable,
+    GroupSubscription,
+    ProducerInfo,
+    ProducerTableInfo,
+    TopicList,
+)
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_admin import (
+    GetBrokerConsumeStatsHeader,
+    QueryCorrectionOffsetHeader,
+    QuerySubscriptionByConsumerHeader,
+    QueryTopicsByConsumerHeader,
+)
+from orbitmq.wire.objects import encode
+
+BEHIND = (1 << 63) - 1  # RocketMQ's mark of a queue whose offset needs no correction
+QUEUES_A_TURN = 200  # looked at before other work gets its turn: some milliseconds
+
+
+class GroupReports:
+    """Handlers over the tables and the store. `address` is what clients call the broker by."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        groups: Groups,
+        producers: Producers,
+        consumers: Consumers,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+        statistics: Statistics,
+        broker_name: str,
+        *,
+        delay_offsets: Callable[[], Mapping[int, int]],
+        address: Callable[[], str],
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._producers = producers
+        self._consumers = consumers
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._store = store
+        self._statistics = statistics
+        self._broker_name = broker_name
+        self._address = address
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
+        router.add(RequestCode.GET_ALL_DELAY_OFFSET, self.all_delay_offsets)
+        router.add(RequestCode.QUERY_CORRECTION_OFFSET, self.correction_offsets)
+        router.add(RequestCode.GET_BROKER_CONSUME_STATS, self.all_progress)
+        router.add(RequestCode.GET_ALL_PRODUCER_INFO, self.all_producers)
+        router.add(RequestCode.QUERY_TOPICS_BY_CONSUMER, self.topics_of)
+        router.add(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, self.subscription_of)
+
+    # ---------------------------------------------------------------------------------------------------- all groups
+
+    async def all_offsets(self, _connection: Connection, command: Command) -> Command:
+        """The offsets of all groups; a thread writes the text, from a copy."""
+        copy = ConsumerOffsetTable(offset_table={key: dict(found) for key, found in self._offsets.table.items()})
+        return command.response(ResponseCode.SUCCESS, body=await asyncio.to_thread(encode, copy))
+
+    def all_delay_offsets(self, _connection: Connection, command: Command) -> Command:
+        """How far the queue of each delay level has been delivered."""
+        table = DelayOffsetTable(offset_table=dict(self._delay_offsets()))
+        return command.response(ResponseCode.SUCCESS, body=encode(table))
+
+    def all_producers(self, _connection: Connection, command: Command) -> Command:
+        """The members of all producer groups."""
+        data = {group: list(map(_producer, members.values())) for group, members in self._producers.groups.items()}
+        return command.response(ResponseCode.SUCCESS, body=encode(ProducerTableInfo(data)))
+
+    async def all_progress(self, _connection: Connection, command: Command) -> Command:
+        """How far each group is behind in each of its topics: over write queues, as RocketMQ counts here."""
+        ordered_only = command.header(GetBrokerConsumeStatsHeader).is_order
+        topics_of: dict[str, list[str]] = defaultdict(list)
+        for name, owner in self._offsets.pairs():
+            topics_of[owner].append(name)
+        rows: list[dict[str, list[ConsumeStats]]] = []
+        total = looked_at = 0
+        for group in list(self._groups.table):
+            found = []
+            for topic in self._consumed(group, topics_of[group], ordered_only=ordered_only):
+                found.append(self._progress(group, topic))
+                total += sum(queue.broker_offset - queue.consumer_offset for queue in found[-1].offset_table.values())
+                looked_at += topic.write_queues
+                if looked_at >= QUEUES_A_TURN:
+                    looked_at = 0
+                    await asyncio.sleep(0)
+            rows.append({group: found})
+        answer = ConsumeStatsList(self._address(), rows, total)
+        return command.response(ResponseCode.SUCCESS, body=await asyncio.to_thread(encode, answer))
+
+    def _consumed(self, group: str, names: Iterable[str], *, ordered_only: bool) -> Iterable[TopicConfig]:
+        """Topics that still exist, and that the members of the group subscribe if any is online."""
+        online = self._consumers.groups.get(group)
+        for name in names:
+            topic = self._topics.get(name)
+            if topic is None or (ordered_only and not topic.order):
+                continue
+            if online is None or not online.subscriptions or name in online.subscriptions:
+                yield topic
+
+    def _progress(self, group: str, topic: TopicConfig) -> ConsumeStats:
+        return ConsumeStats(
+            self._statistics.consume_tps(topic.name, group),
+            {
+                MessageQueue(topic.name, self._broker_name, queue_id): queue_progress(
+                    self._store, self._offsets, group, topic.name, queue_id
+                )
+                for queue_id in range(topic.write_queues)
+            },
+        )
+
+    # ----------------------------------------------------------------------------------------------------- one group
+
+    def topics_of(self, _connection: Connection, command: Command) -> Command:
+        """Topics the group has offsets for."""
+        topics = self._offsets.topics_of(command.header(QueryTopicsByConsumerHeader).group)
+        return command.response(ResponseCode.SUCCESS, body=encode(TopicList(self._address(), topics)))
+
+    def subscription_of(self, _connection: Connection, command: Command) -> Command:
+        """What the online members of the group subscribe of the topic."""
+        header = command.header(QuerySubscriptionByConsumerHeader)
+        online = self._consumers.groups.get(header.group)
+        subscription = online.subscriptions.get(header.topic) if online else None
+        body = GroupSubscription(header.group, header.topic, subscription)
+        return command.response(ResponseCode.SUCCESS, body=encode(body))
+
+    def correction_offsets(self, _connection: Connection, command: Command) -> Command:
+        """Queue by queue the smallest offset of the other groups; a mark where the compared group is behind it already.
+
+        RocketMQ forgets the offsets of groups that are to be left out of the comparison; here they stay.
+        """
+        header = command.header(QueryCorrectionOffsetHeader)
+        left_out = set((header.filter_groups or "").split(","))
+        smallest: dict[int, int] = {}
+        for group in self._offsets.groups_of(header.topic):
+            if group not in left_out:
+                self._lower(smallest, header.topic, group)
+        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+            if queue_id in smallest and smallest[queue_id] > offset:
+                smallest[queue_id] = BEHIND
+        return command.response(ResponseCode.SUCCESS, body=encode(CorrectionOffsets(smallest)))
+
+    def _lower(self, smallest: dict[int, int], topic: str, group: str) -> None:
+        """Offsets of messages that are gone do not count."""
+        for queue_id, offset in self._offsets.of(group, topic).items():
+            if offset >= self._store.min_offset(topic, queue_id):
+                smallest[queue_id] = min(offset, smallest.get(queue_id, BEHIND))
+
+
+def _producer(client: Client) -> ProducerInfo:
+    return ProducerInfo(
+        client.client_id, client.language, client.seen_ms, f"/{client.connection.address}", client.version
+    )

@@ -1,0 +1,146 @@
+"""What tools ask about one topic: its queues, who consumes it, how late they are. Changes nothing."""
+
+from __future__ import annotations
+
+from orbitmq.broker.clients import Consumers
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.progress import queue_range, store_time
+from orbitmq.broker.topics import Topics
+from orbitmq.errors import RequestRejected
+from orbitmq.message.config import SubscriptionData, TopicConfig
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import SYSTEM_TOPICS
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
+from orbitmq.wire.bodies import (
+    ConsumeQueueEntries,
+    ConsumeQueueEntry,
+    ConsumeTimeSpans,
+    GroupList,
+    QueueTimeSpan,
+    TopicList,
+    TopicStatsTable,
+)
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_admin import (
+    GetTopicStatsInfoHeader,
+    QueryConsumeQueueHeader,
+    QueryConsumeTimeSpanHeader,
+    QueryTopicConsumeByWhoHeader,
+)
+from orbitmq.wire.objects import encode
+
+ENTRIES_MAX = 10_000  # queue entries of one answer: a megabyte of text, ten milliseconds of the event loop
+
+
+class TopicReports:
+    """Handlers over the tables and the store."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        consumers: Consumers,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+        broker_name: str,
+        clock: Clock,
+    ) -> None:
+        self._topics = topics
+        self._consumers = consumers
+        self._offsets = offsets
+        self._store = store
+        self._broker_name = broker_name
+        self._clock = clock
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.GET_TOPIC_STATS_INFO, self.ranges)
+        router.add(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self.groups)
+        router.add(RequestCode.QUERY_CONSUME_TIME_SPAN, self.time_spans)
+        router.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.system_topics)
+        router.add(RequestCode.QUERY_CONSUME_QUEUE, self.queue_entries)
+
+    def ranges(self, _connection: Connection, command: Command) -> Command:
+        """What each queue of a topic holds."""
+        topic = self._known(command.header(GetTopicStatsInfoHeader).topic)
+        table = {self._queue(topic, i): queue_range(self._store, topic.name, i) for i in range(topic.write_queues)}
+        return command.response(ResponseCode.SUCCESS, body=encode(TopicStatsTable(table)))
+
+    def groups(self, _connection: Connection, command: Command) -> Command:
+        """Groups whose online members subscribe the topic, and groups that have offsets for it."""
+        topic = command.header(QueryTopicConsumeByWhoHeader).topic
+        online = [name for name, group in self._consumers.groups.items() if topic in group.subscriptions]
+        found = list(dict.fromkeys([*online, *self._offsets.groups_of(topic)]))
+        return command.response(ResponseCode.SUCCESS, body=encode(GroupList(found)))
+
+    def time_spans(self, _connection: Connection, command: Command) -> Command:
+        """When the messages of each queue were stored, and how long the next one has waited for the group."""
+        header = command.header(QueryConsumeTimeSpanHeader)
+        topic = self._known(header.topic)
+        spans = [self._span(topic, header.group, queue_id) for queue_id in range(topic.write_queues)]
+        return command.response(ResponseCode.SUCCESS, body=encode(ConsumeTimeSpans(spans)))
+
+    def _span(self, topic: TopicConfig, group: str, queue_id: int) -> QueueTimeSpan:
+        store, name = self._store, topic.name
+        first = store.earliest_store_time(name, queue_id)
+        end = store.max_offset(name, queue_id)
+        consumed = self._offsets.query(group, name, queue_id)
+        consumed = -1 if consumed is None else consumed
+        waits = store_time(store, name, queue_id, consumed) if consumed < end else -1
+        return QueueTimeSpan(
+            consume_time_stamp=store_time(store, name, queue_id, consumed - 1) if consumed > 0 else first,
+            delay_time=self._clock.now_ms() - waits if waits >= 0 else 0,
+            max_time_stamp=store_time(store, name, queue_id, end - 1),
+            message_queue=self._queue(topic, queue_id),
+            min_time_stamp=first,
+        )
+
+    def system_topics(self, _connection: Connection, command: Command) -> Command:
+        """Names that belong to the system, whether or not there are such topics."""
+        names = sorted(SYSTEM_TOPICS | self._topics.built_in)
+        return command.response(ResponseCode.SUCCESS, body=encode(TopicList(topic_list=names)))
+
+    def queue_entries(self, _connection: Connection, command: Command) -> Command:
+        """Entries of one queue as they are on disk. A queue that is not there is refused, an offset only remarked."""
+        header = command.header(QueryConsumeQueueHeader)
+        name, queue_id = header.topic, header.queue_id
+        if queue_id not in self._store.queue_ids(name):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{name} is not exist!")
+        low, high = self._store.min_offset(name, queue_id), self._store.max_offset(name, queue_id)
+        if not low <= header.index < high:
+            remark = f"Index {header.index} of {queue_id}@{name} is not exist!"
+            return command.response(ResponseCode.SUCCESS, remark)
+        entries = self._store.entries(name, queue_id, header.index, max(0, min(header.count, ENTRIES_MAX)))
+        group = header.consumer_group
+        subscription = self._subscription(group, name) if group else None
+        absent = f"{group}@{name} is not online!" if group else None
+        body = ConsumeQueueEntries(
+            filter_data="null" if subscription else absent,
+            max_queue_index=high,
+            min_queue_index=low,
+            queue_data=[self._entry(entry, subscription) for entry in entries],
+            subscription_data=subscription,
+        )
+        return command.response(ResponseCode.SUCCESS, body=encode(body))
+
+    def _entry(self, entry: tuple[int, int, int], subscription: SubscriptionData | None) -> ConsumeQueueEntry:
+        """RocketMQ evaluates the filter only where a queue has an extension."""
+        offset, size, code = entry
+        judged = self._store.options.enable_consume_queue_ext and subscription is not None
+        takes = judged and subscription is not None and (not subscription.codes or code in subscription.codes)
+        return ConsumeQueueEntry(eval=takes, physical_offset=offset, physical_size=size, tags_code=code)
+
+    def _subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        members = self._consumers.groups.get(group)
+        return None if members is None else members.subscriptions.get(topic)
+
+    def _known(self, name: str) -> TopicConfig:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        return topic
+
+    def _queue(self, topic: TopicConfig, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic.name, self._broker_name, queue_id)
