@@ -26,6 +26,7 @@ answers when the error reaches the border of a request.
     |   +-- StoreLocked             another process owns the directory
     |   +-- StoreDamaged            files that recovery must not repair on its own
     |   +-- StorePoisoned           a flush failed; nothing is accepted until restart
+    |   +-- StoreStuck              the disk does not answer, so the store cannot be closed
     +-- RequestRejected             a handler refuses a request: response code and remark
     +-- SourceError                 a Spark read that cannot begin or go on; its text begins with an `ORBITMQ_` name
 """
@@ -151,6 +152,10 @@ class StoreDamaged(StoreError):
 
 class StorePoisoned(StoreError):
     """A flush failed: what is on disk is unknown, so no write is accepted until restart."""
+
+
+class StoreStuck(StoreError):
+    """The disk did not take in time what a stop had to write. Threads still wait for it; only the process can end."""
 
 
 class RequestRejected(OrbitMQError):

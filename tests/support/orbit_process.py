@@ -9,6 +9,7 @@ import json
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.process import ChildProcess, Daemon, accepts, free_port, write_properties
@@ -32,9 +33,9 @@ def _broker_properties(broker: OrbitBroker | OrbitUp, config: dict[str, object])
     }
 
 
-def _launch(daemon: Daemon, *arguments: object) -> ChildProcess:
+def _launch(daemon: Daemon, *arguments: object, program: Sequence[object] = (ORBITMQ,)) -> ChildProcess:
     output = daemon.home / f"{type(daemon).__name__}.out"
-    return ChildProcess([str(ORBITMQ), *map(str, arguments)], output=output, cwd=daemon.home)
+    return ChildProcess([*map(str, program), *map(str, arguments)], output=output, cwd=daemon.home)
 
 
 class OrbitNameServer(Daemon):
@@ -81,7 +82,12 @@ class OrbitBroker(Daemon):
 
 
 class OrbitUp(Daemon):
-    """`orbitmq up`: name server and broker in one process; keyword arguments as for OrbitBroker."""
+    """`orbitmq up`: name server and broker in one process; keyword arguments as for OrbitBroker.
+
+    `program` is what stands for `orbitmq` in the command line.
+    """
+
+    program: Sequence[object] = (ORBITMQ,)
 
     def __init__(
         self,
@@ -103,7 +109,7 @@ class OrbitUp(Daemon):
     def _launch(self) -> ChildProcess:
         path = write_properties(self.home / "broker.conf", _broker_properties(self, self._config))
         ports = ("--namesrv-port", self._namesrv_port, "--broker-port", self.port)
-        return _launch(self, "up", "--data-dir", self.home, *ports, "-c", path)
+        return _launch(self, "up", "--data-dir", self.home, *ports, "-c", path, program=self.program)
 
     def _is_ready(self, process: ChildProcess) -> bool:
         return accepts(self.port) and is_registered(self.namesrv_address, self.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from orbitmq.broker.administration import Administration
@@ -31,7 +31,7 @@ from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.message.flags import PERM_READ, PERM_WRITE
@@ -53,6 +53,7 @@ WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too lo
 CLIENT_SCAN_SECONDS = 10.0
 LOCK_SWEEP_SECONDS = 60.0
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
+STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
 
 
 class Broker:
@@ -137,10 +138,12 @@ class Broker:
         await self.transactions.checking.stop()
         await self._server.stop(0)
         await self._remoting.close()
-        await asyncio.to_thread(self.store.close)
+        await self._in_time(asyncio.to_thread(self.store.close))
 
     async def stop(self) -> None:
-        """Leave the routes, answer what waits, save everything, close the store."""
+        """Leave the routes, answer what waits, save everything, close the store. StoreStuck when the disk does not
+        answer.
+        """
         if self._registrar is not None:
             await self._registrar.stop()
         await self._periodic.stop()
@@ -149,12 +152,27 @@ class Broker:
         self._pulling.held.release_all()
         await self._server.stop()
         await self._remoting.close()
+        await self._in_time(self._finish())
+        _log.info("event=broker_stopped name=%s", self.options.broker_name)
+
+    async def _finish(self) -> None:
+        """Everything to the disk."""
         self.transactions.checking.note_progress()
         await self._writing.flushed()
         self.transactions.checking.note_progress()
         await self._save()
         await asyncio.to_thread(self.store.close)
-        _log.info("event=broker_stopped name=%s", self.options.broker_name)
+
+    async def _in_time(self, work: Awaitable[None]) -> None:
+        """StoreStuck when the disk takes longer than anybody would wait."""
+        try:
+            await asyncio.wait_for(work, STOP_PATIENCE_SECONDS)
+        except TimeoutError as error:
+            missing = self.store.commit_log_max_offset - self.store.flushed_offset
+            raise StoreStuck(
+                f"the disk below {self.store.options.root} has not answered for {STOP_PATIENCE_SECONDS:g} s, {missing} "
+                "bytes of the log are not known to be on it; the next start looks the store over as after a crash"
+            ) from error
 
     # ------------------------------------------------------------------------------------------------------- wiring
 

@@ -23,7 +23,8 @@ from orbitmq import __version__
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
-from orbitmq.cli.endings import one_line_errors
+from orbitmq.cli.endings import leave, one_line_errors
+from orbitmq.errors import StoreStuck
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime import logging
@@ -143,7 +144,10 @@ def _run(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level
     """Run `main`; the event it gets is set by SIGINT or SIGTERM, also while it still starts."""
 
     async def watched() -> None:
-        await main(_stop_signal())
+        try:
+            await main(_stop_signal())
+        except StoreStuck as error:
+            leave(str(error))
 
     logging.configure(sys.stderr, log_level)
     uvloop.run(watched())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,12 @@ def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
 def fail(command: str, text: str, code: int) -> NoReturn:
     print(f"orbitmq {command}: {' '.join(text.split())}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def leave(text: str) -> NoReturn:
+    """End the process without waiting for its threads: they wait for a disk that does not answer."""
+    print(f"orbitmq: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    os._exit(EXIT_FAILED)
 
 
 def exit_code(error: BaseException) -> int:

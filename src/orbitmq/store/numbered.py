@@ -130,8 +130,8 @@ class NumberedFiles:
         return file
 
     def create_with(self, start: int, size: int) -> MappedFile:
-        """The same with disk blocks for its first `size` bytes. OSError when the disk has no room; no file stays then: some
-        file systems need blocks even for zeros that are read, and would kill the process that starts next.
+        """The same with disk blocks for its first `size` bytes. OSError when the disk has no room; no file stays then:
+        some file systems need blocks even for zeros that are read, and would kill the process that starts next.
         """
         file = self.create(start)
         try:
