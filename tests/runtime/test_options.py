@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.runtime.options import CONFIGURATION_FILE_MAX, Options, option, read_properties, unknown_keys
+from orbitmq.runtime.options import (
+    CONFIGURATION_FILE_MAX,
+    Option,
+    Options,
+    change,
+    option,
+    read_properties,
+    rewrite_properties,
+    unknown_keys,
+)
 
 
 @dataclass(frozen=True)
@@ -80,3 +89,29 @@ def test_a_file_that_is_no_properties_file_is_refused_by_name(tmp_path: Path, co
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"pump\.conf"):
         read_properties(path)
+
+
+def test_options_change_in_place_all_or_none() -> None:
+    pump = held = Pump()
+    change(pump, {"litresPerHour": "9"})
+    assert held.litres == 9
+    with pytest.raises(ConfigurationError, match="litresPerHour"):
+        change(pump, {"mode": "STRONG", "litresPerHour": "none"})
+    assert held == Pump(litres=9)
+
+
+def test_a_text_must_match_its_pattern_as_a_whole() -> None:
+    declared = Option("hours", "04", "When.", pattern=r"\d+(;\d+)*")
+    assert declared.parse("04;16") == "04;16"
+    for text in ("", "4;", "4;x", "4\n5"):
+        with pytest.raises(ConfigurationError, match="hours"):
+            declared.parse(text)
+
+
+def test_a_rewritten_file_keeps_its_other_lines(tmp_path: Path) -> None:
+    path = tmp_path / "pump.conf"
+    path.write_text("# the pump\nmode = STRONG\n\nlabel=a\\\n  b\n")
+    text = rewrite_properties(path, {"mode": "GENTLE", "label": "two\nlines=here"})
+    assert text.startswith("# the pump\nmode=GENTLE\n\n")
+    path.write_text(text)
+    assert read_properties(path) == {"mode": "GENTLE", "label": "two\nlines=here"}

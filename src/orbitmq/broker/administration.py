@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, TopicConfig
@@ -32,11 +33,14 @@ QUEUES_MAX = 65_536  # of one topic: a queue costs memory and a directory, and n
 class Administration:
     """Handlers over the topic and group tables. A change is answered when it is on disk."""
 
-    def __init__(self, topics: Topics, groups: Groups, offsets: ConsumerOffsets, store: MessageStore) -> None:
+    def __init__(
+        self, topics: Topics, groups: Groups, offsets: ConsumerOffsets, store: MessageStore, statistics: Statistics
+    ) -> None:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._store = store
+        self._statistics = statistics
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self.create_topic)
@@ -90,6 +94,7 @@ class Administration:
         self._topics.delete(name)
         self._offsets.forget_topic(name)
         self._store.remove_topic(name)
+        self._statistics.forget_topic(name)
         await self._topics.file.flush()
         return command.response(ResponseCode.SUCCESS)
 
@@ -127,6 +132,7 @@ class Administration:
     async def delete_group(self, _connection: Connection, command: Command) -> Command:
         header = command.header(DeleteSubscriptionGroupHeader)
         self._groups.delete(header.group_name)
+        self._statistics.forget_group(header.group_name)
         if header.remove_offset or header.clean_offset:
             self._offsets.forget_group(header.group_name)
             self._offsets.save_soon()

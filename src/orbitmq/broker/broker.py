@@ -202,7 +202,7 @@ class Broker:
             querying,
             Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options, self.statistics),
-            Administration(self.topics, self.groups, self.offsets, self.store),
+            Administration(self.topics, self.groups, self.offsets, self.store, self.statistics),
             GroupAdministration(
                 self.store,
                 self.topics,

@@ -13,6 +13,7 @@ from orbitmq.message.topics import SYSTEM_TOPICS
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.turns import in_turns
 from orbitmq.store.engine import MessageStore
 from orbitmq.wire.bodies import (
     ConsumeQueueEntries,
@@ -62,10 +63,11 @@ class TopicReports:
         router.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.system_topics)
         router.add(RequestCode.QUERY_CONSUME_QUEUE, self.queue_entries)
 
-    def ranges(self, _connection: Connection, command: Command) -> Command:
+    async def ranges(self, _connection: Connection, command: Command) -> Command:
         """What each queue of a topic holds."""
         topic = self._known(command.header(GetTopicStatsInfoHeader).topic)
-        table = {self._queue(topic, i): queue_range(self._store, topic.name, i) for i in range(topic.write_queues)}
+        queues = in_turns(range(topic.write_queues))
+        table = {self._queue(topic, i): queue_range(self._store, topic.name, i) async for i in queues}
         return command.response(ResponseCode.SUCCESS, body=encode(TopicStatsTable(table)))
 
     def groups(self, _connection: Connection, command: Command) -> Command:
@@ -75,11 +77,12 @@ class TopicReports:
         found = list(dict.fromkeys([*online, *self._offsets.groups_of(topic)]))
         return command.response(ResponseCode.SUCCESS, body=encode(GroupList(found)))
 
-    def time_spans(self, _connection: Connection, command: Command) -> Command:
+    async def time_spans(self, _connection: Connection, command: Command) -> Command:
         """When the messages of each queue were stored, and how long the next one has waited for the group."""
         header = command.header(QueryConsumeTimeSpanHeader)
         topic = self._known(header.topic)
-        spans = [self._span(topic, header.group, queue_id) for queue_id in range(topic.write_queues)]
+        queues = in_turns(range(topic.write_queues))
+        spans = [self._span(topic, header.group, queue_id) async for queue_id in queues]
         return command.response(ResponseCode.SUCCESS, body=encode(ConsumeTimeSpans(spans)))
 
     def _span(self, topic: TopicConfig, group: str, queue_id: int) -> QueueTimeSpan:
