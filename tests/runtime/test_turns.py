@@ -17,6 +17,6 @@ async def test_others_run_between_the_turns_of_a_loop() -> None:
 
     task = asyncio.create_task(other())
     async for number in in_turns(range(5), items_a_turn=2):
-        order.append(number)
+        order += [number]
     await task
     assert order == [0, 1, "a", 2, 3, "b", 4, "c"]
