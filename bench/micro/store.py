@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orbitmq.message.batch import BatchItem
+from orbitmq.message.batch import encode_batch
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
@@ -50,10 +50,10 @@ def put_all(store: MessageStore, messages: int, body: bytes) -> None:
 
 
 def put_batches(store: MessageStore, messages: int, body: bytes) -> None:
-    items = [BatchItem(0, body, PROPERTIES)] * BATCH
+    items = encode_batch([(0, body, PROPERTIES.decode())] * BATCH)
     for number in range(messages // BATCH):
-        record = PutRecord("TopicBatch", number % QUEUES, b"", b"CLUSTER\x01c", 1_700_000_000_000, HOST, HOST)
-        assert store.put_batch(record, items).status is PutStatus.PUT_OK
+        record = PutRecord("TopicBatch", number % QUEUES, items, b"CLUSTER\x01c", 1_700_000_000_000, HOST, HOST)
+        assert store.put_batch(record).status is PutStatus.PUT_OK
 
 
 def pull_all(store: MessageStore) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from orbitmq.message.batch import BatchItem
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.properties import encode_properties
@@ -25,6 +24,7 @@ from orbitmq.store.options import StoreOptions
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.store.verify import verify
 from tests.support import messages
+from tests.support.batches import BatchItem, put_batch
 from tests.support.contents import Contents, contents
 from tests.support.delivery import assert_as_acknowledged, assert_content, results
 from tests.support.disk import FaultyDisk
@@ -118,7 +118,9 @@ def _put(store: MessageStore, topic: str, queue_id: int, host: bytes, indexes: r
     if len(made) == 1:
         return store.put(record)
     record.properties = b""
-    return store.put_batch(record, [BatchItem(one.flag, one.body, text) for one, text in zip(made, texts, strict=True)])
+    return put_batch(
+        store, record, [BatchItem(one.flag, one.body, text) for one, text in zip(made, texts, strict=True)]
+    )
 
 
 def job(handed: Handed) -> dict[str, Any]:

@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError, MessageIllegal
-from orbitmq.message.batch import BatchItem, decode_batch, encode_batch
+from orbitmq.message.batch import PackedBatch, encode_batch, pack_batch
+from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
+from orbitmq.message.unit import body_crc, pack_unit, unit_size
+from tests.support.batches import BatchItem, decode_batch
 
 ITEMS = st.lists(
     st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=100), st.text("ab\x01\x02é", max_size=30))
@@ -22,12 +25,41 @@ def test_item_of_the_sheet() -> None:
     text = "KEYS\x01k1\x02UNIQ_KEY\x010A000009\x02WAIT\x01true\x02TAGS\x01A"
     assert encode_batch([(0, b"hi", text)]) == data
     assert decode_batch(data) == [BatchItem(0, b"hi", text.encode())]
+    assert packed(data).properties == [text.encode()]
 
 
 @given(ITEMS)
-def test_round_trip(items: list[tuple[int, bytes, str]]) -> None:
-    found = decode_batch(memoryview(encode_batch(items)))
-    assert [(item.flag, item.body, item.properties.decode()) for item in found] == items
+def test_items_are_encoded_one_after_another(items: list[tuple[int, bytes, str]]) -> None:
+    assert [(item.flag, item.body, item.properties.decode()) for item in decode_batch(encode_batch(items))] == items
+
+
+def unit_of(sys_flag: int, place: tuple[int, int], body: bytes, properties: bytes, flag: int = 0) -> bytes:
+    """A unit made by itself, with the fields that a batch shares."""
+    born_host = b"b" * (20 if sys_flag & BORN_HOST_V6 else 8)
+    store_host = b"s" * (20 if sys_flag & STORE_HOST_V6 else 8)
+    return pack_unit(
+        unit_size(sys_flag, body, b"Orders", properties), body_crc(body), 3, flag, *place, sys_flag, 1_600_000_000_000,
+        born_host, 1_600_000_000_007, store_host, 5, 0, body, b"Orders", properties,
+    )  # fmt: skip
+
+
+def packed(data: bytes, common: bytes = b"", sys_flag: int = 0) -> PackedBatch:
+    return pack_batch(data, unit_of(sys_flag, (0, 0), b"", b""), common, 10, 1000)
+
+
+@given(ITEMS, st.sampled_from(["", "CLUSTER\x01c"]), st.sampled_from([0, BORN_HOST_V6, STORE_HOST_V6 | 9]))
+def test_a_batch_is_stored_as_its_messages_would_be(
+    items: list[tuple[int, bytes, str]], common: str, sys_flag: int
+) -> None:
+    """The properties of the batch follow those of the message, behind a separator where there must be one."""
+    units, sizes, texts = [], [], []
+    for number, (flag, body, text) in enumerate(items):
+        joined = text + common if not text or text.endswith("\x02") or not common else text + "\x02" + common
+        texts.append(joined.encode())
+        units.append(unit_of(sys_flag, (10 + number, 1000 + sum(sizes)), body, texts[-1], flag))
+        sizes.append(len(units[-1]))
+    bodies_size = sum(len(body) for _, body, _ in items)
+    assert packed(encode_batch(items), common.encode(), sys_flag) == (b"".join(units), sizes, texts, bodies_size)
 
 
 @given(ITEMS.filter(bool), st.data())
@@ -37,15 +69,17 @@ def test_a_damaged_batch_raises_nothing_but_its_own_error(
     damaged = bytearray(encode_batch(items))
     damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with suppress(BodyError):
-        decode_batch(bytes(damaged))
+        packed(bytes(damaged))
 
 
 @given(ITEMS.filter(bool))
 def test_a_cut_batch_is_refused(items: list[tuple[int, bytes, str]]) -> None:
     with pytest.raises(BodyError):
-        decode_batch(encode_batch(items)[:-1])
+        packed(encode_batch(items)[:-1])
 
 
 def test_properties_longer_than_the_field_are_refused() -> None:
     with pytest.raises(MessageIllegal, match="32767"):
         encode_batch([(0, b"", "a" * 32768)])
+    with pytest.raises(MessageIllegal, match="32767"):
+        packed(encode_batch([(0, b"", "a" * 32000)]), b"c" * 1000)

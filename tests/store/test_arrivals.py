@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.message.batch import BatchItem
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import arrivals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.reading import GetStatus
 from orbitmq.store.records import PutStatus
+from tests.support.batches import BatchItem, put_batch
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, bodies, open_store, record, small_options
 
@@ -60,7 +60,7 @@ def test_a_message_is_shown_when_it_is_on_disk(store: MessageStore, told: list[T
 
 def test_offsets_go_on_while_nothing_is_shown(store: MessageStore) -> None:
     assert [store.put(record()).queue_offset for _ in range(3)] == [0, 1, 2]
-    assert store.put_batch(record(), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"")]).queue_offset == 3
+    assert put_batch(store, record(), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"")]).queue_offset == 3
     flush(store)
     assert store.put(record()).queue_offset == 5
     result = store.get("T", 0, 2, 32)

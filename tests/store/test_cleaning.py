@@ -17,6 +17,7 @@ from orbitmq.store.key_scan import key_hash
 from orbitmq.store.reading import GetStatus
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
+from tests.support.batches import put_batch
 from tests.support.disk import FaultyDisk
 from tests.support.stores import NEVER_MS, bodies, open_store, record, small_options
 
@@ -166,7 +167,7 @@ def test_a_full_disk_refuses_messages_until_it_has_room(
     turn(store, clock, 2 * ROUND_MS)
     end = store.commit_log_max_offset
     assert store.put(record()).status is PutStatus.SERVICE_NOT_AVAILABLE
-    assert store.put_batch(record(), []).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert put_batch(store, record(), []).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert (store.commit_log_max_offset, len(bodies(store))) == (end, PER_FILE), "reads go on"
     assert str(store.disk_use()) == "CL:  0.91 CQ:  0.10 INDEX:  0.10"
     disk.used = {"commitlog": 0.90}

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import MessageIllegal, StoreDamaged, StoreError, StoreLocked
-from orbitmq.message.batch import BatchItem
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutStatus
+from tests.support.batches import BatchItem, put_batch
 from tests.support.disk import FaultyDisk
 from tests.support.stores import HOST, HOST_V6, bodies, open_store, record, small_options, units
 
@@ -52,7 +52,7 @@ def test_arrivals_are_told_with_the_next_offset(tmp_path: Path) -> None:
     store = MessageStore(small_options(tmp_path), clock=ManualClock(NOW), on_arrival=lambda *told: arrived.append(told))
     store.open()
     store.put(record(properties=b"TAGS\x01TagA"))
-    store.put_batch(record(queue_id=1), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"TAGS\x01TagB")])
+    put_batch(store, record(queue_id=1), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"TAGS\x01TagB")])
     assert arrived == [("T", 0, 1, 2598919, NOW), ("T", 1, 1, 0, NOW), ("T", 1, 2, 2598920, NOW)]
     store.close()
 
@@ -64,7 +64,7 @@ def test_a_batch_becomes_messages_that_follow_one_another(tmp_path: Path) -> Non
     store = open_store(tmp_path)
     store.put(record(b"before"))
     items = [BatchItem(7, b"one", b"TAGS\x01A"), BatchItem(8, b"two", b"TAGS\x01B\x02"), BatchItem(9, b"", b"")]
-    result = store.put_batch(record(b"ignored", properties=b"CLUSTER\x01c"), items)
+    result = put_batch(store, record(b"ignored", properties=b"CLUSTER\x01c"), items)
     found = units(store)[1:]
     assert [unit.body for unit in found] == [b"one", b"two", b""]
     assert [unit.flag for unit in found] == [7, 8, 9]
@@ -81,7 +81,7 @@ def test_a_batch_becomes_messages_that_follow_one_another(tmp_path: Path) -> Non
 def test_a_batch_is_not_split_over_files(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.put(record(bytes(2000)))
-    result = store.put_batch(record(), [BatchItem(0, bytes(1000), b""), BatchItem(0, bytes(1000), b"")])
+    result = put_batch(store, record(), [BatchItem(0, bytes(1000), b""), BatchItem(0, bytes(1000), b"")])
     assert result.places[0] == 4096
     assert result.places[1] < 8192
     store.close()
@@ -90,12 +90,12 @@ def test_a_batch_is_not_split_over_files(tmp_path: Path) -> None:
 def test_batches_that_cannot_be_stored(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     item = BatchItem(0, b"x", b"")
-    assert store.put_batch(record(), []).status is PutStatus.MESSAGE_ILLEGAL
-    assert store.put_batch(record(sys_flag=TRANSACTION_PREPARED), [item]).status is PutStatus.MESSAGE_ILLEGAL
-    assert store.put_batch(record(properties=b"DELAY\x013"), [item]).status is PutStatus.MESSAGE_ILLEGAL
-    assert store.put_batch(record(), [BatchItem(0, bytes(1000), b"")] * 4).status is PutStatus.MESSAGE_ILLEGAL
+    assert put_batch(store, record(), []).status is PutStatus.MESSAGE_ILLEGAL
+    assert put_batch(store, record(sys_flag=TRANSACTION_PREPARED), [item]).status is PutStatus.MESSAGE_ILLEGAL
+    assert put_batch(store, record(properties=b"DELAY\x013"), [item]).status is PutStatus.MESSAGE_ILLEGAL
+    assert put_batch(store, record(), [BatchItem(0, bytes(1000), b"")] * 4).status is PutStatus.MESSAGE_ILLEGAL
     long = BatchItem(0, b"", b"a" * 20_000)
-    joined_too_long = store.put_batch(record(properties=b"b" * 20_000), [long])
+    joined_too_long = put_batch(store, record(properties=b"b" * 20_000), [long])
     assert joined_too_long.status is PutStatus.PROPERTIES_SIZE_EXCEEDED
     assert store.commit_log_max_offset == 0
     store.close()
@@ -150,10 +150,10 @@ def test_a_batch_is_entered_whole_or_not_stored(tmp_path: Path) -> None:
     store.put(record(b"first"))
     items = [BatchItem(0, b"%d" % number, b"") for number in range(25)]
     disk.room = 300
-    assert store.put_batch(record(), items).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert put_batch(store, record(), items).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert bodies(store) == [b"first"]
     disk.room = 400
-    assert store.put_batch(record(), items).queue_offset == 1
+    assert put_batch(store, record(), items).queue_offset == 1
     assert len(bodies(store)) == 26
     store.close()
     assert len(list((tmp_path / "consumequeue/T/0").iterdir())) == 3
@@ -168,7 +168,7 @@ def test_room_that_was_made_and_not_used_is_given_back(tmp_path: Path) -> None:
     store.put(record(b"first"))
     disk.room = 400
     items = [BatchItem(0, b"%d" % number, b"") for number in range(38)]
-    assert store.put_batch(record(), items).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert put_batch(store, record(), items).status is PutStatus.SERVICE_NOT_AVAILABLE
     disk.room = None
     store.close()
     assert len(list((tmp_path / "consumequeue/T/0").iterdir())) == 1
@@ -257,7 +257,7 @@ def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> N
 
 def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
     store = MessageStore(small_options(tmp_path), clock=ManualClock())
-    for act in (lambda: store.put(record()), lambda: store.put_batch(record(), []), lambda: store.get("T", 0, 0, 1)):
+    for act in (lambda: store.put(record()), lambda: put_batch(store, record(), []), lambda: store.get("T", 0, 0, 1)):
         with pytest.raises(StoreError, match="not open"):
             act()
     store.close()

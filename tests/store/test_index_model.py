@@ -17,13 +17,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from orbitmq.message.batch import BatchItem
 from orbitmq.message.properties import decode_properties
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import engine
 from orbitmq.store.key_scan import key_hash
 from orbitmq.store.records import PutResult, PutStatus
+from tests.support.batches import BatchItem, put_batch
 from tests.support.disk import FaultyDisk
 from tests.support.stores import NEVER_MS, abandon, open_store, record
 
@@ -97,7 +97,7 @@ class IndexModel(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(TOPICS), messages=st.lists(MESSAGE, min_size=1, max_size=6))
     def put_batch(self, topic: str, messages: list[tuple[str, list[str]]]) -> None:
         items = [BatchItem(0, b"body", text_of(*message)) for message in messages]
-        self.keep(self.store.put_batch(record(b"", topic, properties=b"WAIT\x01true"), items), topic, messages)
+        self.keep(put_batch(self.store, record(b"", topic, properties=b"WAIT\x01true"), items), topic, messages)
 
     @rule()
     def index_some(self) -> None:

@@ -17,13 +17,13 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from orbitmq.message.batch import BatchItem
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.options import ASYNC_FLUSH, SYNC_FLUSH
 from orbitmq.store.reading import GetResult, GetStatus
 from orbitmq.store.records import PutResult, PutStatus
+from tests.support.batches import BatchItem, put_batch
 from tests.support.crashes import SimulatedStore
 from tests.support.power import PowerDisk
 from tests.support.stores import record, small_options
@@ -102,7 +102,7 @@ class StoreModel(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(QUEUES), sizes=st.lists(st.integers(0, 400), min_size=1, max_size=6))
     def put_batch(self, queue: tuple[str, int], sizes: list[int]) -> None:
         items = [BatchItem(0, self.body(size), b"KEYS\x01k") for size in sizes]
-        result = self.store.put_batch(record(b"", *queue, b"WAIT\x01true"), items)
+        result = put_batch(self.store, record(b"", *queue, b"WAIT\x01true"), items)
         self.keep(result, queue, *(item.body for item in items))
 
     @rule(queue=st.sampled_from(QUEUES))

@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from orbitmq.message.batch import BatchItem
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, delivery_timestamp, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.hashing import tags_code
@@ -25,6 +24,7 @@ from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.store.walk import Walk
 from orbitmq.store.worker import Worker
+from tests.support.batches import BatchItem, put_batch
 from tests.support.power import PowerDisk, PowerLost
 from tests.support.stores import record, small_options
 
@@ -202,7 +202,7 @@ class History:
         topic, queue_id = self.random.choice(QUEUES[:3])
         made = [self._message(self.random.randint(0, 200)) for _ in range(self.random.randint(1, 8))]
         items = [BatchItem(0, body, properties) for body, properties in made]
-        self._keep(topic, queue_id, made, lambda: self.store.put_batch(record(b"", topic, queue_id), items))
+        self._keep(topic, queue_id, made, lambda: put_batch(self.store, record(b"", topic, queue_id), items))
 
     def _put_prepared(self) -> None:
         body, properties = self._message(10)

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from orbitmq.message.batch import decode_batch
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.unit import Unit, body_crc, encode_unit
@@ -38,6 +37,7 @@ from orbitmq.wire.headers import (
 )
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode, encode_standard
+from tests.support.batches import decode_batch
 from tests.support.peers import serving
 
 BROKER = "broker-a"

@@ -18,7 +18,6 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.half import is_transactional
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import BodyError, MessageError, OrbitMQError, RequestRejected, StoreError
-from orbitmq.message.batch import BatchItem, decode_batch
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX, TRAN_MSG
@@ -197,7 +196,7 @@ class Sending:
         )
         if header.batch:
             record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
-            return self._writing.put_batch(record, self._items(command)), queue_id
+            return self._put_batch(record), queue_id
         if topic.name.startswith(RETRY_PREFIX):
             self._bury(record, header, command.version)
         if has(text, TRAN_MSG) and is_transactional(text):
@@ -205,10 +204,9 @@ class Sending:
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
         return self._writing.put(record), queue_id
 
-    @staticmethod
-    def _items(command: Command) -> list[BatchItem]:
+    def _put_batch(self, record: PutRecord) -> PutResult:
         try:
-            return decode_batch(command.body)
+            return self._writing.put_batch(record)
         except BodyError as error:
             raise RequestRejected(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 

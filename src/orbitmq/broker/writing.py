@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from orbitmq.broker.statistics import Statistics
 from orbitmq.errors import RequestRejected
-from orbitmq.message.batch import BatchItem
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.engine import MessageStore
@@ -49,11 +48,11 @@ class Writing:
         self._statistics.put(record.topic, 1, result.size, self._timer() - begun)
         return result
 
-    def put_batch(self, record: PutRecord, items: list[BatchItem]) -> PutResult:
-        """Store the items one after another; `record` holds what they share."""
+    def put_batch(self, record: PutRecord) -> PutResult:
+        """Store the messages of a batch one after another. BodyError when its body is none."""
         begun = self._timer()
-        result = self._store.put_batch(record, items)
-        self._statistics.put(record.topic, len(items), result.size, self._timer() - begun)
+        result = self._store.put_batch(record)
+        self._statistics.put(record.topic, result.count, result.size, self._timer() - begun)
         return result
 
     async def put_durably(self, record: PutRecord) -> PutStatus:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -46,6 +47,12 @@ class UniqueId:
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
     """32 characters for an IPv4 broker, 56 for IPv6."""
     return _host_digits(store_host) + f"{physical_offset & 0xFFFFFFFFFFFFFFFF:016X}"
+
+
+def offset_message_ids(store_host: bytes, physical_offsets: Iterable[int]) -> list[str]:
+    """The same for many messages."""
+    digits = _host_digits(store_host)
+    return [f"{digits}{offset & 0xFFFFFFFFFFFFFFFF:016X}" for offset in physical_offsets]
 
 
 @lru_cache(HOSTS_REMEMBERED)

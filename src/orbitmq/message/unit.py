@@ -43,6 +43,7 @@ MAGIC = 0xDAA320A7 - (1 << 32)
 MAGIC_LONG_TOPIC = 0xDAA320AB - (1 << 32)
 BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 UNIT_OVERHEAD = 91  # all fixed fields with two IPv4 hosts
+CRC_MASK = 0x7FFFFFFF
 V6_EXTRA = 12  # by which an IPv6 host field is longer
 
 # Heads up to and including the body length, by the two IPv6 bits of the system flag.
@@ -80,7 +81,7 @@ class Unit(msgspec.Struct, gc=False):
 
 def body_crc(body: Buffer) -> int:
     """CRC-32 as the unit stores it."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return zlib.crc32(body) & CRC_MASK
 
 
 def unit_size(sys_flag: int, body: Buffer, topic: bytes, properties: bytes) -> int:

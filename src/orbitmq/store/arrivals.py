@@ -7,12 +7,12 @@ progress, and a crash would leave the progress and take the message. Used by the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.positions import PhysicalOffset
-from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
 
 UNSEEN_MAX = 1_000_000  # messages; a disk that stopped answering must not fill the memory, some 200 bytes each
 
@@ -52,6 +52,19 @@ class Arrivals:
         queue.readable = queue.end
         if self._on_arrival is not None:
             self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code, now_ms)
+
+    def add_run(
+        self, queue: ConsumeQueue, queue_offset: int, ends: Sequence[int], codes: Sequence[int], now_ms: int
+    ) -> None:
+        """The same for messages that follow one another in the log and in their queue, from `queue_offset` on."""
+        if self._at_once:
+            queue.readable = queue.end
+            if self._on_arrival is not None:
+                for next_offset, code in enumerate(codes, queue_offset + 1):
+                    self._on_arrival(queue.topic, queue.queue_id, next_offset, code, now_ms)
+            return
+        for next_offset, (end, code) in enumerate(zip(ends, codes, strict=True), queue_offset + 1):
+            self._unseen.append(_Unseen(end, queue, next_offset * ENTRY_SIZE, next_offset, code, now_ms))
 
     def show(self, limit: PhysicalOffset) -> None:
         """Let readers see what ends at `limit` or before, and tell of it."""

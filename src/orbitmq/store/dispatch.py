@@ -7,7 +7,7 @@ rebuilt queue is the same as the first one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.flags import TRANSACTION_PREPARED
@@ -83,6 +83,25 @@ class Dispatcher:
         queue.put(queue_offset, physical_offset, size, field)
         self.store_timestamp = store_timestamp
         return code
+
+    def enter_run(
+        self,
+        queue: ConsumeQueue,
+        places: Sequence[int],
+        sizes: Sequence[int],
+        properties: Sequence[bytes],
+        store_timestamp: int,
+    ) -> list[int]:
+        """The same for new messages that follow one another in the log; they become the last of the queue."""
+        codes = fields = [self.code_of(queue, text, store_timestamp) for text in properties]
+        if (extended := queue.extended) is not None:
+            fields = [
+                self._extend(queue, extended, code, text, store_timestamp)
+                for code, text in zip(codes, properties, strict=True)
+            ]
+        queue.put_run(places, sizes, fields)
+        self.store_timestamp = store_timestamp
+        return codes
 
     def _extend(
         self, queue: ConsumeQueue, extended: ExtendedQueue, code: int, properties: bytes, store_timestamp: int

@@ -7,11 +7,12 @@ look for files to remove; they never append, and what they want changed in the l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator, Sequence
-from itertools import islice, starmap
+from collections.abc import Callable, Container, Iterator
+from itertools import accumulate, islice, starmap
+from typing import cast
 
-from orbitmq.errors import StoreError, StorePoisoned
-from orbitmq.message.batch import BatchItem
+from orbitmq.errors import MessageIllegal, StoreError, StorePoisoned
+from orbitmq.message.batch import PackedBatch, pack_batch
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_MASK
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
@@ -43,7 +44,6 @@ from orbitmq.store.records import (
     PutRecord,
     PutResult,
     PutStatus,
-    joined,
     with_host_bits,
 )
 from orbitmq.store.recovery import recover
@@ -278,50 +278,47 @@ class MessageStore:
         self.put_bytes += size
         return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
 
-    def put_batch(self, record: PutRecord, items: Sequence[BatchItem]) -> PutResult:
-        """Store the messages of a batch, all in one file. `record` gives what they share; its body is not looked at,
-        its properties are added to those of every message. Raises as `put` does.
+    def put_batch(self, record: PutRecord) -> PutResult:
+        """Store the messages of a batch, all in one file. `record` has the body of the request and what the messages
+        share; its properties are added to those of each. Raises as `put` does, and BodyError for a body that is none.
         """
         if self._refusal is not None:
             raise self._refusal
         if self._cleaner.is_full:
             return UNAVAILABLE
-        sys_flag = with_host_bits(record)
-        if not items or sys_flag & TRANSACTION_MASK or delay_level(record.properties) > 0:
+        if not record.body or record.sys_flag & TRANSACTION_MASK or delay_level(record.properties) > 0:
             return ILLEGAL
-        queue = self._queues.find_or_create(record.topic, record.queue_id)
-        texts = [joined(item.properties, record.properties) for item in items]
-        if max(map(len, texts)) > PROPERTIES_SIZE_MAX:
+        queue, now_ms = self._queues.find_or_create(record.topic, record.queue_id), self._clock.now_ms()
+        try:
+            offset, batch = self._log.end, self._packed(record, queue, now_ms)
+        except MessageIllegal:
             return PROPERTIES_TOO_LONG
-        sizes = [
-            unit_size(sys_flag, item.body, queue.topic_bytes, text) for item, text in zip(items, texts, strict=True)
-        ]
-        total = sum(sizes)
-        if sum(len(item.body) for item in items) > self.options.max_message_size or total > self._log.units_size_max:
+        total = len(batch.units)
+        if batch.bodies_size > self.options.max_message_size or total > self._log.units_size_max:
             return ILLEGAL
-        if (refusal := self._find_room(total, [queue], len(items))) is not None:
+        if (refusal := self._find_room(total, [queue], len(batch.sizes))) is not None:
             return refusal
-        offset = self._log.end
-        now_ms = self._clock.now_ms()
+        if self._log.end != offset:  # it goes into the next file
+            offset, batch = self._log.end, self._packed(record, queue, now_ms)
         first = queue.max_offset
-        units, places, place = [], [], offset
-        for number, (item, text, size) in enumerate(zip(items, texts, sizes, strict=True)):
-            unit = pack_unit(
-                size, body_crc(item.body), record.queue_id, item.flag, first + number, place, sys_flag,
-                record.born_timestamp, record.born_host, now_ms, record.store_host, record.reconsume_times, 0,
-                item.body, queue.topic_bytes, text,
-            )  # fmt: skip
-            units.append(unit)
-            places.append(place)
-            place = PhysicalOffset(place + size)
-        self._log.append(b"".join(units), now_ms)
+        self._log.append(batch.units, now_ms)
         if self._wakes_flusher:
             self._wake_flusher()
-        for number, (place, size, text) in enumerate(zip(places, sizes, texts, strict=True)):
-            self._enter(queue, first + number, place, size, text, now_ms)
-        self.put_count += len(items)
+        *places, _ = ends = cast("list[PhysicalOffset]", list(accumulate(batch.sizes, initial=offset)))
+        codes = self._dispatcher.enter_run(queue, places, batch.sizes, batch.properties, now_ms)
+        self._arrivals.add_run(queue, first, ends[1:], codes, now_ms)
+        self.put_count += len(places)
         self.put_bytes += total
         return PutResult(PutStatus.PUT_OK, offset, first, total, now_ms, record.store_host, tuple(places))
+
+    def _packed(self, record: PutRecord, queue: ConsumeQueue, now_ms: int) -> PackedBatch:
+        """The units of a batch for the places that are next."""
+        sys_flag, topic = with_host_bits(record), queue.topic_bytes
+        empty = pack_unit(
+            unit_size(sys_flag, b"", topic, b""), 0, record.queue_id, 0, 0, 0, sys_flag, record.born_timestamp,
+            record.born_host, now_ms, record.store_host, record.reconsume_times, 0, b"", topic, b"",
+        )  # fmt: skip
+        return pack_batch(record.body, empty, record.properties, queue.max_offset, self._log.end)
 
     def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
         """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` when the disk fails

@@ -16,7 +16,7 @@ import logging
 import mmap
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.extended_queue import ExtendedQueue, is_address
@@ -90,6 +90,18 @@ class ConsumeQueue:
         ENTRY.pack_into(self._data, self.end - self._file_start, physical_offset, size, code)
         self.end += ENTRY_SIZE
         self.max_physical_offset = physical_offset + size
+
+    def put_run(self, places: Sequence[int], sizes: Sequence[int], codes: Sequence[int]) -> None:
+        """Enter new messages, one behind the other in the log. OSError when the disk is full."""
+        entries = b"".join(map(ENTRY.pack, places, sizes, codes))
+        while entries:
+            if self.end >= self.limit:
+                self.make_room()
+            position, step = self.end - self._file_start, min(len(entries), self.limit - self.end)
+            self._data[position : position + step] = entries[:step]
+            self.end += step
+            entries = entries[step:]
+        self.max_physical_offset = places[-1] + sizes[-1]
 
     def has_room(self, count: int) -> bool:
         """Whether so many entries fit below `limit`."""

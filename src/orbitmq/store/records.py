@@ -8,7 +8,7 @@ import msgspec
 
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
 from orbitmq.message.hosts import HOST_V4_SIZE
-from orbitmq.message.ids import offset_message_id
+from orbitmq.message.ids import offset_message_id, offset_message_ids
 from orbitmq.store.positions import PhysicalOffset, QueueOffset
 
 
@@ -74,8 +74,9 @@ class PutResult(msgspec.Struct, gc=False):
     @property
     def message_id(self) -> str:
         """The offset message id; of a batch, the ids joined by commas."""
-        places = self.places or (self.physical_offset,)
-        return ",".join([offset_message_id(self.store_host, place) for place in places])
+        if self.places:
+            return ",".join(offset_message_ids(self.store_host, self.places))
+        return offset_message_id(self.store_host, self.physical_offset)
 
 
 UNAVAILABLE = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
@@ -94,9 +95,3 @@ def with_host_bits(record: PutRecord) -> int:
     if len(record.store_host) != HOST_V4_SIZE:
         sys_flag |= STORE_HOST_V6
     return sys_flag
-
-
-def joined(own: bytes, common: bytes) -> bytes:
-    """Properties of one message of a batch: its own, then those of the batch."""
-    separator = b"\x02" if own and common and not own.endswith(b"\x02") else b""
-    return own + separator + common

@@ -9,9 +9,9 @@ import pytest
 
 from orbitmq.client.core.outgoing import Packing, check_message, outgoing, outgoing_batch
 from orbitmq.errors import MessageIllegal
-from orbitmq.message.batch import decode_batch
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.properties import decode_properties
+from tests.support.batches import decode_batch
 from tests.support.golden import rows, vectors
 
 
