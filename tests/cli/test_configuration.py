@@ -48,10 +48,15 @@ def test_a_key_without_effect_gets_its_reason(tmp_path: Path) -> None:
     assert "sendMessageThreadPoolNums has no effect in orbitmq: one event loop serves all requests" in remarks[0]
 
 
-def test_access_control_is_never_ignored_in_silence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="aclEnable: value 'true' is not allowed; give false"):
-        configuration.read(_file(tmp_path, "aclEnable=true\n"), {}, Shop)
-    assert configuration.read(_file(tmp_path, "aclEnable=false\n"), {}, Shop)[1] == []
+def test_replication_is_never_ignored_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="enableDLegerCommitLog: value 'true' is not allowed; give false"):
+        configuration.read(_file(tmp_path, "enableDLegerCommitLog=true\n"), {}, Shop)
+    assert configuration.read(_file(tmp_path, "enableDLegerCommitLog=false\n"), {}, Shop)[1] == []
+
+
+def test_a_key_of_the_broker_is_known_in_the_file_of_a_name_server(tmp_path: Path) -> None:
+    _, remarks = configuration.read(_file(tmp_path, "rocketmqHome=/opt/rocketmq\n"), {}, Shop)
+    assert "rocketmqHome has no effect in orbitmq: a name server reads no files there" in remarks[0]
 
 
 def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:

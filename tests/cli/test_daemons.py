@@ -107,7 +107,7 @@ def test_an_unknown_key_is_a_warning_and_a_known_one_without_effect_another(tmp_
         ("broker", "listenPort", "99999", "a whole number from 0 to 65535"),
         ("broker", "flushDiskType", "SOMETIMES", "one of ASYNC_FLUSH, SYNC_FLUSH"),
         ("broker", "autoCreateTopicEnable", "yes", "true or false"),
-        ("broker", "aclEnable", "true", "false (there is no access control)"),
+        ("broker", "aclEnable", "perhaps", "true or false"),
         ("namesrv", "listenPort", "many", "a whole number from 0 to 65535"),
     ],
 )

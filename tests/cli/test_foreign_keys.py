@@ -15,6 +15,7 @@ from orbitmq.store.options import StoreOptions
 
 ROCKETMQ_KEYS = set(Path(__file__).with_name("rocketmq-keys.txt").read_text().split())
 OURS = {
+    "aclFile",
     "bindAddress",
     "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these two from the system properties of its JVM
     "rocketmq.broker.diskSpaceWarningLevelRatio",

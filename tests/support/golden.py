@@ -31,6 +31,11 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def configs(name: str) -> Path:
+    """A file that RocketMQ wrote for itself."""
+    return _inside(f"configs/{name}")
+
+
 def manifest(case: str) -> dict[str, Any]:
     """What RocketMQ's own store library says about the store directory `case`."""
     with gzip.open(_inside(f"stores/{case}.json.gz")) as file:

@@ -8,6 +8,10 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from orbitmq.broker.access.administration import AccessAdministration
+from orbitmq.broker.access.control import AccessControl
+from orbitmq.broker.access.files import AclPlaces
+from orbitmq.broker.access.stored import StoredTopics
 from orbitmq.broker.administration import Administration
 from orbitmq.broker.clients import Consumers, Producers
 from orbitmq.broker.delay import DelayedDelivery
@@ -88,7 +92,9 @@ class Broker:
         self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file)
         self._locks = QueueLocks()
         self.router = Router("broker")
-        self._server = Server(self.router, on_close=self._client_gone)
+        self._access = self._make_access(store_options) if options.acl_enable else None
+        # A signature covers every field as it was sent, so nothing is read straight into typed headers then.
+        self._server = Server(self.router, on_close=self._client_gone, typed=self._access is None)
         self._remoting = Remoting()
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -106,6 +112,8 @@ class Broker:
             self.store, self.topics, self.groups, self.consumers, self.offsets, options, self._clock, self.statistics
         )
         self._add_handlers()
+        if self._access is not None:
+            self.router.guard(self._access.check)
 
     @property
     def address(self) -> str:
@@ -115,6 +123,8 @@ class Broker:
     async def start(self) -> None:
         """Take the port, open the store, serve, register. What fails leaves nothing behind."""
         self._loop = asyncio.get_running_loop()
+        if self._access is not None:
+            await asyncio.to_thread(self._access.load)
         self.port = await self._server.bind(self.options.listen_address, self.options.listen_port)
         try:
             host = await _host_field(self.options.broker_ip1, self.port)
@@ -131,9 +141,14 @@ class Broker:
             raise
         _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
 
+    async def _stop_access(self) -> None:
+        if self._access is not None:
+            await self._access.stop()
+
     async def _abandon(self) -> None:
         """End what has begun. No table is written: one that cannot be read must stay as it is."""
         await self._periodic.stop()
+        await self._stop_access()
         await self._delayed.stop()
         await self.transactions.checking.stop()
         await self._server.stop(0)
@@ -147,6 +162,7 @@ class Broker:
         if self._registrar is not None:
             await self._registrar.stop()
         await self._periodic.stop()
+        await self._stop_access()
         await self._delayed.stop()
         await self.transactions.checking.stop()
         self._pulling.held.release_all()
@@ -203,6 +219,7 @@ class Broker:
             Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options, self.statistics),
             Administration(self.topics, self.groups, self.offsets, self.store, self.statistics),
+            AccessAdministration(self._access, self._name_address_cluster),
             GroupAdministration(
                 self.store,
                 self.topics,
@@ -250,6 +267,8 @@ class Broker:
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
         periodic.every(self.options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon)
         periodic.start()
+        if self._access is not None:
+            self._access.start()
         self._delayed.start()
         self.transactions.checking.start()
 
@@ -274,6 +293,15 @@ class Broker:
             options.broker_id,
             options.compressed_register,
         )
+
+    def _name_address_cluster(self) -> tuple[str, str, str]:
+        return self.options.broker_name, self.address, self.options.broker_cluster_name
+
+    def _make_access(self, store_options: StoreOptions) -> AccessControl:
+        named = self.options.rocketmq_home
+        home = Path(named).expanduser() if named else store_options.root.parent
+        places = AclPlaces(home / self.options.acl_file, home / "conf" / "acl")
+        return AccessControl(places, self.router.handlers, StoredTopics(self.store).topic_at, self._clock)
 
     def _registered_topics(self, only: list[TopicConfig] | None) -> TopicTable:
         """A broker that may not be read or written says so for every topic."""

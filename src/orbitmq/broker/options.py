@@ -53,6 +53,20 @@ class BrokerOptions(Options):
     msg_trace_topic_name: str = option("msgTraceTopicName", TRACE_TOPIC, "Name of the message trace topic.")
     trace_on: bool = option("traceOn", True, "Tell producers to write traces.")
     region_id: str = option("regionId", "DefaultRegion", "Region that send answers carry.")
+    acl_enable: bool = option(
+        "aclEnable", False, "Check who sends each request and what they may do; see docs/security.md."
+    )
+    acl_file: str = option(
+        "aclFile",
+        "conf/plain_acl.yml",
+        "Accounts and white list; a relative path is below rocketmqHome. Each .yml file below conf/acl counts, too.",
+    )
+    rocketmq_home: str = option(
+        "rocketmqHome",
+        "",
+        "Where access control files are; empty is ROCKETMQ_HOME of the environment, else the directory that "
+        "storePathRootDir is in.",
+    )
     long_polling_enable: bool = option(
         "longPollingEnable",
         True,

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
-from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT, check_fixed
+from orbitmq.cli.foreign_keys import FIXED, OF_THE_BROKER, WITHOUT_EFFECT, check_fixed
 from orbitmq.runtime.options import Options, read_properties, unknown_keys
 
 
@@ -27,8 +27,9 @@ def read(file: Path | None, flags: Mapping[str, str | None], *known: type[Option
 
 
 def _remark(key: str, known: tuple[type[Options], ...]) -> str:
-    if key in WITHOUT_EFFECT:
-        return f"{key} has no effect in orbitmq: {WITHOUT_EFFECT[key]}"
+    reason = WITHOUT_EFFECT.get(key) or OF_THE_BROKER.get(key)
+    if reason:
+        return f"{key} has no effect in orbitmq: {reason}"
     names = [name for options in known for name in options.table()]
     near = difflib.get_close_matches(key, names, n=1)
     return f"unknown key {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")

@@ -58,7 +58,7 @@ def up(
         home = (data_dir or DATA_DIR).expanduser().absolute()
         port = None if broker_port is None else str(broker_port)
         pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions)
-        pairs = {"storePathRootDir": str(home / "store"), **pairs}
+        pairs = {"storePathRootDir": str(home / "store"), **_rocketmq_home(), **pairs}
         broker, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
         names = NamesrvOptions(
             listen_port=namesrv_port,
@@ -85,13 +85,17 @@ def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_leve
 def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bool, log_level: logging.Level) -> None:
     with one_line_errors("broker"):
         pairs, remarks = configuration.read(config, {"namesrvAddr": namesrv_addresses}, BrokerOptions, StoreOptions)
-        pairs = {"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **pairs}
+        pairs = {"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs}
         options, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
         _warn(remarks)
         if print_only:
             _print_config(options, store)
         else:
             _run(lambda stopped: _broker(options, store, config, stopped), log_level)
+
+
+def _rocketmq_home() -> dict[str, str]:
+    return {"rocketmqHome": os.environ.get("ROCKETMQ_HOME", "")}
 
 
 async def _up(

@@ -32,7 +32,7 @@ _REASONS = {
         writeBufferHighWaterMark writeBufferLowWaterMark
     """,
     "it concerns the Java process": """
-        debugLockEnable isolateLogEnable messageStorePlugIn rocketmqHome transferMsgByHeap
+        debugLockEnable isolateLogEnable messageStorePlugIn transferMsgByHeap
         useReentrantLockWhenPutMessage
     """,
     "Apache RocketMQ 4.9 does not act on it either": """
@@ -65,9 +65,11 @@ _REASONS = {
 }
 WITHOUT_EFFECT = {key: reason for reason, keys in _REASONS.items() for key in keys.split()}
 
+# Keys of the broker that stand in files of name servers too.
+OF_THE_BROKER = {"rocketmqHome": "a name server reads no files there"}
+
 # key -> (the only value, why no other)
 FIXED = {
-    "aclEnable": ("false", "there is no access control"),
     "brokerRole": ("ASYNC_MASTER", "there is no replication"),
     "enableDLegerCommitLog": ("false", "there is no DLedger commit log"),
     "useTLS": ("false", "there is no TLS"),

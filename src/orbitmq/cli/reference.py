@@ -12,6 +12,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level, Rule
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.main import app
@@ -20,6 +21,7 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.runtime.options import Option, Options, as_text
 from orbitmq.spark.options import ReadOptions
 from orbitmq.store.options import StoreOptions
+from orbitmq.wire.codes import RequestCode
 
 _OPTIONS_HEAD = """\
 # Options
@@ -70,6 +72,27 @@ _SPARK_HEAD = """\
 Written by `make reference` from the option table in the code.
 
 `spark.read.format("orbitmq").option(key, value)`; names are not case-sensitive.
+"""
+_ACCESS_HEAD = """\
+# What each request to a broker needs
+
+Written by `make reference` from the table in the code; [security](../security.md) tells how access control works.
+
+These rules hold with `aclEnable=true`. A request without credentials, of an unknown account, or with a signature that
+the account's secret does not make is refused whatever its code, unless it comes from an address of a white list.
+A request that is refused is answered with code 1; a oneway request is dropped. An administrator without permissions of
+its own may everything.
+
+The third column says what the account of a valid signature needs, the fourth what becomes of the request of an account
+without any permission. Where RocketMQ 4.9.7 asks for something else, the fifth column says what, and the last one why
+orbitmq does not.
+"""
+_ACCESS_FOOT = """
+## Requests that brokers do not handle
+
+These, and codes that have no name, are answered REQUEST_CODE_NOT_SUPPORTED (3) to whoever has an account, as
+RocketMQ does. A request that a broker handles without a line in the table above needs an administrator.
+
 """
 _HELP_WIDTH = 100
 
@@ -125,7 +148,22 @@ def spark_page() -> str:
     return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}"
 
 
+def access_page() -> str:
+    """Who may ask what of a broker."""
+    head = ("code", "name", "needed", "without permission", "RocketMQ 4.9.7 asks for", "why")
+    rows = (_access_row(code, rule) for code, rule in sorted(RULES.items()))
+    rest = ", ".join(f"`{RequestCode(code).name}` ({code})" for code in sorted(NOT_FOR_BROKERS))
+    return f"{_ACCESS_HEAD}{_table(head, rows)}{_ACCESS_FOOT}{rest}.\n"
+
+
+def _access_row(code: int, rule: Rule) -> tuple[str, ...]:
+    refused = rule.level is Level.ADMIN or rule.needs is not None
+    outcome = "refused" if refused else "handled"
+    return str(code), f"`{RequestCode(code).name}`", rule.text, outcome, rule.original, rule.reason
+
+
 PAGES = {
+    "access.md": access_page,
     "options.md": options_page,
     "commands.md": commands_page,
     "client.md": client_page,

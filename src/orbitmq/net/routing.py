@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 Answer = Command | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
+Check = Callable[["Connection", Command], None]
+"""Sees a request before its handler and raises to refuse it."""
 
 
 class Router:
@@ -29,14 +31,23 @@ class Router:
     def __init__(self, name: str = "node") -> None:
         self.name = name
         self.handlers: dict[int, Handler] = {}
+        self.unsupported: Handler = self._unsupported
+        """What answers a code nobody handles."""
+        self._check: Check | None = None
 
     def add(self, codes: int | Iterable[int], handler: Handler) -> None:
         """Let `handler` answer these codes."""
         for code in (codes,) if isinstance(codes, int) else codes:
-            self.handlers[int(code)] = handler
+            self.handlers[int(code)] = handler if self._check is None else _checked(self._check, handler)
 
-    def unsupported(self, _connection: Connection, command: Command) -> Answer:
-        """The answer to a code nobody handles; also the `Handler` used for it."""
+    def guard(self, check: Check) -> None:
+        """Have `check` see every request from now on, also one of a code nobody handles or that is added later."""
+        self._check = check
+        for code, handler in self.handlers.items():
+            self.handlers[code] = _checked(check, handler)
+        self.unsupported = _checked(check, self.unsupported)
+
+    def _unsupported(self, _connection: Connection, command: Command) -> Answer:
         remark = f" request type {command.code} not supported"
         return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
@@ -48,3 +59,11 @@ class Router:
             return command.response(error.response_code, str(error))
         _log.error("event=handler_failed node=%s code=%d", self.name, command.code, exc_info=error)
         return command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _checked(check: Check, handler: Handler) -> Handler:
+    def checked(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+        check(connection, command)
+        return handler(connection, command)
+
+    return checked

@@ -1,0 +1,223 @@
+"""Decides about each request: who signed it, and may they. Keeps its rules equal to the files, without a restart.
+
+A permission is one look into the account's table, so nothing is remembered of a request; what costs is the HMAC over
+fields and body, which is what makes the request somebody's. Frames are bounded, so that is too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbitmq.broker.access import files
+from orbitmq.broker.access.accounts import Account, account_of, resource_text
+from orbitmq.broker.access.addresses import Matches, address_of, pattern
+from orbitmq.broker.access.files import AclFile, AclPlaces, Document, Signature
+from orbitmq.broker.access.rules import Level, TopicAt, rule_of
+from orbitmq.errors import ConfigurationError, RequestRejected
+from orbitmq.message.config import DataVersion
+from orbitmq.net.connection import Connection
+from orbitmq.runtime.clock import Clock
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.signature import ACCESS_KEY, is_signed
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0  # a changed file counts after two looks; RocketMQ looks every 5 s
+SHOWN_MAX = 255  # of what a peer calls itself, in an answer
+DENIALS_LOGGED = 1000  # different ones between two looks; a flood of refused requests must not fill the disk
+_IS_WHITE = "access.is_white"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of one moment."""
+
+    files: tuple[AclFile, ...]
+    accounts: Mapping[str, Account]
+    owners: Mapping[str, Path]
+    """Access key -> the file its account stands in."""
+    white: tuple[Matches, ...]
+
+    def is_white(self, host: str) -> bool:
+        """Whether peers of this address need neither signature nor permission."""
+        address = address_of(host)
+        return address is not None and any(matches(address) for matches in self.white)
+
+
+def policy_of(found: Sequence[AclFile]) -> Policy:
+    """ConfigurationError names the file and what is wrong in it."""
+    accounts: dict[str, Account] = {}
+    owners: dict[str, Path] = {}
+    white: list[Matches] = []
+    for file in found:
+        try:
+            white += map(pattern, file.white)
+            made = [account_of(config) for config in file.accounts]
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{file.path}: {error}") from error
+        for account in made:
+            if account.access_key in accounts:
+                first = owners[account.access_key]
+                _log.warning("event=account_repeated access_key=%s used=%s", account.access_key, first)
+            else:
+                accounts[account.access_key], owners[account.access_key] = account, file.path
+    return Policy(tuple(found), accounts, owners, tuple(white))
+
+
+class AccessControl:
+    """The check before every handler. `load` before use; `start` keeps looking for changed files until `stop`."""
+
+    def __init__(self, places: AclPlaces, handled: Container[int], topic_at: TopicAt, clock: Clock) -> None:
+        self._places = places
+        self._handled = handled
+        self._topic_at = topic_at
+        self._clock = clock
+        self._policy = policy_of(())
+        self._seen: Signature | None = None
+        self._settling: Signature | None = None
+        self._changing = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
+        self._denied: set[tuple[str, int, str]] = set()
+        self._loaded_ms = 0
+
+    @property
+    def policy(self) -> Policy:
+        """The rules that count now."""
+        return self._policy
+
+    @property
+    def main_file(self) -> Path:
+        """Where accounts go that are in no file yet."""
+        return self._places.main
+
+    def version(self) -> DataVersion:
+        """That of the main file; a file nobody changed is as old as its reading."""
+        main = (file.version for file in self._policy.files if file.path == self._places.main)
+        version = next(main, DataVersion())
+        return version if version.timestamp else DataVersion(0, self._loaded_ms)
+
+    # -------------------------------------------------------------------------------------------------------- files
+
+    def load(self) -> None:
+        """Read the files. ConfigurationError when there is none, or one cannot be used."""
+        seen = self._places.signature()
+        if not seen:
+            raise ConfigurationError(
+                f"option aclEnable: neither {self._places.main} nor a .yml file below {self._places.directory} exists"
+            )
+        self._adopt(policy_of([files.parse(path, files.load_document(path)) for path in self._places.paths()]))
+        self._seen = seen
+
+    def _adopt(self, policy: Policy) -> None:
+        self._policy, self._loaded_ms = policy, self._clock.now_ms()
+        for file in policy.files:
+            _log.info(
+                "event=access_rules_loaded file=%s accounts=%d white=%d", file.path, len(file.accounts), len(file.white)
+            )
+
+    def start(self) -> None:
+        self._watch = asyncio.get_running_loop().create_task(self._look_regularly())
+
+    async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+
+    async def _look_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._denied.clear()
+            async with self._changing:
+                await asyncio.to_thread(self.look)
+
+    def look(self) -> None:
+        """Read the files again if one has changed. When that fails the old rules stay, and the log says why, once.
+
+        A file that was another one at the last look may be half written, which YAML cannot tell: it waits for the next.
+        """
+        try:
+            seen = self._places.signature()
+            if seen == self._seen:
+                return
+            if seen != self._settling:
+                self._settling = seen
+                return
+            self._seen = seen
+            self.load()
+        except (ConfigurationError, OSError) as error:
+            _log.error("event=access_rules_kept reason=%s", error)
+
+    async def change(self, path: Path, edit: Callable[[Document], Document]) -> None:
+        """Change one file and use it at once. ConfigurationError when the result cannot be used: nothing is written
+        then.
+        """
+        async with self._changing:
+            await asyncio.to_thread(self._change, path, edit)
+
+    def _change(self, path: Path, edit: Callable[[Document], Document]) -> None:
+        before = files.load_document(path) if path.exists() else {}
+        document = files.with_next_version(edit(before), self._clock.now_ms())
+        changed = files.parse(path, document)
+        others = [p for p in self._places.paths() if p != path]
+        found = [*(files.parse(p, files.load_document(p)) for p in others), changed]
+        order = [*self._places.paths(), path]
+        policy = policy_of(sorted(found, key=lambda file: order.index(file.path)))
+        files.save(path, document)
+        self._seen = None  # whatever else has changed meanwhile is read at the next look
+        self._adopt(policy)
+
+    # ----------------------------------------------------------------------------------------------------- requests
+
+    def check(self, connection: Connection, command: Command) -> None:
+        """RequestRejected unless the request may be handled; what it says is what RocketMQ says."""
+        policy = self._policy
+        if self._is_white(policy, connection):
+            return
+        access_key = (command.ext or {}).get(ACCESS_KEY)
+        if not access_key:
+            raise self._denial(connection, command, "No accessKey is configured")
+        account = policy.accounts.get(access_key)
+        if account is None:
+            raise self._denial(connection, command, f"No acl config for {_shown(access_key)}", "no such account")
+        address = address_of(connection.peer[0])
+        if address is not None and account.is_white(address):
+            return
+        if not is_signed(command, account.secret):
+            raise self._denial(connection, command, f"Check signature failed for accessKey={access_key}")
+        self._check_permission(connection, command, account)
+
+    def _is_white(self, policy: Policy, connection: Connection) -> bool:
+        """Asked once a connection and policy: an address does not change."""
+        known = connection.attributes.get(_IS_WHITE)
+        if known is None or known[0] is not policy:
+            known = connection.attributes[_IS_WHITE] = policy, policy.is_white(connection.peer[0])
+        return bool(known[1])
+
+    def _check_permission(self, connection: Connection, command: Command, account: Account) -> None:
+        rule = rule_of(command.code, is_handled=command.code in self._handled)
+        if rule.level is Level.ADMIN and not account.is_admin:
+            text = f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not"
+            raise self._denial(connection, command, text)
+        if rule.needs is None or account.may_everything:
+            return
+        missing = account.missing(rule.needs(command, self._topic_at))
+        if missing is not None:
+            text = f"No default permission for {resource_text(_shown(missing))}"
+            raise self._denial(connection, command, text, f"{text}, accessKey={account.access_key}")
+
+    def _denial(self, connection: Connection, command: Command, text: str, reason: str = "") -> RequestRejected:
+        """The error of a refused request; each kind is logged once between two looks at the files."""
+        entry = (connection.peer[0], command.code, reason or text)
+        if entry not in self._denied and len(self._denied) < DENIALS_LOGGED:
+            self._denied.add(entry)
+            _log.warning("event=access_denied peer=%s code=%d reason=%s", connection.address, command.code, entry[2])
+        return RequestRejected(ResponseCode.SYSTEM_ERROR, f"AclException: {text}")
+
+
+def _shown(text: str) -> str:
+    return text[:SHOWN_MAX].encode(errors="replace").decode()
