@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from orbitmq.broker.holding import HeldPull, HeldPulls, Matcher
+from orbitmq.broker.holding import LOOKED_AT_MAX, HeldPull, HeldPulls
+from orbitmq.store.reading import EVERYTHING, CloserLook, Matcher, Selection
 from orbitmq.wire.command import request
 
 RED, BLUE = 1001, 1002
@@ -19,16 +20,43 @@ class Client:
     is_open = True
 
 
+class Takes:
+    """Looks at messages, which are bytes here, and wants some."""
+
+    def __init__(self, *wanted: int) -> None:
+        self.wanted = wanted
+
+    def may_take(self, _extension: object) -> bool:
+        raise AssertionError("a message that is read needs no bitmap")
+
+    def takes(self, unit: memoryview) -> bool:
+        return unit[0] in self.wanted
+
+
 class Bench:
     """Held pulls whose turns of the loop the test makes."""
 
     def __init__(self, limit: int = 100) -> None:
         self.turns: list[Callable[[], None]] = []
         self.ran: list[HeldPull] = []
-        self.held = HeldPulls(self.ran.append, lambda wake: self.turns.append(wake), limit)
+        self.read: list[int] = []
+        self.held = HeldPulls(self.ran.append, lambda wake: self.turns.append(wake), self.unit, limit)
 
-    def hold(self, offset: int, *, queue: int = 0, deadline_ms: int = 1000, matcher: Matcher | None = None) -> HeldPull:
-        pull = HeldPull(Client(), request(11), offset, deadline_ms, matcher)  # type: ignore[arg-type]
+    def unit(self, _topic: str, _queue_id: int, offset: int) -> memoryview | None:
+        """A message that consists of its offset; those beyond 100 are gone."""
+        self.read.append(offset)
+        return memoryview(bytes((offset,))) if offset <= 100 else None
+
+    def hold(
+        self,
+        offset: int,
+        *,
+        queue: int = 0,
+        deadline_ms: int = 1000,
+        matcher: Matcher | None = None,
+        look: CloserLook | None = None,
+    ) -> HeldPull:
+        pull = HeldPull(Client(), request(11), offset, deadline_ms, Selection(matcher, look))  # type: ignore[arg-type]
         assert self.held.hold("Orders", queue, pull)
         return pull
 
@@ -87,6 +115,35 @@ def test_a_pull_that_waits_on_wakes_at_the_next_message_it_wants() -> None:
     assert len(bench.held) == 0
 
 
+def test_a_pull_with_an_expression_wakes_for_messages_that_match_it() -> None:
+    bench = Bench()
+    pulls = [bench.hold(3, look=Takes(7)), bench.hold(8, look=Takes(7, 9)), bench.hold(3, look=Takes(7))]
+    for offset in (5, 6):
+        bench.held.arrived("Orders", 0, offset + 1, RED)
+    assert bench.turn() == []
+    assert bench.read == [5, 6], "each message is read once for all of them, and those before a pull not at all"
+    bench.held.arrived("Orders", 0, 8, RED)
+    assert bench.turn() == [pulls[0], pulls[2]]
+    bench.held.arrived("Orders", 0, 10, RED)
+    assert bench.turn() == [pulls[1]]
+
+
+def test_a_pull_runs_when_a_message_is_gone_or_there_are_many() -> None:
+    bench = Bench()
+    pull = bench.hold(0, look=Takes())
+    bench.held.arrived("Orders", 0, 102, RED)
+    assert bench.turn() == [pull]
+    pull = bench.hold(0, look=Takes())
+    for offset in range(LOOKED_AT_MAX):
+        bench.held.arrived("Orders", 0, offset + 1, RED)
+    assert bench.turn() == []
+    bench.read.clear()
+    for offset in range(LOOKED_AT_MAX + 1):
+        bench.held.arrived("Orders", 0, offset + 1, RED)
+    assert bench.turn() == [pull]
+    assert bench.read == []
+
+
 def test_a_pull_runs_when_its_time_is_up() -> None:
     bench = Bench()
     early, late = bench.hold(0, deadline_ms=1000), bench.hold(0, deadline_ms=1001)
@@ -119,7 +176,7 @@ def test_more_than_the_limit_are_not_held(caplog: pytest.LogCaptureFixture) -> N
     bench = Bench(limit=2)
     bench.hold(0)
     first = bench.hold(0, queue=1)
-    surplus = HeldPull(Client(), request(11), 0, 1000, None)  # type: ignore[arg-type]
+    surplus = HeldPull(Client(), request(11), 0, 1000, EVERYTHING)  # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING):
         assert not bench.held.hold("Orders", 0, surplus)
     assert "limit=2" in caplog.text

@@ -150,13 +150,15 @@ async def test_a_heartbeat_that_is_none_is_refused(tmp_path: Path, body: bytes) 
     ("subscription", "code"),
     [
         (SubscriptionData("Orders", "TagA || TagB"), 0),
-        (SubscriptionData("Orders", "||"), 23),
-        (SubscriptionData("Orders", "a > 5", expression_type="SQL92"), 1),
+        (SubscriptionData("Orders", "||"), 0),  # only other types are looked at
+        (SubscriptionData("Orders", "a > 5", expression_type="SQL92"), 0),
+        (SubscriptionData("Orders", "a >", expression_type="SQL92"), 23),
+        (SubscriptionData("Orders", "a > 5", expression_type="SQL99"), 23),
         (None, 0),
     ],
 )
 async def test_a_subscription_can_be_checked(tmp_path: Path, subscription: SubscriptionData | None, code: int) -> None:
-    async with live(tmp_path) as client:
+    async with live(tmp_path, enablePropertyFilter="true") as client:
         body = encode(CheckClientRequest("client", "g", subscription))
         assert (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)).code == code
 

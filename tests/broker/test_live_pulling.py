@@ -171,7 +171,7 @@ async def test_a_consumer_outside_the_queue_leaves_an_event_for_monitors(tmp_pat
         ("Orders", 4, {}, 1),
         ("Orders", -1, {}, 1),
         ("Orders", 0, {"subscription": "||"}, 23),
-        ("Orders", 0, {"subscription": "a > 5", "expression_type": "SQL92"}, 1),
+        ("Orders", 0, {"subscription": "a > 5", "expression_type": "SQL92"}, 1),  # enablePropertyFilter is off
         ("Orders", 0, {"sys_flag": 0, "consumer_group": "never-heard"}, 24),
         ("Bills", 0, {"sys_flag": 0, "consumer_group": "heard"}, 24),
         ("Orders", 0, {"sys_flag": 0, "consumer_group": "heard", "sub_version": 8}, 25),

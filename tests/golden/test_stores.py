@@ -22,7 +22,7 @@ from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreReader
-from orbitmq.store.reading import GetStatus
+from orbitmq.store.reading import GetStatus, Selection
 from orbitmq.store.records import PutRecord
 from tests.support.golden import manifest, unpack
 
@@ -114,9 +114,9 @@ def test_times_find_the_same_offsets(opened: Opened) -> None:
 def test_pulls_get_the_same_messages(opened: Opened) -> None:
     for expected in opened.manifest["getMessage"]:
         codes = {tags_code(tag.strip()) for tag in (expected["sub"] or "*").split("||")}
-        matcher = None if expected["sub"] in (None, "*") else codes.__contains__
+        wanted = Selection(None if expected["sub"] in (None, "*") else codes.__contains__)
         found = opened.store.get(
-            expected["topic"], expected["queueId"], expected["offset"], expected["maxNums"], matcher
+            expected["topic"], expected["queueId"], expected["offset"], expected["maxNums"], wanted
         )
         assert found.status is GetStatus[expected["status"]], expected
         assert (found.min_offset, found.max_offset) == (expected["minOffset"], expected["maxOffset"])

@@ -18,6 +18,7 @@ from orbitmq.message.unit import (
     decode_units,
     encode_unit,
     message_of,
+    properties_of,
     store_timestamp_of,
 )
 
@@ -77,6 +78,7 @@ def test_round_trip(unit: Unit) -> None:
     assert found.size == len(data)
     assert msgspec.structs.replace(found, size=0) == unit
     assert store_timestamp_of(data) == unit.store_timestamp
+    assert properties_of(b"before" + data, 6).decode() == unit.properties
 
 
 @given(st.lists(units(), max_size=4), st.integers(0, 50))
@@ -90,8 +92,11 @@ def test_units_lie_one_after_another(some: list[Unit], lead: int) -> None:
 @given(units(), st.data())
 def test_a_cut_unit_is_refused(unit: Unit, data: st.DataObject) -> None:
     whole = encode_unit(unit)
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(UnitError):
-        decode_unit(whole[: data.draw(st.integers(0, len(whole) - 1))])
+        decode_unit(cut)
+    with pytest.raises(UnitError):
+        properties_of(cut)
 
 
 @given(units(), st.data())
@@ -101,12 +106,16 @@ def test_a_damaged_unit_raises_nothing_but_its_own_error(unit: Unit, data: st.Da
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with suppress(UnitError):
         message_of(decode_unit(damaged))
+    with suppress(UnitError):
+        properties_of(damaged)
 
 
 @given(st.binary(max_size=300))
 def test_garbage_raises_nothing_but_its_own_error(garbage: bytes) -> None:
     with suppress(UnitError):
         decode_units(garbage)
+    with suppress(UnitError):
+        properties_of(garbage)
 
 
 def test_a_long_topic_of_rocketmq_5_is_read() -> None:

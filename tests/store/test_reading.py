@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from orbitmq.message.hashing import tags_code
+from orbitmq.message.unit import decode_unit
+from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.reading import GetStatus
+from orbitmq.store.extended_queue import Extension
+from orbitmq.store.reading import GetStatus, Selection
 from tests.support.stores import open_store, record
 
 BIG_FILES = {"mapped_file_size_commit_log": 4 << 20, "mapped_file_size_consume_queue": 40_000}
@@ -60,17 +63,57 @@ def test_messages_that_do_not_match_are_passed_over(store: MessageStore) -> None
     put(store, 3, tag="A")
     put(store, 2, tag="B")
     put(store, 3, tag="A")
-    result = store.get("T", 0, 0, 32, {tags_code("B")}.__contains__)
+    result = store.get("T", 0, 0, 32, Selection({tags_code("B")}.__contains__))
     assert (len(result.buffers), result.next_offset) == (2, 8)
-    result = store.get("T", 0, 0, 1, {tags_code("B")}.__contains__)
+    result = store.get("T", 0, 0, 1, Selection({tags_code("B")}.__contains__))
     assert (len(result.buffers), result.next_offset) == (1, 4)
+
+
+class Longer:
+    """Wants units of more than so many bytes, and of extensions those that were stored at an even time."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.asked: list[Extension] = []
+
+    def may_take(self, extension: Extension) -> bool:
+        self.asked.append(extension)
+        return extension.store_timestamp % 2 == 0
+
+    def takes(self, unit: memoryview) -> bool:
+        return len(unit) > self.size
+
+
+def test_a_closer_look_decides_about_each_message(store: MessageStore) -> None:
+    put(store, 2, size=10, tag="A")
+    put(store, 2, size=500, tag="A")
+    put(store, 2, size=500, tag="B")
+    result = store.get("T", 0, 0, 32, Selection(None, Longer(400)))
+    assert (result.status, len(result.buffers), result.next_offset) == (GetStatus.FOUND, 4, 6)
+    result = store.get("T", 0, 0, 32, Selection({tags_code("B")}.__contains__, Longer(400)))
+    assert (len(result.buffers), result.next_offset) == (2, 6)
+    result = store.get("T", 0, 0, 32, Selection(None, Longer(4000)))
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
+
+
+def test_an_extension_is_asked_before_its_message_is_read(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = open_store(tmp_path, clock, **BIG_FILES, enable_consume_queue_ext=True)
+    for _ in range(4):
+        put(store, 1)
+        clock.advance(1)
+    look = Longer(0)
+    result = store.get("T", 0, 0, 32, Selection(None, look))
+    assert len(look.asked) == 4
+    assert [decode_unit(buffer).store_timestamp % 2 for buffer in result.buffers] == [0, 0]
+    store.close()
 
 
 def test_a_pull_looks_at_800_messages_for_a_match(store: MessageStore) -> None:
     put(store, 1000)
-    result = store.get("T", 0, 0, 32, lambda _: False)
+    result = store.get("T", 0, 0, 32, Selection(lambda _: False))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 800)
-    result = store.get("T", 0, 0, 900, lambda _: False)
+    result = store.get("T", 0, 0, 900, Selection(lambda _: False))
     assert result.next_offset == 900
 
 

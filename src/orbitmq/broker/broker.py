@@ -16,6 +16,7 @@ from orbitmq.broker.administration import Administration
 from orbitmq.broker.clients import Consumers, Producers
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.figures import Figures
+from orbitmq.broker.filters import Filters
 from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.group_reports import GroupReports
 from orbitmq.broker.groups import Groups
@@ -27,6 +28,7 @@ from orbitmq.broker.pulling import SCAN_SECONDS, Pulling
 from orbitmq.broker.querying import Querying
 from orbitmq.broker.registration import Registrar
 from orbitmq.broker.relaying import Relaying
+from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
@@ -46,6 +48,7 @@ from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.runtime.periodic import Periodic
+from orbitmq.store.dispatch import no_bitmap
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.wire.bodies import TopicTable
@@ -55,6 +58,7 @@ _log = logging.getLogger(__name__)
 
 WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too long
 CLIENT_SCAN_SECONDS = 10.0
+FILTER_SAVE_SECONDS = 10.0  # as in RocketMQ
 LOCK_SWEEP_SECONDS = 60.0
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
 STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
@@ -84,12 +88,18 @@ class Broker:
         self.groups = Groups(config, options, self._clock)
         self.offsets = ConsumerOffsets(config)
         self.producers = Producers()
-        self.consumers = Consumers(self._wants_notice)
+        self._filters = Filters(config, options, self._clock)
+        self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone)
         self.store = MessageStore(
-            store_options, clock=self._clock, on_arrival=self._arrived, deliver=self._deliver, delay_levels=self._levels
+            store_options,
+            clock=self._clock,
+            on_arrival=self._arrived,
+            deliver=self._deliver,
+            delay_levels=self._levels,
+            filter_bitmap=self._filters.bitmap if options.enable_calc_filter_bit_map else no_bitmap,
         )
         self._delayed = DelayedDelivery(self.store, self._levels, config, self._clock)
-        self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file)
+        self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self._filters.file)
         self._locks = QueueLocks()
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
@@ -108,8 +118,9 @@ class Broker:
         self._sending = Sending(
             self._writing, self.topics, self.groups, options, self._clock, self.transactions.prepare
         )
+        selecting = Selecting(self.consumers, self._filters, options)
         self._pulling = Pulling(
-            self.store, self.topics, self.groups, self.consumers, self.offsets, options, self._clock, self.statistics
+            self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics
         )
         self._add_handlers()
         if self._access is not None:
@@ -129,6 +140,7 @@ class Broker:
         try:
             host = await _host_field(self.options.broker_ip1, self.port)
             self._sending.store_host = self._pulling.store_host = self.transactions.deciding.store_host = host
+            await asyncio.to_thread(self._filters.load)  # first: the store makes bitmaps again that a crash took
             await asyncio.to_thread(self.store.open)
             self._load()
             await self.transactions.checking.restore()
@@ -216,7 +228,9 @@ class Broker:
             self._pulling,
             self.transactions,
             querying,
-            Membership(self.producers, self.consumers, self.groups, self.topics, self._locks, self._clock),
+            Membership(
+                self.producers, self.consumers, self.groups, self.topics, self._locks, self._filters, self._clock
+            ),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options, self.statistics),
             Administration(self.topics, self.groups, self.offsets, self.store, self.statistics),
             AccessAdministration(self._access, self._name_address_cluster),
@@ -264,6 +278,7 @@ class Broker:
         periodic.every(1, self.statistics.tick)
         periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._clock.now_ms()))
         periodic.every(SAVE_AGAIN_SECONDS, self._save_again)
+        periodic.every(FILTER_SAVE_SECONDS, self._filters.save_soon)
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
         periodic.every(self.options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon)
         periodic.start()

@@ -150,10 +150,18 @@ class Producers:
 
 
 class Consumers:
-    """Consumer group -> its members. `notifies` says whether a group wants to hear of changes."""
+    """Consumer group -> its members. `notifies` says whether a group wants to hear of changes; `gone` is told when the
+    last member of a group has left.
+    """
 
-    def __init__(self, notifies: Callable[[str], bool] = lambda _: True, limit: int = MEMBERSHIPS_MAX) -> None:
+    def __init__(
+        self,
+        notifies: Callable[[str], bool] = lambda _: True,
+        limit: int = MEMBERSHIPS_MAX,
+        gone: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._notifies = notifies
+        self._gone = gone
         self._memberships = _Memberships(limit)
         self.groups: dict[str, ConsumerGroup] = {}
         self.differing: set[str] = set()
@@ -197,6 +205,7 @@ class Consumers:
         self._compare(group, connection, None)
         if not group.members:
             del self.groups[name]
+            self._gone(name)
         elif client is not None:
             self._tell(group)
 

@@ -9,40 +9,48 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 from orbitmq.net.connection import Connection
+from orbitmq.store.reading import Selection
 from orbitmq.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
 HELD_MAX = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs about 1 KiB
 
-Matcher = Callable[[int], bool]
+# New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
+# the pull is the shorter way.
+LOOKED_AT_MAX = 32
+
 QueueKey = tuple[str, int]
+Unit = Callable[[str, int, int], memoryview | None]  # topic, queue id and queue offset of a message -> the message
 
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
-    """A parked pull. `offset` is the first it wants, `matcher` tells by tag hash (None takes all)."""
+    """A parked pull. `offset` is the first it can get."""
 
     connection: Connection
     command: Command
     offset: int
     deadline_ms: int
-    matcher: Matcher | None
+    wanted: Selection
 
 
 class HeldPulls:
-    """(topic, queue id) -> parked pulls. `rerun` answers a pull without parking it again."""
+    """(topic, queue id) -> parked pulls. `rerun` answers a pull without parking it again, `unit` reads a message."""
 
     def __init__(
         self,
         rerun: Callable[[HeldPull], None],
         call_soon: Callable[[Callable[[], None]], object],
+        unit: Unit,
         limit: int = HELD_MAX,
     ) -> None:
         self._rerun = rerun
         self._call_soon = call_soon
+        self._unit = unit
         self._limit = limit
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._count = 0
@@ -72,13 +80,14 @@ class HeldPulls:
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}
         for key, messages in arrived.items():
-            self._release(key, lambda pull, messages=messages: _wants(pull, messages))  # type: ignore[misc]
+            unit = cache(partial(self._unit, *key))
+            self._release(key, partial(_wants, messages, unit))
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
         """Run pulls whose time is up, whose queue grew unnoticed, or whose connection is gone; every few seconds."""
         for key in list(self._held):
             newest = newest_offset(*key)
-            self._release(key, lambda pull, newest=newest: _is_due(pull, now_ms, newest))  # type: ignore[misc]
+            self._release(key, partial(_is_due, now_ms, newest))
 
     def release_all(self) -> None:
         """Answer everything that waits: the broker is about to stop."""
@@ -98,11 +107,14 @@ class HeldPulls:
                 self._rerun(pull)
 
 
-def _wants(pull: HeldPull, messages: list[tuple[int, int]]) -> bool:
-    return any(
-        next_offset > pull.offset and (pull.matcher is None or pull.matcher(code)) for next_offset, code in messages
-    )
+def _wants(messages: list[tuple[int, int]], unit: Callable[[int], memoryview | None], pull: HeldPull) -> bool:
+    matcher, look = pull.wanted
+    new = [(offset, code) for offset, code in messages if offset > pull.offset and (matcher is None or matcher(code))]
+    if look is None or len(new) > LOOKED_AT_MAX:
+        return bool(new)
+    found = (unit(offset - 1) for offset, _ in new)
+    return any(message is None or look.takes(message) for message in found)  # one that is gone: let the pull see
 
 
-def _is_due(pull: HeldPull, now_ms: int, newest: int) -> bool:
+def _is_due(now_ms: int, newest: int, pull: HeldPull) -> bool:
     return newest > pull.offset or now_ms >= pull.deadline_ms or not pull.connection.is_open

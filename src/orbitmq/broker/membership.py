@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from orbitmq.broker.clients import Client, Consumers, Producers
+from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.locks import QueueLocks as LockTable
 from orbitmq.broker.topics import Topics
-from orbitmq.errors import OrbitMQError, RequestRejected
-from orbitmq.filter.tags import tag_subscription
-from orbitmq.message.config import TAG
+from orbitmq.errors import RequestRejected
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
@@ -23,13 +22,21 @@ class Membership:
     """Handlers over the client tables."""
 
     def __init__(
-        self, producers: Producers, consumers: Consumers, groups: Groups, topics: Topics, locks: LockTable, clock: Clock
+        self,
+        producers: Producers,
+        consumers: Consumers,
+        groups: Groups,
+        topics: Topics,
+        locks: LockTable,
+        filters: Filters,
+        clock: Clock,
     ) -> None:
         self._producers = producers
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
         self._locks = locks
+        self._filters = filters
         self._clock = clock
 
     def add_to(self, router: Router) -> None:
@@ -50,6 +57,7 @@ class Membership:
             if group is not None:
                 self._topics.create_for_group(group.name, group.retry_queues, unit=consumer.unit_mode)
             self._consumers.register(consumer, client)
+            self._filters.register(consumer.group_name, consumer.subscription_data_set)
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, client)
         return command.response(ResponseCode.SUCCESS)
@@ -72,16 +80,10 @@ class Membership:
         return command.response(ResponseCode.SUCCESS, body=encode(ConsumerIdList(consumer_id_list=group.client_ids())))
 
     def check_client(self, _connection: Connection, command: Command) -> Command:
-        """Whether the broker can evaluate a subscription: tag expressions only."""
+        """Whether the broker can evaluate a subscription that is no tag expression."""
         subscription = decode(CheckClientRequest, command.body).subscription_data
-        if subscription is None:
-            return command.response(ResponseCode.SUCCESS)
-        if subscription.expression_type not in (TAG, "", None):
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not filter by SQL92 expressions")
-        try:
-            tag_subscription(subscription.topic, subscription.expression)
-        except OrbitMQError as error:
-            raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        if subscription is not None and not is_tag(subscription.expression_type):
+            self._filters.check(subscription.expression, subscription.expression_type)
         return command.response(ResponseCode.SUCCESS)
 
     def lock(self, _connection: Connection, command: Command) -> Command:

@@ -81,6 +81,36 @@ class BrokerOptions(Options):
         minimum=1,
         changeable=True,
     )
+    enable_property_filter: bool = option(
+        "enablePropertyFilter",
+        False,
+        "Filter messages by SQL92 expressions over their properties.",
+        changeable=True,
+    )
+    filter_support_retry: bool = option(
+        "filterSupportRetry",
+        False,
+        "Filter what comes back for a retry, too, by the SQL92 expression of its topic.",
+        changeable=True,
+    )
+    enable_calc_filter_bit_map: bool = option(
+        "enableCalcFilterBitMap", False,
+        "Note with each message, in the extension of its queue (enableConsumeQueueExt), which SQL92 expressions of its "
+        "topic it matches; pulls of the others then pass it over unread.",
+    )  # fmt: skip
+    expect_consumer_num_use_filter: int = option(
+        "expectConsumerNumUseFilter", 32,
+        "SQL92 subscriptions of a topic that the bitmaps of its messages are made for; with a new size, bitmaps and "
+        "consumerFilter.json begin anew.", minimum=1, maximum=1000,
+    )  # fmt: skip
+    max_error_rate_of_bloom_filter: int = option(
+        "maxErrorRateOfBloomFilter", 20, "How many unwanted messages a bitmap of that size may let through to be read.",
+        unit="percent", minimum=1, maximum=99,
+    )  # fmt: skip
+    filter_data_clean_time_span_ms: int = option(
+        "filterDataCleanTimeSpan", 86_400_000, "How long the expression of a group that has gone is kept.", unit="ms",
+        minimum=0, changeable=True,
+    )  # fmt: skip
     notify_consumer_ids_changed: bool = option(
         "notifyConsumerIdsChangedEnable",
         True,

@@ -1,6 +1,6 @@
 """PULL_MESSAGE: checks, the read, the answer, and holding a pull that found nothing.
 
-The subscription a pull is filtered by comes from the group's heartbeat or rides on the request itself.
+Which messages of the queue it gets is decided in `selecting`.
 """
 
 from __future__ import annotations
@@ -9,41 +9,30 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import lru_cache
 
-from orbitmq.broker.clients import Consumers
 from orbitmq.broker.events import offset_moved_event
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.holding import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
-from orbitmq.errors import MessageError, RequestRejected
-from orbitmq.filter.tags import tag_subscription
-from orbitmq.message.config import SUBSCRIBE_ALL, TAG, SubscriptionData
-from orbitmq.message.flags import (
-    PERM_READ,
-    PULL_COMMIT_OFFSET,
-    PULL_SUBSCRIPTION,
-    PULL_SUSPEND,
-)
+from orbitmq.errors import RequestRejected
+from orbitmq.message.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUSPEND
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.reading import GetResult, GetStatus
-from orbitmq.wire.bodies import MessageModel
+from orbitmq.store.reading import GetResult, GetStatus, Selection
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader
 
 _log = logging.getLogger(__name__)
 
-Matcher = Callable[[int], bool]
 SCAN_SECONDS = 5.0  # how often held pulls are looked over, as in RocketMQ
 MASTER_ID = "0"  # where the next pull should go while reads from slaves are off
-SUBSCRIPTIONS_REMEMBERED = 4096  # parsed expressions of pulls that bring their own
 
 # What a read found -> the code of the answer. An empty or unknown queue depends on the offset asked for.
 _CODES = {
@@ -66,7 +55,7 @@ class Pulling:
         store: MessageStore,
         topics: Topics,
         groups: Groups,
-        consumers: Consumers,
+        selecting: Selecting,
         offsets: ConsumerOffsets,
         options: BrokerOptions,
         clock: Clock,
@@ -78,13 +67,13 @@ class Pulling:
         self._store = store
         self._topics = topics
         self._groups = groups
-        self._consumers = consumers
+        self._selecting = selecting
         self._offsets = offsets
         self._options = options
         self._clock = clock
         self._statistics = statistics
         self._timer = timer
-        self.held = HeldPulls(self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake))
+        self.held = HeldPulls(self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake), self._unit)
 
     def add_to(self, router: Router) -> None:
         router.add((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
@@ -93,13 +82,13 @@ class Pulling:
     def pull(self, connection: Connection, command: Command) -> Command | None:
         """First run of a pull: commits the offset it carries, and may hold it."""
         header = command.header(PullMessageHeader)
-        matcher = self._check(header)
-        result = self._read(header, matcher)
+        wanted = self._check(header)
+        result = self._read(header, wanted)
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = _code_of(result, header.queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
-            held = HeldPull(connection, command, header.queue_offset, self._deadline(header), matcher)
+            held = HeldPull(connection, command, header.queue_offset, self._deadline(header), wanted)
             if self.held.hold(header.topic, header.queue_id, held):
                 return None
         return self._answer(command, header, result, code)
@@ -118,12 +107,17 @@ class Pulling:
             answer = self._failed(held.command, error)
         held.connection.send(answer)
 
-    def _read(self, header: PullMessageHeader, matcher: Matcher | None) -> GetResult:
+    def _read(self, header: PullMessageHeader, wanted: Selection) -> GetResult:
         begun = self._timer()
-        result = self._store.get(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, matcher)
+        result = self._store.get(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, wanted)
         count = len(result.buffers)
         self._statistics.got(header.topic, header.consumer_group, count, result.size, self._timer() - begun)
         return result
+
+    def _unit(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:
+        """A message of a queue."""
+        entries = self._store.entries(topic, queue_id, queue_offset, 1)
+        return self._store.unit_at(entries[0][0]) if entries else None
 
     def _deadline(self, header: PullMessageHeader) -> int:
         options = self._options
@@ -145,8 +139,8 @@ class Pulling:
 
     # ------------------------------------------------------------------------------------------------------- checks
 
-    def _check(self, header: PullMessageHeader) -> Matcher | None:
-        """Refuse what may not be read; else the tag matcher of the subscription."""
+    def _check(self, header: PullMessageHeader) -> Selection:
+        """Refuse what may not be read; else what is wanted of it."""
         if not self._options.broker_permission & PERM_READ:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not readable")
         group = self._groups.find(header.consumer_group)
@@ -165,46 +159,7 @@ class Pulling:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of {topic.name}: it has {topic.read_queues}"
             )
-        return _matcher(self._subscription(header, broadcast_allowed=group.consume_broadcast_enabled))
-
-    def _subscription(self, header: PullMessageHeader, *, broadcast_allowed: bool) -> SubscriptionData:
-        if header.sys_flag & PULL_SUBSCRIPTION:
-            return _parse_subscription(header.topic, header.subscription, header.expression_type)
-        group = self._consumers.groups.get(header.consumer_group)
-        if group is None:
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"no heartbeat of the group {header.consumer_group} has come yet"
-            )
-        if group.message_model is MessageModel.BROADCASTING and not broadcast_allowed:
-            raise RequestRejected(ResponseCode.NO_PERMISSION, f"group {group.name} may not consume by broadcast")
-        subscription = group.subscriptions.get(header.topic)
-        if subscription is None:
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {group.name} does not subscribe {header.topic}"
-            )
-        if subscription.version < header.sub_version:
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, f"the subscription of {group.name} for {header.topic} is outdated"
-            )
-        return subscription
-
-
-@lru_cache(SUBSCRIPTIONS_REMEMBERED)
-def _parse_subscription(topic: str, expression: str | None, kind: str | None) -> SubscriptionData:
-    if kind not in (None, "", TAG):
-        return SubscriptionData(topic, expression or "", expression_type=str(kind))
-    try:
-        return tag_subscription(topic, expression)
-    except MessageError as error:
-        raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-
-
-def _matcher(subscription: SubscriptionData) -> Matcher | None:
-    if subscription.expression_type not in (TAG, "", None):
-        raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not filter by SQL92 expressions")
-    return (
-        None if subscription.expression == SUBSCRIBE_ALL or not subscription.codes else subscription.codes.__contains__
-    )
+        return self._selecting.selection(header, group)
 
 
 def _code_of(result: GetResult, asked_offset: int) -> int:

@@ -47,10 +47,7 @@ _REASONS = {
     "there is no DLedger commit log": """
         dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId storePathDLedgerCommitLog
     """,
-    "messages are filtered by tag only": """
-        bitMapLengthConsumeQueueExt enableCalcFilterBitMap enablePropertyFilter expectConsumerNumUseFilter
-        filterDataCleanTimeSpan filterSupportRetry maxErrorRateOfBloomFilter
-    """,
+    "the size of bitmaps follows from the expected consumers and the error rate": "bitMapLengthConsumeQueueExt",
     "delayed messages are delivered one by one": """
         enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     """,

@@ -11,11 +11,18 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-Properties = Mapping[str, str]
+
+class Properties(Protocol):
+    """The properties of a message, such as a dictionary."""
+
+    def get(self, name: str, /) -> str | None:
+        """A property; None when it is missing."""
+
+
 Evaluate = Callable[[Properties], Any]  # a value of the term's kind, or None for null
 
 INT32, INT64 = (-(1 << 31), (1 << 31) - 1), (-(1 << 63), (1 << 63) - 1)

@@ -99,3 +99,16 @@ def find_property(properties: bytes, start_of_pair: bytes) -> bytes | None:
                 return value
         end = start + len(start_of_pair) - 1
     return None
+
+
+class EncodedProperties:
+    """The properties of a stored message, of which each is read when it is asked for."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def get(self, name: str) -> str | None:
+        found = find_property(self._text, (name + NAME_END).encode())
+        return found.decode("utf-8", "replace") if found is not None else None

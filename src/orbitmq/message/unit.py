@@ -208,6 +208,25 @@ def store_timestamp_of(buffer: Buffer, position: int = 0) -> int:
     return timestamp
 
 
+def properties_of(buffer: Buffer, position: int = 0) -> bytes:
+    """The encoded properties of the unit at `position`, without decoding the rest. UnitError when it is truncated or no
+    unit."""
+    try:
+        head = HEADS[buffer[position + SYS_FLAG_LOW_BYTE] >> 4 & 3]
+        topic_length_field = TOPIC_LENGTHS[INT32.unpack_from(buffer, position + 4)[0]]
+        at = position + head.size + INT32.unpack_from(buffer, position + head.size - 4)[0]
+        at += topic_length_field.size + topic_length_field.unpack_from(buffer, at)[0]
+        (size,) = PROPERTIES_LENGTH.unpack_from(buffer, at)
+    except KeyError:
+        raise UnitError(f"no message unit at {position}: its magic is unknown") from None
+    except (struct.error, IndexError) as error:
+        raise UnitError(f"the unit at {position} is truncated") from error
+    at += PROPERTIES_LENGTH.size
+    if not 0 <= size <= len(buffer) - at:
+        raise UnitError(f"the lengths of the unit at {position} disagree")
+    return bytes(buffer[at : at + size])
+
+
 def message_of(unit: Unit, broker_name: str = "", *, decompress: bool = True) -> MessageExt:
     """The message a consumer sees. UnitError when a compressed body cannot be unpacked."""
     properties = decode_properties(unit.properties)

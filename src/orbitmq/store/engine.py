@@ -33,7 +33,7 @@ from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queues import ConsumeQueues
-from orbitmq.store.reading import BatchLimits, GetResult, GetStatus, Matcher
+from orbitmq.store.reading import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.records import (
     BUSY,
     ILLEGAL,
@@ -401,8 +401,8 @@ class MessageStore:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def get(self, topic: str, queue_id: int, offset: int, max_count: int, matcher: Matcher | None = None) -> GetResult:
-        """Messages of a queue from `offset` on, those whose tag hash `matcher` takes. StoreError while not open.
+    def get(self, topic: str, queue_id: int, offset: int, max_count: int, wanted: Selection = EVERYTHING) -> GetResult:
+        """Messages of a queue from `offset` on, those that are wanted. StoreError while not open.
 
         The buffers stay valid after the store has gone on, removed the file, or closed.
         """
@@ -410,7 +410,7 @@ class MessageStore:
         if queue is None:
             zero = QueueOffset(0)
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
-        return reading.get(self._log, queue, offset, max_count, matcher, self._limits)
+        return reading.get(self._log, queue, offset, max_count, wanted, self._limits)
 
     def unit_at(self, physical_offset: int) -> memoryview | None:
         """The unit at a place of the log, None when nothing can be read there. Whether it is one is not checked."""

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from orbitmq.message.topics import SCHEDULE_TOPIC
-from orbitmq.store.extended_queue import ExtendedQueue, is_address
+from orbitmq.store.extended_queue import ExtendedQueue, Extension, is_address
 from orbitmq.store.files import MappedFile
 from orbitmq.store.numbered import NumberedFiles, file_name
 from orbitmq.store.positions import NO_OFFSET, QueueOffset
@@ -173,8 +173,12 @@ class ConsumeQueue:
         """What an entry's third field means: the field itself, or what lies at that address; None if that is lost."""
         if not is_address(code):
             return code
-        extension = self.extended.find(code) if self.extended is not None else None
+        extension = self.extension(code)
         return extension.code if extension is not None else None
+
+    def extension(self, address: int) -> Extension | None:
+        """What lies at an address; None if that is lost."""
+        return self.extended.find(address) if self.extended is not None else None
 
     def view(self, queue_offset: int, end: int | None = None) -> memoryview | None:
         """The entries from `queue_offset` to the end of its file, or to the byte `end` of the queue; None when there

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.extended_queue import ADDRESS_MAX
+from orbitmq.store.extended_queue import ADDRESS_MAX, Extension
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import QueueOffset
 from orbitmq.store.queue import ENTRY, ENTRY_SIZE, ConsumeQueue
@@ -17,6 +18,26 @@ from orbitmq.store.queue import ENTRY, ENTRY_SIZE, ConsumeQueue
 SCAN_BYTES_MIN = 16_000  # 800 entries: how far one pull looks for a message that matches
 
 Matcher = Callable[[int], bool]
+
+
+class CloserLook(Protocol):
+    """What decides about a message when its tag hash does not."""
+
+    def may_take(self, extension: Extension) -> bool:
+        """Whether a message with this extension in its queue may be wanted; not asked when there is none."""
+
+    def takes(self, unit: memoryview) -> bool:
+        """Whether a stored message is wanted."""
+
+
+class Selection(NamedTuple):
+    """What a reader wants of a queue: whatever `matcher` takes by its tag hash and `look` by what it says."""
+
+    matcher: Matcher | None = None
+    look: CloserLook | None = None
+
+
+EVERYTHING = Selection()
 
 
 class GetStatus(Enum):
@@ -62,9 +83,9 @@ class BatchLimits:
 
 
 def get(
-    log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, matcher: Matcher | None, limits: BatchLimits
+    log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, selection: Selection, limits: BatchLimits
 ) -> GetResult:
-    """Messages of `queue` from `offset` on that `matcher` takes by their tag hash."""
+    """Messages of `queue` from `offset` on that are in the selection."""
     low, high = queue.min_offset, queue.readable_offset
     if (outside := _outside(offset, low, high)) is not None:
         status, following = outside
@@ -73,7 +94,7 @@ def get(
     if view is None:
         following = (offset // _entries_a_file(queue) + 1) * _entries_a_file(queue)
         return GetResult(GetStatus.OFFSET_FOUND_NULL, QueueOffset(following), low, high, [])
-    return _scan(log, queue, view, offset, max_count, matcher, limits, low, high)
+    return _scan(log, queue, view, offset, max_count, selection, limits, low, high)
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
@@ -95,12 +116,13 @@ def _scan(
     view: memoryview,
     offset: int,
     max_count: int,
-    matcher: Matcher | None,
+    selection: Selection,
     limits: BatchLimits,
     low: QueueOffset,
     high: QueueOffset,
 ) -> GetResult:
     buffers: list[memoryview] = []
+    matcher, look = selection
     total = consumed = place = skip_below = 0
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start = log.end - limits.memory_bytes
@@ -118,11 +140,17 @@ def _scan(
             known = code if code > ADDRESS_MAX else queue.resolve(code)
             if known is not None and not matcher(known):
                 continue
+        if look is not None and code <= ADDRESS_MAX:
+            extension = queue.extension(code)
+            if extension is not None and not look.may_take(extension):
+                continue
         unit = log.slice(place, size)
         if unit is None:
             # Its file was removed meanwhile: the other messages of that file are gone with it.
             skip_below = log.files.start_of(place) + log.files.file_size
             status = status if buffers else GetStatus.MESSAGE_WAS_REMOVING
+            continue
+        if look is not None and not look.takes(unit):
             continue
         buffers.append(unit)
         total += size

@@ -1,0 +1,227 @@
+"""The SQL92 subscriptions of consumer groups: told by heartbeats, compiled once, saved to config/consumerFilter.json.
+
+An entry outlives its group for a day, so that bitmaps that were made for it in the queues' extensions go on to mean
+something when it comes back. The rules are RocketMQ's; the clock comes in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.errors import ExpressionIllegal, RequestRejected
+from orbitmq.filter.bloom import BloomFilter
+from orbitmq.filter.sql92 import Sql92Expression, compile_sql92, prepare
+from orbitmq.message.config import SQL92, TAG, SubscriptionData
+from orbitmq.message.javajson import dumps_pretty
+from orbitmq.message.properties import EncodedProperties
+from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.saved import SavedFile
+from orbitmq.wire.bodies_filter import BloomBits, FilterTable, GroupFilter, TopicFilters
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.objects import decode, plain
+
+_log = logging.getLogger(__name__)
+
+FILTERS_MAX = 20_000  # entries, about 1 KiB each beside their expression; heartbeats make them unasked
+# Filters of one topic that are asked about each of its messages for a bitmap: 1 µs each, and so many fill the bitmap.
+EVALUATED_MAX = 256
+REVIVAL_MS = 30_000  # an entry that was alive when the broker stopped counts as dead since so long ago at most
+
+
+def compiled(expression: str | None, kind: str | None) -> Sql92Expression:
+    """ExpressionIllegal for anything but a SQL92 expression that means something."""
+    if kind != SQL92:
+        raise ExpressionIllegal(f"the broker knows no expressions of type {kind}")
+    return compile_sql92(expression or "")
+
+
+def is_tag(kind: str | None) -> bool:
+    return kind in (None, "", TAG)
+
+
+@dataclass(slots=True, eq=False)
+class Filter:
+    """The subscription of a group for a topic. `bits` are its own of a message's bitmap; times are milliseconds."""
+
+    topic: str
+    group: str
+    expression: Sql92Expression
+    bits: list[int]
+    born_ms: int
+    version: int
+    dead_ms: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_ms >= self.born_ms
+
+
+class Filters:
+    """(topic, group) -> filter."""
+
+    def __init__(self, directory: Path, options: BrokerOptions, clock: Clock) -> None:
+        self._clock = clock
+        self._options = options
+        self.bloom = BloomFilter.sized(options.max_error_rate_of_bloom_filter, options.expect_consumer_num_use_filter)
+        self._by_topic: dict[str, dict[str, Filter]] = {}
+        self._by_group: dict[str, dict[str, Filter]] = {}
+        self._count = 0
+        self._changed = False
+        self.file = SavedFile(directory / "consumerFilter.json", self._text)
+
+    def find(self, topic: str, group: str) -> Filter | None:
+        return self._by_topic.get(topic, {}).get(group)
+
+    def check(self, expression: str | None, kind: str | None) -> Sql92Expression:
+        """The compiled expression; RequestRejected when expressions are not evaluated here, or this one cannot be."""
+        self.check_on(kind)
+        try:
+            return compiled(expression, kind)
+        except ExpressionIllegal as error:
+            raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+
+    def check_on(self, kind: str | None) -> None:
+        """Refuse expressions while they are not evaluated here."""
+        if not self._options.enable_property_filter:
+            remark = f"The broker does not support consumer to filter message by {kind}"  # RocketMQ's words
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+
+    # -------------------------------------------------------------------------------------------- what groups subscribe
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Take the subscriptions of a heartbeat. What the group subscribes no longer is dead from now on."""
+        if not self._options.enable_property_filter:
+            return
+        wanted = {one.topic: one for one in subscriptions if not is_tag(one.expression_type)}
+        for topic, subscription in wanted.items():
+            self._take(topic, group, subscription)
+        for topic, known in self._by_group.get(group, {}).items():
+            if topic not in wanted:
+                self._kill(known)
+
+    def group_gone(self, group: str) -> None:
+        """The last member of a group has left."""
+        for known in self._by_group.get(group, {}).values():
+            self._kill(known)
+
+    def _take(self, topic: str, group: str, subscription: SubscriptionData) -> None:
+        known = self.find(topic, group)
+        if known is None or (subscription.version > known.version and subscription.expression != known.expression.text):
+            self._replace(topic, group, subscription)
+            return
+        if subscription.version > known.version:
+            known.version = subscription.version
+        elif subscription.version < known.version or not known.is_dead:
+            return
+        known.dead_ms = 0
+        self._changed = True
+
+    def _replace(self, topic: str, group: str, subscription: SubscriptionData) -> None:
+        """A new expression. One that means nothing removes the old one: pulls tell the consumer that it has none."""
+        self._remove(topic, group)
+        try:
+            expression = compiled(subscription.expression, subscription.expression_type)
+        except ExpressionIllegal as error:
+            _log.warning("event=filter_refused topic=%s group=%s error=%s", topic, group, error)
+            return
+        if self._count >= FILTERS_MAX:
+            _log.warning("event=filter_refused topic=%s group=%s limit=%d", topic, group, FILTERS_MAX)
+            return
+        self._add(
+            Filter(
+                topic, group, expression, self.bloom.positions(group, topic), self._clock.now_ms(), subscription.version
+            )
+        )
+        _log.info("event=filter_registered topic=%s group=%s", topic, group)
+
+    def _kill(self, known: Filter) -> None:
+        if not known.is_dead:
+            known.dead_ms = self._clock.now_ms()
+            self._changed = True
+
+    def _add(self, added: Filter) -> None:
+        self._by_topic.setdefault(added.topic, {})[added.group] = added
+        self._by_group.setdefault(added.group, {})[added.topic] = added
+        self._count += 1
+        self._changed = True
+
+    def _remove(self, topic: str, group: str) -> None:
+        if self.find(topic, group) is None:
+            return
+        for table, outer, inner in ((self._by_topic, topic, group), (self._by_group, group, topic)):
+            del table[outer][inner]
+            if not table[outer]:
+                del table[outer]
+        self._count -= 1
+        self._changed = True
+
+    # ---------------------------------------------------------------------------------------------------------- bitmaps
+
+    def bitmap(self, topic: str, properties: bytes) -> bytes:
+        """Whose filters take a message of the topic; nothing where there are none, or too many to ask."""
+        filters = self._by_topic.get(topic)
+        if not filters or len(filters) > EVALUATED_MAX:
+            return b""
+        read = EncodedProperties(properties)
+        return self.bloom.bitmap(one.bits for one in filters.values() if one.expression.matches(read))
+
+    # --------------------------------------------------------------------------------------------------------- the file
+
+    def load(self) -> None:
+        """Read the file; one that was made for bitmaps of another size is left alone. StoreError when it cannot be
+        read."""
+        if self._options.enable_property_filter:
+            prepare()
+        saved = load_with_backup(self.file.path, lambda text: decode(FilterTable, text))
+        entries = [] if saved is None else [
+            one for topic in saved.filter_data_by_topic.values() for one in topic.group_filter_data.values()
+        ]  # fmt: skip
+        if any(not self._fits(one) for one in entries):
+            _log.warning("event=filters_dropped reason=bloom_filter_size path=%s", self.file.path)
+            return
+        for entry in entries[:FILTERS_MAX]:
+            self._load(entry)
+
+    def _fits(self, entry: GroupFilter) -> bool:
+        bits = entry.bloom_filter_data
+        return bits is None or (bits.bit_num == self.bloom.bit_count and len(bits.bit_pos) == self.bloom.hash_count)
+
+    def _load(self, entry: GroupFilter) -> None:
+        try:
+            expression = compiled(entry.expression, entry.expression_type)
+        except ExpressionIllegal as error:
+            _log.warning("event=filter_refused topic=%s group=%s error=%s", entry.topic, entry.consumer_group, error)
+            return
+        bits = self.bloom.positions(entry.consumer_group, entry.topic)
+        dead_ms = entry.dead_time or max(entry.born_time, self._clock.now_ms() - REVIVAL_MS)
+        self._add(
+            Filter(entry.topic, entry.consumer_group, expression, bits, entry.born_time, entry.client_version, dead_ms)
+        )
+
+    def save_soon(self) -> None:
+        """Let entries go that have been dead for long; write the file if anything changed since the last time."""
+        limit = self._clock.now_ms() - self._options.filter_data_clean_time_span_ms
+        filters = [one for topic in self._by_topic.values() for one in topic.values()]
+        for old in [one for one in filters if one.is_dead and one.dead_ms <= limit]:
+            self._remove(old.topic, old.group)
+        if self._changed:
+            self._changed = False
+            self.file.mark()
+
+    def _text(self) -> str:
+        table = {
+            topic: TopicFilters(topic, {group: self._saved(one) for group, one in filters.items()})
+            for topic, filters in self._by_topic.items()
+        }
+        return dumps_pretty(plain(FilterTable(table)))
+
+    def _saved(self, one: Filter) -> GroupFilter:
+        bits = BloomBits(self.bloom.bit_count, one.bits)
+        return GroupFilter(
+            one.group, one.topic, one.expression.text, SQL92, one.born_ms, one.dead_ms, one.version, bits, one.is_dead
+        )
