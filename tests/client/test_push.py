@@ -24,7 +24,7 @@ from orbitmq.wire.bodies import ConsumeType
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageV2Header
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
-from tests.support.loops import TurnedLoop, run, turned_loop, until
+from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 
 SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -401,6 +401,7 @@ def of_topic(consumer: PushConsumer) -> set[MessageQueue]:
 def test_a_member_that_a_broker_does_not_list_keeps_its_queues_for_a_round() -> None:
     async def scenario() -> None:
         async with fake_system() as system, push(system, Listener()) as consumer:
+            await settle(100)  # the rounds that the start has brought about
             system.members["g"] = ["somebody-else"]
             asked = system.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
             system.notify("g")
@@ -553,5 +554,18 @@ def test_a_listener_is_needed_and_set_before_the_start() -> None:
             async with push(system, Listener()) as running:
                 with pytest.raises(InvalidStateError, match="has its listener already"):
                     running.set_listener(Listener())
+
+    run(scenario())
+
+
+def test_a_shutdown_is_not_forgotten_when_the_group_changes_at_that_moment() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            consumer = push(system, Listener())
+            await consumer.start()
+            consumer.wake_rebalance()
+            await asyncio.sleep(0)  # the waiting task has its event, and has not run yet
+            async with asyncio.timeout(20):
+                await consumer.shutdown()
 
     run(scenario())

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -26,10 +26,17 @@ from orbitmq.client.settings import ConsumerSettings
 from orbitmq.errors import BrokerError, ConfigurationError, MessageIllegal, OrbitMQError
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionData
-from orbitmq.message.model import MessageQueue
+from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, check_topic
 from orbitmq.operations import membership, offsets
-from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from orbitmq.wire.bodies import (
+    ConsumeDirectlyResult,
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+)
 from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
@@ -62,7 +69,9 @@ class Held:
         """Until something changed, at most `seconds`."""
         self.room.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.room.wait(), seconds)
+            # Not wait_for: that of Python 3.11 forgets a cancellation which comes together with the event.
+            async with asyncio.timeout(seconds):
+                await self.room.wait()
 
 
 class Consumer(Client):
@@ -102,6 +111,7 @@ class Consumer(Client):
         self._rebalancing = asyncio.Lock()
         self._background = Background(self._name())
         self._store: OffsetStore | None = None
+        self._started_ms = 0
 
     # -------------------------------------------------------------------------------------------- for the instance
 
@@ -122,6 +132,22 @@ class Consumer(Client):
     def wake_rebalance(self) -> None:
         """Rebalance now instead of at the end of the interval."""
         self._rebalance_wanted.set()
+
+    def known_offsets(self, topic: str) -> Mapping[MessageQueue, int]:
+        """The offsets of the topic's queues that this consumer holds in memory."""
+        return self._store.table.of_topic(topic) if self._store is not None else {}
+
+    @abstractmethod
+    def move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """An operator set these offsets: go on there soon."""
+
+    @abstractmethod
+    def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
+        """What it is doing, with the stacks of all threads and tasks if wanted."""
+
+    @abstractmethod
+    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """Have the listener take a message, whatever queue it is of. RequestRejected without a listener."""
 
     # ----------------------------------------------------------------------------------------------- subscriptions
 
@@ -154,6 +180,7 @@ class Consumer(Client):
     async def _begin_consuming(self, instance: Instance) -> None:
         """Join the group: offsets, routes, heartbeat, first rebalance, then the services."""
         instance.add_consumer(self)
+        self._started_ms = self._clock.now_ms()
         self._store = self._make_store(instance)
         await self._store.open()
         await self._find_routes(instance)
@@ -205,7 +232,8 @@ class Consumer(Client):
     async def _rebalance_regularly(self, instance: Instance) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._rebalance_wanted.wait(), REBALANCE_INTERVAL_S)
+                async with asyncio.timeout(REBALANCE_INTERVAL_S):
+                    await self._rebalance_wanted.wait()
             self._rebalance_wanted.clear()
             await self._rebalance(instance)
 

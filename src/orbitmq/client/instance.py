@@ -14,10 +14,10 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
+from orbitmq.client.answering import Answering, GroupMember
 from orbitmq.client.background import Background
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
 from orbitmq.client.core.retry import BROKER_MISSING
@@ -33,31 +33,13 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.operations import membership
 from orbitmq.runtime.clock import Clock, SystemClock
-from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.command import Command
-from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+from orbitmq.wire.bodies import HeartbeatData, ProducerData
 
 _log = logging.getLogger(__name__)
 
 IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that make the client id
 MISSING_ROUTE_PAUSE_S = 1.0  # a subscribed topic without route is asked for again after this, then ever more seldom,
 MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
-
-
-class GroupMember(Protocol):
-    """What an instance needs of a consumer."""
-
-    group: str
-
-    def wanted_topics(self) -> Iterable[str]:
-        """The topics whose routes it needs."""
-
-    def heartbeat_data(self) -> ConsumerData:
-        """What brokers are told of it."""
-
-    def wake_rebalance(self) -> None:
-        """Members or queues may have changed."""
 
 
 class Instance:
@@ -74,16 +56,16 @@ class Instance:
         if name == DEFAULT_INSTANCE:
             name = own_instance_name(os.getpid(), time.monotonic_ns())
         self.client_id = client_id(self.client_ip, name, settings["unit_name"])
+        self._consumers: dict[str, GroupMember] = {}
         self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
         router = Router("client")
-        router.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
+        Answering(self._consumers).add_to(router)
         self.remoting = Remoting(router, on_open=self._connected)
         self.name_servers = NameServers(addresses, chance)
         self.routes = Routes(
             self.remoting, self.name_servers, timeout_ms=settings["api_timeout_ms"], on_change=self._route_changed
         )
         self._producers: set[str] = set()
-        self._consumers: dict[str, GroupMember] = {}
         self._background = Background(self.client_id)
         self._leaving: set[tuple[str, bool]] = set()
         self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -172,7 +154,8 @@ class Instance:
         all_due, pause_s = loop.time() + interval_s, interval_s
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._routes_wanted.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._routes_wanted.wait()
                 pause_s = MISSING_ROUTE_PAUSE_S
             self._routes_wanted.clear()
             await self.routes.refresh_each(self._missing_topics())
@@ -208,14 +191,6 @@ class Instance:
             for member in self._consumers.values():
                 if not changed.isdisjoint(member.wanted_topics()):
                     member.wake_rebalance()
-
-    def _members_changed(self, connection: Connection, command: Command) -> None:
-        """NOTIFY_CONSUMER_IDS_CHANGED: a member of a group came or went."""
-        group = command.header(NotifyConsumerIdsChangedHeader).consumer_group
-        _log.info("event=members_changed group=%s broker=%s", group, connection.address)
-        member = self._consumers.get(group)
-        if member is not None:
-            member.wake_rebalance()
 
     async def any_broker(self, topic: str) -> str:
         """The address of some broker of the topic: its master, else a slave. ClientError when there is none."""

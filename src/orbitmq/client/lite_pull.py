@@ -17,14 +17,22 @@ from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.instance import Instance
 from orbitmq.client.pulling import Puller
+from orbitmq.client.reports import properties
 from orbitmq.client.settings import LitePullSettings, complete
-from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
+from orbitmq.client.stacks import stacks as all_stacks
+from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError, RequestRejected
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import check_topic
-from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
+from orbitmq.wire.bodies import (
+    ConsumeDirectlyResult,
+    ConsumeFromWhere,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+)
 from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
@@ -143,7 +151,8 @@ class LitePullConsumer(Consumer):
             if left_s <= 0:
                 return []
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._arrived.wait()
 
     def _give_out(self, batch: Batch) -> list[MessageExt] | None:
         self._cached_count -= len(batch.messages)
@@ -264,6 +273,31 @@ class LitePullConsumer(Consumer):
 
     def wanted_topics(self) -> Iterable[str]:
         return {*super().wanted_topics(), *(queue.topic for queue in self._assigned_queues or ())}
+
+    # ------------------------------------------------------------------------------------------------- for operators
+
+    def move(self, topic: str, _offsets: Mapping[MessageQueue, int]) -> None:
+        """The application alone decides where a pull consumer reads, as in RocketMQ."""
+        _log.warning("event=offsets_not_moved group=%s topic=%s reason=pull_consumer", self.group, topic)
+
+    def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
+        """Settings and subscriptions: what is cached is the application's."""
+        return ConsumerRunningInfo(
+            jstack=all_stacks() if stacks else None,
+            properties=properties(
+                LitePullSettings,
+                self._settings,
+                self.heartbeat_data(),
+                name_servers=self._instance.name_servers.addresses,
+                workers=0,
+                started_ms=self._started_ms,
+            ),
+            subscription_set=list(self._subscriptions.values()),
+        )
+
+    async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
+        """There is no listener that could take it."""
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{self._name()} has no listener: it is a pull consumer")
 
     # -------------------------------------------------------------------------------------------------------- pulling
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar, Unpack
 
@@ -12,23 +12,32 @@ from orbitmq.client.background import Background
 from orbitmq.client.consumer import HOLD_LOOK_S, Consumer, Held
 from orbitmq.client.core.allocation import Allocate, averagely
 from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed, retry_copy
-from orbitmq.client.core.model import ConcurrentContext, PullResult, PullStatus
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus, PullResult, PullStatus
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.instance import Instance
 from orbitmq.client.pulling import Puller
+from orbitmq.client.reports import properties, queue_info
 from orbitmq.client.sending import Sender
 from orbitmq.client.settings import PushSettings, complete
+from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.client.workers import Listener, Portion, Workers, workers_for
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
-from orbitmq.message.model import MessageExt
+from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import CONSUME_START_TIME
 from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP, retry_topic
 from orbitmq.operations import sending
-from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
+from orbitmq.wire.bodies import (
+    ConsumeDirectlyResult,
+    ConsumeFromWhere,
+    ConsumeResult,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+)
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 
@@ -41,6 +50,13 @@ OVERDUE_DELAY_LEVEL = 3
 OVERDUE_COUNT_MAX = 16  # messages of one queue given up in one look
 RETRY_SEND_TIMEOUT_MS = 3000
 RETRY_SEND_ATTEMPTS = 3
+
+RESULTS = {
+    ConsumeConcurrentlyStatus.CONSUME_SUCCESS: ConsumeResult.CR_SUCCESS,
+    ConsumeConcurrentlyStatus.RECONSUME_LATER: ConsumeResult.CR_LATER,
+    None: ConsumeResult.CR_RETURN_NULL,
+}
+"""What a listener says, in the words of an operator's question."""
 
 L = TypeVar("L", bound=Listener)
 
@@ -149,6 +165,50 @@ class PushConsumer(Consumer):
         RemotingError when neither the broker nor the retry topic takes it.
         """
         await self._send_back(self._instance, message, delay_level)
+
+    # -------------------------------------------------------------------------------------------------- for operators
+
+    def move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on at these offsets where this consumer reads; what was pulled before counts no more."""
+        if self.is_running:
+            self._background.spawn(self._move(topic, offsets))
+
+    async def _move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        async with self._rebalancing:
+            moved = [queue for queue in self._held if queue.topic == topic and queue in offsets]
+            for queue in moved:
+                self._held[queue].drop()  # at once: a listener that ends meanwhile must not raise the offset
+                self._offsets.table.set(queue, offsets[queue])
+            await self._release(moved)
+        self.wake_rebalance()
+
+    def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
+        """What an operator is told of this consumer."""
+        return ConsumerRunningInfo(
+            jstack=all_stacks() if stacks else None,
+            mq_table={queue: queue_info(held, self._offsets.table) for queue, held in sorted(self._held.items())},
+            properties=properties(
+                PushSettings,
+                self._settings,
+                self.heartbeat_data(),
+                name_servers=self._instance.name_servers.addresses,
+                workers=self._settings["consume_threads"],
+                started_ms=self._started_ms,
+            ),
+            subscription_set=list(self._subscriptions.values()),
+        )
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """Have the listener take a message now. No offset changes, and a failure is not delivered again."""
+        portion = Portion(Held(message.queue), ProcessQueue(), [message], ConcurrentContext(message.queue))
+        started_ms = self._clock.now_ms()
+        await self._running_workers.call(portion)
+        threw = portion.error is not None
+        return ConsumeDirectlyResult(
+            consume_result=ConsumeResult.CR_THROW_EXCEPTION if threw else RESULTS[portion.status],
+            remark=repr(portion.error) if threw else None,
+            spent_time_ms=self._clock.now_ms() - started_ms,
+        )
 
     # ------------------------------------------------------------------------------------------------------ lifecycle
 

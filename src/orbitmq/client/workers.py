@@ -43,6 +43,8 @@ class Portion:
     messages: Sequence[MessageExt]
     context: ConcurrentContext
     status: ConsumeConcurrentlyStatus | None = None
+    error: Exception | None = None
+    """What the listener raised instead of saying something."""
     skipped: bool = False
     """The listener was not called: the queue was given up or the consumer shut down before."""
 
@@ -61,6 +63,10 @@ class Workers(ABC):
         """Call the listener with it as soon as there is a free worker."""
         self._open_count += 1
         self._enqueue(portion)
+
+    @abstractmethod
+    async def call(self, portion: Portion) -> None:
+        """Call the listener with it now, beside the others; `finished` does not hear of it."""
 
     async def close(self, grace_s: float) -> None:
         """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
@@ -112,6 +118,7 @@ class ThreadWorkers(Workers):
         self._results: deque[Portion] = deque()
         self._woken = False
         self._count = count
+        self._name = name
         for number in range(count):
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
 
@@ -130,11 +137,23 @@ class ThreadWorkers(Workers):
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is interested any more
                     self._loop.call_soon_threadsafe(self._collect)
 
+    async def call(self, portion: Portion) -> None:
+        done = asyncio.Event()
+
+        def run() -> None:
+            self._call(portion)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=run, name=f"{self._name}-direct", daemon=True).start()
+        await done.wait()
+
     def _call(self, portion: Portion) -> None:
         try:
             self._prepare(portion)
             portion.status = _checked(self._listener(portion.messages, portion.context))
-        except Exception:
+        except Exception as error:
+            portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
 
     def _collect(self) -> None:
@@ -191,11 +210,15 @@ class TaskWorkers(Workers):
                 await asyncio.sleep(0)
                 turn_ends = loop.time() + TASK_TURN_S
 
+    async def call(self, portion: Portion) -> None:
+        await self._call(portion)
+
     async def _call(self, portion: Portion) -> None:
         try:
             self._prepare(portion)
             portion.status = _checked(await self._listener(portion.messages, portion.context))
-        except Exception:
+        except Exception as error:
+            portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
 
     def _wind_down(self) -> None:

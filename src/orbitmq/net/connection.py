@@ -275,7 +275,8 @@ class Connection(asyncio.Protocol):
                 self._writable = self.loop.create_future()
             left_seconds = timeout_ms / 1000 - (self.loop.time() - started)
             try:
-                await asyncio.wait_for(asyncio.shield(self._writable), left_seconds)
+                async with asyncio.timeout(left_seconds):
+                    await asyncio.shield(self._writable)
             except TimeoutError as error:
                 raise RemotingTimeout(f"{self.address} took no bytes for {timeout_ms:.0f} ms") from error
         return timeout_ms - (self.loop.time() - started) * 1000

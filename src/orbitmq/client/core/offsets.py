@@ -39,6 +39,10 @@ class OffsetTable:
         """The queue belongs to another member."""
         self._offsets.pop(queue, None)
 
+    def of_topic(self, topic: str) -> dict[MessageQueue, int]:
+        """The known offsets of the queues of a topic."""
+        return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
+
     def of(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """The known offsets of `queues`."""
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}

@@ -41,6 +41,10 @@ class ProcessQueue:
         """Distance between the smallest and the largest cached offset."""
         return max(self._messages) - self._smallest() if self._messages else 0
 
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest cached offset, 0 and 0 without any."""
+        return (self._smallest(), max(self._messages)) if self._messages else (0, 0)
+
     def put(self, messages: Sequence[MessageExt], max_offset: int = 0) -> bool:
         """Cache pulled messages; `max_offset` is the queue's end as the broker told it.
 

@@ -1,0 +1,129 @@
+"""What brokers ask of a client: that it looks at its group again, moves its offsets, tells its state, takes a message.
+
+Each question names a group; the consumer of that group has the answer. Knows no consumer's inside.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from orbitmq.errors import RequestRejected
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.unit import decode_unit, message_of
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.wire.bodies import (
+    ConsumeDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    ConsumerStatus,
+    QueueOffsetList,
+    QueueOffsets,
+)
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+from orbitmq.wire.headers_groups import (
+    ConsumeMessageDirectlyHeader,
+    GetConsumerRunningInfoHeader,
+    GetConsumerStatusFromClientHeader,
+    ResetConsumerClientOffsetHeader,
+)
+from orbitmq.wire.objects import decode, encode
+
+_log = logging.getLogger(__name__)
+
+
+class GroupMember(Protocol):
+    """What a client needs of each of its consumers."""
+
+    group: str
+
+    def wanted_topics(self) -> Iterable[str]:
+        """The topics whose routes it needs."""
+
+    def heartbeat_data(self) -> ConsumerData:
+        """What brokers are told of it."""
+
+    def wake_rebalance(self) -> None:
+        """Members or queues may have changed."""
+
+    def known_offsets(self, topic: str) -> Mapping[MessageQueue, int]:
+        """The offsets it holds in memory."""
+
+    def move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """An operator set these offsets: go on there soon."""
+
+    def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
+        """What it is doing."""
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """Have its listener take a message, whatever queue it is of. RequestRejected when it has none."""
+
+
+class Answering:
+    """Handlers over the consumers of one client, by group."""
+
+    def __init__(self, consumers: Mapping[str, GroupMember]) -> None:
+        self._consumers = consumers
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self.members_changed)
+        router.add(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self.move)
+        router.add(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self.status)
+        router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self.running_info)
+        router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.consume_directly)
+
+    def members_changed(self, connection: Connection, command: Command) -> None:
+        """A member of a group came or went."""
+        group = command.header(NotifyConsumerIdsChangedHeader).consumer_group
+        _log.info("event=members_changed group=%s broker=%s", group, connection.address)
+        member = self._consumers.get(group)
+        if member is not None:
+            member.wake_rebalance()
+
+    def move(self, connection: Connection, command: Command) -> None:
+        """An operator reset offsets of the group; only those of this broker's queues come from it."""
+        header = command.header(ResetConsumerClientOffsetHeader)
+        offsets = _offsets_of(command.body)
+        _log.info(
+            "event=offsets_moved group=%s topic=%s queues=%d broker=%s",
+            header.group, header.topic, len(offsets), connection.address,
+        )  # fmt: skip
+        member = self._consumers.get(header.group)
+        if member is not None:
+            member.move(header.topic, {queue: at for queue, at in offsets.items() if queue.topic == header.topic})
+
+    def status(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(GetConsumerStatusFromClientHeader)
+        member = self._consumers.get(header.group)
+        offsets = member.known_offsets(header.topic) if member is not None else {}
+        return command.response(ResponseCode.SUCCESS, body=encode(ConsumerStatus(message_queue_table=dict(offsets))))
+
+    def running_info(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(GetConsumerRunningInfoHeader)
+        info = self._member(header.consumer_group).running_info(stacks=header.jstack_enable)
+        return command.response(ResponseCode.SUCCESS, body=encode(info))
+
+    async def consume_directly(self, _connection: Connection, command: Command) -> Command:
+        header = command.header(ConsumeMessageDirectlyHeader)
+        member = self._member(header.consumer_group)
+        message = message_of(decode_unit(command.body), header.broker_name or "")
+        result = await member.consume_directly(message)
+        return command.response(ResponseCode.SUCCESS, body=encode(result))
+
+    def _member(self, group: str) -> GroupMember:
+        member = self._consumers.get(group)
+        if member is None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this client has no consumer of the group {group}")
+        return member
+
+
+def _offsets_of(body: bytes) -> dict[MessageQueue, int]:
+    """Either form of the body: a map with queues as keys, or the list that is made for C++ clients."""
+    if body.lstrip().replace(b" ", b"").startswith(b'{"offsetTable":['):
+        listed = decode(QueueOffsetList, body).offset_table
+        return {MessageQueue(one.topic, one.broker_name, one.queue_id): one.offset for one in listed}
+    return decode(QueueOffsets, body).offset_table

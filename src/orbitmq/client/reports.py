@@ -1,0 +1,66 @@
+"""What a consumer says of itself to an operator. Reads, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orbitmq.client.consumer import Held
+from orbitmq.client.core.offsets import OffsetTable
+from orbitmq.client.settings import options_of
+from orbitmq.runtime.options import as_text
+from orbitmq.wire.bodies import ConsumerData, ProcessQueueInfo
+from orbitmq.wire.codes import VERSION
+
+MEBIBYTE = 1 << 20
+FIRST_VERSION, FIRST_ORDINAL = 4, 213  # V4_0_0; each release takes two numbers
+_RELEASES = 100
+
+
+def properties(
+    kind: type[Any],
+    settings: Mapping[str, Any],
+    member: ConsumerData,
+    *,
+    name_servers: Iterable[str],
+    workers: int,
+    started_ms: int,
+) -> dict[str, str]:
+    """Every setting under Java's name, and what Java's tools look for."""
+    assert member.consume_type is not None
+    assert member.message_model is not None
+    assert member.consume_from_where is not None
+    found = {option.key: as_text(settings[name]) for name, option in options_of(kind).items()}
+    return found | {
+        "consumerGroup": member.group_name,
+        "messageModel": member.message_model.name,
+        "consumeFromWhere": member.consume_from_where.name,
+        "PROP_NAMESERVER_ADDR": "".join(address + ";" for address in name_servers),
+        "PROP_CONSUME_TYPE": member.consume_type.name,
+        "PROP_CLIENT_VERSION": version_name(VERSION),
+        "PROP_CONSUMEORDERLY": "false",
+        "PROP_THREADPOOL_CORE_SIZE": str(workers),
+        "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
+    }
+
+
+def version_name(ordinal: int) -> str:
+    """`V4_9_7` for 407."""
+    major, release = divmod((ordinal - FIRST_ORDINAL) // 2, _RELEASES)
+    return f"V{FIRST_VERSION + major}_{release // 10}_{release % 10}"
+
+
+def queue_info(held: Held, offsets: OffsetTable) -> ProcessQueueInfo:
+    """One queue: what is cached, what is committed, when something last happened."""
+    cached = held.cached
+    low, high = cached.bounds()
+    return ProcessQueueInfo(
+        cached_msg_count=cached.count,
+        cached_msg_min_offset=low,
+        cached_msg_max_offset=high,
+        cached_msg_size_in_mib=cached.size // MEBIBYTE,
+        commit_offset=offsets.read(held.queue),
+        dropped=cached.dropped,
+        last_consume_timestamp=cached.last_consume_ms,
+        last_pull_timestamp=cached.last_pull_ms,
+    )
