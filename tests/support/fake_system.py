@@ -30,6 +30,7 @@ from orbitmq.wire.headers import (
     PullMessageResponseHeader,
     QueryConsumerOffsetHeader,
     QueryConsumerOffsetResponseHeader,
+    QueryMessageResponseHeader,
     SendMessageResponseHeader,
     SendMessageV2Header,
     UnregisterClientHeader,
@@ -212,7 +213,13 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         system.sent_back.append(command.header(ConsumerSendMsgBackHeader))
         return command.response(0)
 
+    def query(_: Connection, command: Command) -> Command:
+        """An index knows hashes only; this one is so small that all messages of all topics share one."""
+        units = [encode_unit(unit) for queue in system.messages.values() for unit in queue]
+        return command.response(0, header=QueryMessageResponseHeader(1, 1), body=b"".join(units))
+
     return {
+        RequestCode.QUERY_MESSAGE: query,
         RequestCode.GET_ROUTEINFO_BY_TOPIC: route,
         RequestCode.HEART_BEAT: heartbeat,
         RequestCode.UNREGISTER_CLIENT: unregister,

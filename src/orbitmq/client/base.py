@@ -9,16 +9,15 @@ from enum import Enum
 from types import TracebackType
 from typing import ClassVar, Self
 
+from orbitmq.client import searching
 from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.instance import Instance, join, leave
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import InvalidStateError
 from orbitmq.message.config import TopicConfig
-from orbitmq.message.ids import decode_offset_message_id
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import check_group, check_topic
-from orbitmq.message.unit import decode_unit, message_of
-from orbitmq.operations import offsets, pulling, topics
+from orbitmq.operations import offsets, topics
 from orbitmq.runtime.clock import Clock, SystemClock
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
@@ -142,16 +141,26 @@ class Client(ABC):
         address = await self._instance.routes.master(queue)
         return await offsets.earliest_store_time(self._instance.remoting, address, queue)
 
-    async def view_message(self, offset_msg_id: str) -> MessageExt:
-        """The message with this offset message id, asked of the broker whose address is in it.
+    async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
+        """The message with this offset message id, asked of the broker whose address is in it; or, when its `topic` is
+        given, with this offset id or unique id.
 
-        MessageIllegal when it is no such id, BrokerError when the broker has no such message.
+        MessageIllegal when it is no such id, BrokerError when the broker has no such message, ClientError (code 208)
+        when no broker of the topic has.
         """
-        place = decode_offset_message_id(offset_msg_id)
-        host = f"[{place.host}]" if ":" in place.host else place.host
-        address = f"{host}:{place.port}"
-        unit = await pulling.view_message(self._instance.remoting, address, place.physical_offset)
-        return message_of(decode_unit(unit))
+        if topic is None:
+            return await searching.view_message(self._instance, msg_id)
+        return await searching.find_message(self._instance, topic, msg_id, self._clock.now_ms())
+
+    async def query_message(
+        self, topic: str, key: str, max_count: int = 32, begin_ms: int = 0, end_ms: int = searching.EVER_MS
+    ) -> list[MessageExt]:
+        """Up to `max_count` messages of the topic with this key, the newest of those stored from `begin_ms` to `end_ms`
+        (milliseconds since the epoch, both included), oldest first. One broker answers with 64 of them at most.
+
+        ClientError (code 208) when there is none; BrokerError or RemotingError when none was found and a broker failed.
+        """
+        return await searching.query_messages(self._instance, topic, key, max_count, begin_ms, end_ms)
 
     async def create_topic(self, topic: str, *, queues: int = 4, template: str = "TBW102") -> None:
         """Create `topic` with `queues` queues on every master that has the template topic; change it if it exists."""

@@ -41,6 +41,7 @@ class Client(Face[C_co]):
     search_offset = waiting(base.Client.search_offset)
     earliest_store_time = waiting(base.Client.earliest_store_time)
     view_message = waiting(base.Client.view_message)
+    query_message = waiting(base.Client.query_message)
     create_topic = waiting(base.Client.create_topic)
 
     @property

@@ -2,15 +2,19 @@ package orbitmq.drivers;
 
 import java.util.Map;
 import java.util.TreeSet;
+import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
  * Single questions about --topic, asked with the 4.9.7 libraries; --do says which: create (--queues, --broker address),
- * route, bounds (first and next offset of each queue), committed (offsets of --group), view (--ids separated by commas),
- * search (offsets at --time).
+ * route, bounds (first and next offset of each queue), committed (offsets of --group), view (--ids separated by commas,
+ * offset ids or unique ids), search (offsets at --time), query (messages with each of --keys, separated by commas: at
+ * most --max, from --begin to --end).
  */
 final class Admin {
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
@@ -37,7 +41,9 @@ final class Admin {
             case "committed" -> asker.committed();
             case "view" -> asker.view();
             case "search" -> asker.search();
-            default -> throw new IllegalArgumentException("--do is create, route, bounds, committed, view or search");
+            case "query" -> asker.query();
+            default -> throw new IllegalArgumentException(
+                "--do is create, route, bounds, committed, view, search or query");
         }
         asker.consumer.shutdown();
         asker.admin.shutdown();
@@ -87,6 +93,23 @@ final class Admin {
         for (MessageQueue queue : queues()) {
             long offset = consumer.searchOffset(queue, Long.parseLong(arguments.text("time")));
             Rows.print(Rows.row("queueId", queue.getQueueId(), "offset", offset));
+        }
+    }
+
+    private void query() throws Exception {
+        long begin = Long.parseLong(arguments.text("begin", "0"));
+        long end = Long.parseLong(arguments.text("end", String.valueOf(Long.MAX_VALUE)));
+        for (String key : arguments.text("keys").split(",")) {
+            try {
+                QueryResult found = consumer.queryMessage(topic, key, arguments.number("max", 32), begin, end);
+                for (MessageExt message : found.getMessageList()) {
+                    Map<String, Object> row = Rows.row("key", key, "indexEnd", found.getIndexLastUpdateTimestamp());
+                    row.putAll(Messages.row(message));
+                    Rows.print(row);
+                }
+            } catch (MQClientException error) {
+                Rows.print(Rows.row("key", key, "code", error.getResponseCode()));
+            }
         }
     }
 }

@@ -1,0 +1,47 @@
+"""Messages by what they are called: by key or unique id. Knows no route; one broker answers for what it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.asking import ask
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader
+
+FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReply:
+    """`body` holds message units, oldest first; empty when there is none. Where the broker's index ended is told with
+    them: store time and physical offset of its last message.
+    """
+
+    body: bytes
+    index_last_update_timestamp: int = 0
+    index_last_update_offset: int = 0
+
+
+async def query_messages(
+    remoting: Remoting,
+    address: str,
+    topic: str,
+    key: str,
+    max_count: int,
+    begin_ms: int,
+    end_ms: int,
+    *,
+    unique: bool = False,
+    timeout_ms: float = 15_000,
+) -> QueryReply:
+    """QUERY_MESSAGE: the newest messages stored from `begin_ms` to `end_ms`, both included, whose key has the hash of
+    `key`; the caller must compare the text. With `unique` it is a unique id, and the broker sets the number.
+    """
+    header = QueryMessageHeader(topic, key, max_count, begin_ms, end_ms, unique)
+    code = RequestCode.QUERY_MESSAGE
+    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms, accept=FOUND_OR_NOT)
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return QueryReply(b"")
+    found = answer.header(QueryMessageResponseHeader)
+    return QueryReply(answer.body, found.index_last_update_timestamp, found.index_last_update_phyoffset)
