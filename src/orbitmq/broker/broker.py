@@ -139,7 +139,8 @@ class Broker:
         self.port = await self._server.bind(self.options.listen_address, self.options.listen_port)
         try:
             host = await _host_field(self.options.broker_ip1, self.port)
-            self._sending.store_host = self._pulling.store_host = self.transactions.deciding.store_host = host
+            self._sending.store_host = self._pulling.store_host = host
+            self.transactions.use_host(host)
             await asyncio.to_thread(self._filters.load)  # first: the store makes bitmaps again that a crash took
             await asyncio.to_thread(self.store.open)
             self._load()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 
-class PendingTransaction(Struct, frozen=True):
+class PendingTransaction(Struct, frozen=True, kw_only=True):
     """One message that waits for its producer's decision. Times are milliseconds since the epoch."""
 
     topic: str
     queue_id: int
-    keys: str | None
+    keys: str | None = None
     unique_id: str
     offset_message_id: str = field(name="offsetMsgId")
     producer_group: str

@@ -19,12 +19,14 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.half import (
     QUEUE_ID,
     Half,
+    became,
     check_unit,
     checked_copy,
     copy_record,
     decided_offsets,
     discard_record,
     immune_copy,
+    op_record,
     read_half,
 )
 from orbitmq.broker.transactions.ledger import Ledger, State
@@ -75,6 +77,7 @@ class Checking:
         )
         self.interval_ms = options.transaction_check_interval_ms
         self.next_round_ms = 0
+        self.store_host = b""  # known when the port is
         self._task: asyncio.Task[None] | None = None
         self._turns: dict[str, deque[Connection]] = {}  # of one round: producer group -> its live producers in turn
         self._counts: Counter[str] = Counter()  # of one round
@@ -223,10 +226,23 @@ class Checking:
         for batch in self._batches(HALF_TOPIC, ledger.position):
             for offset, place in batch:
                 half = read_half(self._store.unit_at(place))
-                if half is not None and half.is_copy:
+                if half is None:
+                    continue
+                if self._is_delivered(half) and self._put(op_record(offset, self._clock.now_ms(), self.store_host)):
+                    ledger.restore_end(offset, half.identity)
+                elif half.is_copy:
                     ledger.restore_copy(offset, half.identity, half.origin)
             await asyncio.sleep(0)
         ledger.advance()
+
+    def _is_delivered(self, half: Half) -> bool:
+        """Whether the log ends with what the half message became: the broker was killed between the committed message
+        and the op message."""
+        last = self._store.max_offset(half.topic, half.queue_id) - 1
+        for place, size, _ in self._store.entries(half.topic, half.queue_id, last, 1) if last >= 0 else ():
+            if place + size == self._store.commit_log_max_offset:
+                return became(half, self._store.unit_at(place))
+        return False
 
     def _saved(self, topic: str) -> int:
         """The saved progress, moved into what the queue holds."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from inspect import isawaitable
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.sending import OUTCOMES
@@ -69,6 +70,17 @@ class Deciding:
             return None  # the producer does not know yet, and expects no answer either
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
+        unflushed = self._store.flushed_offset <= header.commit_log_offset < self._store.commit_log_max_offset
+        if unflushed and self._store.unit_at(header.commit_log_offset) is None:
+            return self._decide_when_flushed(command, header)  # its sender did not wait until it can be read
+        return self._decide(command, header)
+
+    async def _decide_when_flushed(self, command: Command, header: EndTransactionHeader) -> Answer:
+        await self._writing.flushed()
+        answer = self._decide(command, header)
+        return await answer if isawaitable(answer) else answer
+
+    def _decide(self, command: Command, header: EndTransactionHeader) -> Answer | Awaitable[Answer]:
         half = self._named(header)
         state, offset = self._ledger.state(half.offset, half.identity)
         if state is State.DECIDED:
@@ -85,7 +97,7 @@ class Deciding:
     def _finish(
         self, command: Command, header: EndTransactionHeader, half: Half, offset: int
     ) -> Answer | Awaitable[Answer]:
-        """Store the op message. It follows the committed message at once, so that no crash comes between the two."""
+        """Store the op message. It follows the committed message at once: a start after a crash relies on that."""
         op = self._store.put(op_record(offset, self._clock.now_ms(), self.store_host))
         if op.status is not PutStatus.PUT_OK:
             if header.commit_or_rollback == TRANSACTION_ROLLBACK:

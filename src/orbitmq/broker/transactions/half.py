@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orbitmq.errors import UnitError
-from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, with_transaction_type
+from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, transaction_type, with_transaction_type
 from orbitmq.message.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     DELAY,
@@ -155,6 +155,20 @@ def committed(half: Half) -> PutRecord:
         reconsume_times=unit.reconsume_times,
         prepared_transaction_offset=unit.physical_offset,
     )
+
+
+def became(half: Half, stored: Buffer | None) -> bool:
+    """Whether these bytes are the message that was delivered for a half message, or for a copy of it."""
+    try:
+        unit = decode_unit(stored, with_body=False) if stored is not None else None
+    except UnitError:
+        return False
+    if unit is None or transaction_type(unit.sys_flag) != TRANSACTION_COMMIT:
+        return False
+    if half.identity is None:
+        return unit.prepared_transaction_offset == half.unit.physical_offset
+    unique_id = decode_properties(unit.properties).get(UNIQ_KEY, "")
+    return half.identity == (unique_id, unit.born_timestamp, unit.born_host)
 
 
 def op_record(offset: int, now_ms: int, host: bytes) -> PutRecord:

@@ -122,6 +122,12 @@ class Ledger:
         """Take in an op message found after a start; `advance` ends that."""
         self._decided.add(offset)
 
+    def restore_end(self, offset: int, identity: Identity | None) -> None:
+        """Take in a decision whose op message was missing until now."""
+        self._decided.add(offset)
+        if identity is not None:
+            self._remember(identity, _DECIDED)
+
     def restore_copy(self, offset: int, identity: Identity | None, origin: int | None = None) -> None:
         """Take in a copy found after a start, and the offset where it says that the message lay first. Copies come in
         order, after all that is decided."""

@@ -35,6 +35,10 @@ class Transactions:
         self._pending = Pending(store, ledger, self.checking, clock)
         self.prepare = self.deciding.prepare
 
+    def use_host(self, store_host: bytes) -> None:
+        """Where the op messages of this broker come from."""
+        self.checking.store_host = self.deciding.store_host = store_host
+
     def add_to(self, router: Router) -> None:
         self.deciding.add_to(router)
         self._pending.add_to(router)

@@ -29,12 +29,13 @@ class Limits:
 
 
 def judge(half: Half, limits: Limits, started_ms: int, now_ms: int) -> Verdict:
-    """`started_ms`: when the round began; copies made since then are left to the next one."""
+    """`started_ms`: when the round began; copies made since then are left to the next one, so that a producer has the
+    time of a round for its last answer, too."""
     age_ms = now_ms - half.unit.born_timestamp
-    if half.checks >= limits.checks_max or age_ms > limits.age_max_ms:
-        return Verdict.DISCARD
     if half.unit.store_timestamp >= started_ms:
         return Verdict.WAIT
+    if half.checks >= limits.checks_max or age_ms > limits.age_max_ms:
+        return Verdict.DISCARD
     immunity_ms = half.immunity_ms(limits.timeout_ms)
     if immunity_ms is not None:
         return Verdict.SPARE if age_ms < immunity_ms else Verdict.CHECK
