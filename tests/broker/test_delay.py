@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.delay import BATCH_MAX, DelayedDelivery
+from orbitmq.broker.delay import FAILURE_PAUSE_SECONDS, TURN_MAX, DelayedDelivery
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
@@ -17,6 +17,7 @@ from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from tests.support.golden import GOLDEN
+from tests.support.loops import LoopFactory, turned_loop
 
 LEVELS = (1000, 5000)
 HOST = encode_host("127.0.0.1", 10911)
@@ -60,7 +61,7 @@ def test_only_what_is_due_is_delivered(bench: Bench) -> None:
     bench.put_aside(b"2")
     bench.put_aside(b"far", level=2)
     bench.clock.advance(599)
-    assert not bench.delivery.deliver_due(1)
+    assert bench.delivery.deliver_due(1) == 0
     assert bench.delivered() == []
     bench.clock.advance(1)
     bench.delivery.deliver_due(1)
@@ -72,14 +73,69 @@ def test_only_what_is_due_is_delivered(bench: Bench) -> None:
     assert bench.delivery.offsets == {1: 2}
 
 
-def test_one_run_is_a_batch_and_says_that_more_waits(bench: Bench) -> None:
-    for number in range(BATCH_MAX + 3):
+def test_a_turn_is_bounded_and_says_that_more_waits(bench: Bench) -> None:
+    for number in range(TURN_MAX + 3):
         bench.put_aside(b"%d" % number)
     bench.clock.advance(1000)
-    assert bench.delivery.deliver_due(1)
-    assert len(bench.delivered()) == BATCH_MAX
-    assert not bench.delivery.deliver_due(1)
-    assert bench.delivered() == [b"%d" % number for number in range(BATCH_MAX + 3)]
+    assert bench.delivery.deliver_turn()
+    assert len(bench.delivered()) == TURN_MAX
+    assert not bench.delivery.deliver_turn()
+    assert bench.delivered() == [b"%d" % number for number in range(TURN_MAX + 3)]
+
+
+def test_a_level_with_much_to_deliver_leaves_the_next_turn_to_the_others(bench: Bench) -> None:
+    for number in range(2 * TURN_MAX):
+        bench.put_aside(b"%d" % number)
+    bench.put_aside(b"other", level=2)
+    bench.clock.advance(5000)
+    assert bench.delivery.deliver_turn()
+    assert b"other" not in bench.delivered()
+    bench.delivery.deliver_turn()
+    assert b"other" in bench.delivered()
+
+
+def test_what_is_not_due_is_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look every few milliseconds at queues of millions must cost nothing."""
+    for number in range(100):
+        bench.put_aside(b"%d" % number)
+    read: list[int] = []
+    entries = bench.store.entries
+    monkeypatch.setattr(bench.store, "entries", lambda *where: read.append(where[3]) or entries(*where))
+    assert bench.delivery.deliver_due(1) == 0
+    assert read == [1]
+
+
+@pytest.mark.parametrize("levels", [(1000,), (7000, 1000)])
+def test_levels_of_a_longer_table_are_delivered_at_their_time(bench: Bench, levels: tuple[int, ...]) -> None:
+    bench.put_aside(b"first", level=1)
+    bench.put_aside(b"second", level=2)
+    later = bench.new_delivery(levels)
+    later.load()
+    due = {1: 1000, 2: 5000 if len(levels) == 1 else 0}  # a level that is shorter now does not wait for its old time
+    for level in sorted(due, key=due.__getitem__):
+        before = len(bench.delivered())
+        if due[level]:
+            bench.clock.advance(due[level] - 1 - (bench.clock.now_ms() - ManualClock().now_ms()))
+            later.deliver_turn()
+            assert len(bench.delivered()) == before
+            bench.clock.advance(1)
+        later.deliver_turn()
+        assert len(bench.delivered()) == before + 1
+
+
+async def test_delivery_goes_on_after_a_failure_of_its_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, turned_clock: LoopFactory
+) -> None:
+    bench.put_aside(b"1")
+    bench.clock.advance(1000)
+    monkeypatch.setattr(bench.store, "unit_at", lambda _: 1 / 0)
+    bench.delivery.start()
+    await turned_loop().turn(0)
+    assert "event=delivery_failed" in caplog.text
+    monkeypatch.undo()
+    await turned_loop().turn(FAILURE_PAUSE_SECONDS)
+    assert bench.delivered() == [b"1"]
+    await bench.delivery.stop()
 
 
 def test_a_message_that_could_not_be_stored_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,18 @@ async def test_a_consumer_that_waits_is_woken_by_the_delivery(tmp_path: Path, tu
         assert (await waiting).code == 0
 
 
+async def test_delayed_messages_come_to_a_broker_that_flushes_each(tmp_path: Path, turned_clock: LoopFactory) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, messageDelayLevel=LEVELS, flushDiskType="SYNC_FLUSH")
+    async with running(broker), client_of(broker) as client:
+        for number in range(3):
+            assert (await client.send("Orders", b"%d" % number, {"DELAY": "1"})).code == 0
+        await time.pass_by(1.2)
+        await until(lambda: broker.store.max_offset("Orders", 0) == 3)
+        assert [message.body for message in await client.read("Orders")] == [b"0", b"1", b"2"]
+        assert broker.store.flushed_offset == broker.store.commit_log_max_offset, "nobody sees what a crash could take"
+
+
 async def test_what_is_due_while_the_broker_is_down_comes_after_its_start(
     tmp_path: Path, turned_clock: LoopFactory
 ) -> None:

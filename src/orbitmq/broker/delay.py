@@ -1,8 +1,10 @@
 """Delayed messages: put aside in one queue a level, delivered to their real topic when due.
 
 The queue entry of the schedule topic holds the time a message is due instead of a tag hash, so a look at the head
-of each queue tells what to do. Progress is saved in config/delayOffset.json, and only that of deliveries that are on
-disk: after a crash some messages may be delivered again, none is lost.
+of each queue tells what to do. What is due is delivered in turns of the event loop that are bounded over all levels,
+each turn beginning with another level, so that none waits for a longer one. Progress is saved in
+config/delayOffset.json, and only that of deliveries that are on disk: after a crash some messages may be delivered
+again, none is lost.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from orbitmq.wire.objects import decode, plain
 
 _log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.1  # RocketMQ's pause between looks at a level
-BATCH_MAX = 500  # deliveries of one level before other work gets its turn of the event loop
+TICK_SECONDS = 0.05  # half of RocketMQ's pause between looks at a level: a busy loop is late by itself
+TURN_MAX = 200  # deliveries before other work gets its turn of the event loop: some 6 ms
+NEVER_MS = (1 << 63) - 1
+FAILURE_PAUSE_SECONDS = 10.0  # as in RocketMQ, after a failure that is our own
 
 
 class DelayedDelivery:
@@ -42,6 +46,8 @@ class DelayedDelivery:
         self.offsets: dict[int, int] = {}
         self.file = SavedFile(directory / "delayOffset.json", self._text)
         self._task: asyncio.Task[None] | None = None
+        self._further: list[int] = []  # levels that had messages at the start
+        self._begin = 0  # the level the next turn begins with, counted from 0
         self._changed = False
         self._safe: dict[int, int] = {}  # the progress that may be saved
         self._noted: deque[tuple[int, dict[int, int]]] = deque()  # log end -> progress that is safe when it is flushed
@@ -54,6 +60,7 @@ class DelayedDelivery:
             high = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
             self.offsets[level] = min(max(offset, low), high)
         self._safe = dict(self.offsets)
+        self._further = [queue_id + 1 for queue_id in self._store.queue_ids(SCHEDULE_TOPIC)]
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -70,27 +77,51 @@ class DelayedDelivery:
     async def _run(self) -> None:
         while True:
             try:
-                more = [self.deliver_due(level) for level in range(1, len(self._levels) + 1)]
+                pause_s = 0.0 if self.deliver_turn() else TICK_SECONDS
             except StoreError as error:
                 _log.error("event=delivery_paused error=%s", error)
-                more = []
-            await asyncio.sleep(0 if any(more) else TICK_SECONDS)
+                pause_s = TICK_SECONDS
+            except Exception:  # whatever it is, the other messages must still come
+                _log.exception("event=delivery_failed")
+                pause_s = FAILURE_PAUSE_SECONDS
+            await asyncio.sleep(pause_s)
 
-    def deliver_due(self, level: int) -> bool:
-        """Deliver what is due of one level, up to a batch; True when more is waiting."""
+    def deliver_turn(self) -> bool:
+        """Deliver what is due, as much as one turn of the event loop may take; True when more is waiting."""
+        levels = self._known_levels()
+        left = TURN_MAX
+        for number in range(len(levels)):
+            at = (self._begin + number) % len(levels)
+            left -= self.deliver_due(levels[at], left)
+            if not left:
+                self._begin = (at + 1) % len(levels)
+                return True
+        return False
+
+    def _known_levels(self) -> list[int]:
+        """Those of the table, and those an earlier, longer table left messages of: they must not wait for ever."""
+        levels = len(self._levels)
+        return [*range(1, levels + 1), *(level for level in self._further if level > levels)]
+
+    def deliver_due(self, level: int, limit: int = TURN_MAX) -> int:
+        """Deliver what is due of one level, at most `limit` messages; how many are done with."""
         offset = self._position(level)
         now_ms = self._clock.now_ms()
-        entries = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, BATCH_MAX)
-        for physical_offset, _size, due_ms in entries:
-            # A due time further away than the level's whole delay comes from a longer table: deliver now.
-            if now_ms < due_ms <= delivery_timestamp(self._levels, level, now_ms):
-                return False
-            if not self._deliver(physical_offset):
-                return False
-            offset += 1
-            self.offsets[level] = offset
-            self._changed = True
-        return len(entries) == BATCH_MAX
+        # A due time further away than the level's whole delay comes from a longer table: deliver now.
+        latest_ms = delivery_timestamp(self._levels, level, now_ms) if level <= len(self._levels) else NEVER_MS
+        done = 0
+        while done < limit:
+            # Most looks find one message that is not due: what lies behind it is read only when it is.
+            entries = self._store.entries(SCHEDULE_TOPIC, level - 1, offset + done, min(limit - done, 1 + done * 8))
+            for physical_offset, _size, due_ms in entries:
+                if now_ms < due_ms <= latest_ms or not self._deliver(physical_offset):
+                    return done
+                done += 1
+                self.offsets[level] = offset + done
+                self._changed = True
+            if not entries:
+                break
+        return done
 
     def _position(self, level: int) -> int:
         offset = self.offsets.get(level, 0)

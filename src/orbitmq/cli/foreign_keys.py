@@ -48,7 +48,7 @@ _REASONS = {
         dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId storePathDLedgerCommitLog
     """,
     "the size of bitmaps follows from the expected consumers and the error rate": "bitMapLengthConsumeQueueExt",
-    "delayed messages are delivered one by one": """
+    "deliveries of delayed messages do not wait for the disk": """
         enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     """,
     "figures are not gathered by topic": """
