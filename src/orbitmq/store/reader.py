@@ -7,7 +7,7 @@ Readers know no options and no broker.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,8 @@ from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FILLER_SIZE, Entry
 from orbitmq.store.walk import Walk, WalkEnd
+
+LOOKS = 10  # a live broker may remove its oldest file between the look for names and the look at the file
 
 
 class QueueReader:
@@ -47,12 +49,14 @@ class QueueReader:
 
 
 class StoreReader:
-    """The store directory `root`; the commit log lies in `commitlog` below it unless told otherwise."""
+    """The store directory `root`. `commit_logs` are the directories of the commit log, those that get no new files
+    among them, when it does not lie in `commitlog` below `root`.
+    """
 
-    def __init__(self, root: Path, *, commit_log: Path | None = None, files: Files | None = None) -> None:
+    def __init__(self, root: Path, *, commit_logs: Sequence[Path] = (), files: Files | None = None) -> None:
         self._door = files or Files()
         self._queues = root / "consumequeue"
-        self._log = self._load(commit_log or root / "commitlog")
+        self._log = self._load(*commit_logs or (root / "commitlog",))
         self._open: list[NumberedFiles] = [self._log]
 
     def __enter__(self) -> Self:
@@ -113,14 +117,21 @@ class StoreReader:
         """Where the log begins."""
         return PhysicalOffset(self._log.start)
 
-    def _load(self, directory: Path) -> NumberedFiles:
-        names = self._door.names(directory)
-        size = self._door.size(directory / names[0]) if names else 0
-        if names and size <= 0:
-            raise StoreError(f"{directory / names[0]}: is no file of a store")
-        files = NumberedFiles(self._door, directory, size or ENTRY_SIZE)
-        files.load(writable=False)
-        return files
+    def _load(self, *directories: Path) -> NumberedFiles:
+        for _ in range(LOOKS):
+            files = self._files_of(*directories)
+            try:
+                files.load(writable=False)
+            except FileNotFoundError:
+                files.close()
+            else:
+                return files
+        raise StoreError(f"{directories[0]}: its files are removed faster than they can be opened")
+
+    def _files_of(self, directory: Path, *more: Path) -> NumberedFiles:
+        """Not loaded yet; a file without a size is about to get one."""
+        sizes = (self._door.size(each / name) for each in (directory, *more) for name in self._door.names(each))
+        return NumberedFiles(self._door, directory, next((size for size in sizes if size > 0), ENTRY_SIZE), more=more)
 
 
 def _entry(files: NumberedFiles, queue_offset: int) -> Entry:
