@@ -16,9 +16,10 @@ from unittest import mock
 
 import pytest
 
+from orbitmq.runtime.clock import Clock
 from orbitmq.store import recovery
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.coverage import Coverage
+from orbitmq.store.coverage import Coverage, Proof
 from orbitmq.store.flushing import QueueFlusher
 from orbitmq.store.options import ASYNC_FLUSH, SYNC_FLUSH
 from orbitmq.store.queues import ConsumeQueues
@@ -125,12 +126,12 @@ class CheckpointFirst(SimulatedStore):
         QueueFlusher.flush(self._queue_flusher)
 
 
-def _believe(log: CommitLog, queues: ConsumeQueues, settled: int) -> int:
+def _believe(log: CommitLog, queues: ConsumeQueues, settled: int, _clock: Clock) -> Proof:
     """A recovery that takes the word of the checkpoint; the log would tell it of most of what is missing."""
     coverage = Coverage(log)
     for queue in queues:
         queue.cut(coverage.end_of(queue, settled))
-    return settled
+    return Proof(settled, 0)
 
 
 class Hasty(SimulatedStore):

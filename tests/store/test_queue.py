@@ -54,8 +54,14 @@ def test_entries_go_on_over_files(queue: ConsumeQueue, directory: Path) -> None:
 def test_a_message_that_is_there_is_not_entered_again(queue: ConsumeQueue) -> None:
     fill(queue, 5)
     queue.put(3, 300, 100, 99)
-    queue.put(2, 9000, 100, 99)
     assert [entry[2] for entry in queue.entries(0)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("claimed", [0, 2])
+def test_a_message_with_an_offset_that_is_taken_is_not_lost(queue: ConsumeQueue, claimed: int) -> None:
+    fill(queue, 5)
+    queue.put(claimed, 9000, 100, 99)
+    assert [entry[2] for entry in queue.entries(0)] == [0, 1, 2, 3, 4, 99]
 
 
 def test_an_entry_that_skips_offsets_goes_to_the_end(queue: ConsumeQueue, caplog: pytest.LogCaptureFixture) -> None:

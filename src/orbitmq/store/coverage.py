@@ -4,24 +4,34 @@ Entries of messages below `settled` were flushed before the checkpoint was writt
 those of an earlier life; the walk makes them anew. But files can also be damaged or lost that were flushed long ago.
 So every entry below `settled` is looked at, and a queue ends where one does not follow the last. The sizes of all
 entries that point into a file of the log then add up to what the file holds: a file for which that is so need not be
-read. Of any other the messages are looked up one by one.
+read. Of any other those parts are read that no entry points to, and the messages there are looked up one by one.
+
+Light queues hold messages that other queues hold as well, so this does not tell what they lack. They are made anew
+where one of their files is missing, or begins with an entry that should have been reached.
 """
 
 from __future__ import annotations
 
+import heapq
+import logging
 import struct
 from collections import Counter
 from collections.abc import Iterator
 from operator import add
+from typing import NamedTuple
 
-from orbitmq.message.topics import is_lmq
+from orbitmq.message.topics import KEPT_TOPICS, is_lmq
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, Unit
+from orbitmq.runtime.clock import Clock
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import is_queued
 from orbitmq.store.positions import NO_OFFSET
-from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FILLER_SIZE, ConsumeQueue
+from orbitmq.store.progress import Progress
+from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FAR_AWAY, FILLER_SIZE, ConsumeQueue
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.walk import Walk
+
+_log = logging.getLogger(__name__)
 
 CHUNK = 500  # entries looked at in one go: ten times as fast as one by one
 PLACES = struct.Struct(">" + "q12x" * CHUNK)
@@ -29,19 +39,35 @@ SIZES = struct.Struct(">" + "8xi8x" * CHUNK)
 PLACE_AND_SIZE = struct.Struct(">qi8x")
 
 
-def prove(log: CommitLog, queues: ConsumeQueues, settled: int) -> int:
-    """Cut every queue behind its last entry that is believed; the start of the first file of the log that has messages
-    below `settled` which a queue lacks, or `settled`.
+class Proof(NamedTuple):
+    """The queues hold everything of the log below `start`; so many bytes of the log were read to know it."""
+
+    start: int
+    bytes_read: int
+
+
+def prove(log: CommitLog, queues: ConsumeQueues, settled: int, clock: Clock) -> Proof:
+    """Cut every queue behind its last entry that is believed, and find the start of the first file of the log that has
+    messages below `settled` which a queue lacks; `settled` when none has.
     """
     coverage = Coverage(log)
-    for queue in queues:
-        queue.cut(coverage.end_of(queue, settled))
+    start = min((coverage.cut(queue, settled) for queue in watched(queues, clock)), default=settled)
+    if start < settled:
+        _log.warning("event=queues_torn walked_from=%d", start)
     if all(queue.max_physical_offset == NO_OFFSET for queue in queues):
-        return log.files.start  # nothing of the queues has survived
-    for start in range(log.files.start, settled, log.files.file_size):
-        if not coverage.holds_all_of(start) and any(_is_missing(queues, unit) for unit in coverage.units_of(start)):
-            return start
-    return settled
+        return Proof(log.files.start, 0)  # nothing of the queues has survived
+    return coverage.first_gap(queues, start, clock)
+
+
+def watched(queues: ConsumeQueues, clock: Clock) -> Iterator[ConsumeQueue]:
+    """The queues; how far they are goes to the log every few seconds, in bytes of their files."""
+    done, sizes = 0, {queue: queue.files.end - queue.files.start for queue in queues}
+    progress = Progress(clock, 0, sum(sizes.values()), "queues_checking")
+    for queue, size in sizes.items():
+        yield queue
+        done += size
+        if done >= progress.next_look:
+            progress.look(done)
 
 
 class Coverage:
@@ -51,6 +77,15 @@ class Coverage:
         self._files = log.files
         self._bytes: Counter[int] = Counter()  # start of a file -> bytes of messages in it that have an entry
         self._ends: dict[int, int] = {}  # and where the last one of these ends
+
+    def cut(self, queue: ConsumeQueue, settled: int) -> int:
+        """Cut the queue before the first entry that is not believed. Where to look for what it has lost thereby of the
+        messages below `settled`: in the file of the log with the last one it has left.
+        """
+        number = self.end_of(queue, settled)
+        is_torn = queue.lost_files or _is_torn(queue, number, settled)
+        queue.cut(number)
+        return self._files.start_of(max(self._files.start, queue.max_physical_offset)) if is_torn else settled
 
     def end_of(self, queue: ConsumeQueue, settled: int) -> int:
         """The number of the first entry of the queue that is not believed, for entries of messages below `settled`."""
@@ -62,7 +97,6 @@ class Coverage:
                 good = _count_good(places, sizes, last_end, settled)
                 if good:
                     last_end = places[good - 1] + sizes[good - 1]
-                    # Light queues hold messages that other queues hold as well.
                     if not is_lmq(queue.topic):
                         self._add(places[:good], sizes[:good])
                 number += good
@@ -90,25 +124,87 @@ class Coverage:
         left = start + self._files.file_size - end
         return BLANK.unpack_from(file.view, end - start) == (left, BLANK_MAGIC)
 
-    def units_of(self, start: int) -> Iterator[Unit]:
-        """The messages of that file, as far as it can be read."""
+    def first_gap(self, queues: ConsumeQueues, limit: int, clock: Clock) -> Proof:
+        """The start of the first file below `limit` with a message that a queue lacks, else `limit`."""
+        first, size, read = self._files.start, self._files.file_size, 0
+        expected = _Expected(queues)
+        progress = Progress(clock, first, limit, "log_checking")
+        for start in range(first, limit, size):
+            missing, looked_at = self._look_into(queues, expected, start)
+            read += looked_at
+            progress.skip(size - looked_at)
+            if missing is not None:
+                return Proof(first if expected.is_within(missing) else start, read)
+            if start + size >= progress.next_look:
+                progress.look(start + size)
+        return Proof(limit, read)
+
+    def _look_into(self, queues: ConsumeQueues, expected: _Expected, start: int) -> tuple[Unit | None, int]:
+        """The first message of the file that starts there which a queue lacks, and how many bytes were read for it."""
+        read = 0
         file = self._files.find(start)
-        return iter(Walk(file.view, start, check_crc=False)) if file is not None else iter(())
+        if file is None or self.holds_all_of(start):
+            return None, read
+        for begin, end in self._parts_without_entry(queues, start):
+            for unit in Walk(file.view, start, begin - start, check_crc=False):
+                if unit.physical_offset >= end:
+                    break
+                read += unit.size
+                if expected.includes(unit):
+                    return unit, read
+        return None, read
+
+    def _parts_without_entry(self, queues: ConsumeQueues, start: int) -> Iterator[tuple[int, int]]:
+        """(begin, end) of the parts of the file to which no entry points."""
+        position, end = start, start + self._files.file_size
+        for place, size in heapq.merge(*(queue.places(start, end) for queue in queues)):
+            if place > position:
+                yield position, place
+            position = max(position, place + size)
+        if position < end:
+            yield position, end
 
 
-def _is_missing(queues: ConsumeQueues, unit: Unit) -> bool:
-    """Whether the message should have an entry before the first or behind the last one of its queue.
+def _is_torn(queue: ConsumeQueue, number: int, settled: int) -> bool:
+    """Whether the queue has entries of messages below `settled` from `number` on, the first of which is not believed.
 
-    In between it has none when the topic was removed and made anew. Nor is it missed when nothing at all is left of the
-    topic, because that is how a removed one looks.
+    Of later files the first entry tells: a file made ahead is all zero.
     """
-    if not is_queued(unit.sys_flag):
-        return False
-    queue = queues.table.get((unit.topic, unit.queue_id))
-    if queue is None:
-        return queues.has_directory(unit.topic)
-    is_before = unit.queue_offset * ENTRY_SIZE < queue.files.start
-    return is_before or queue.max_physical_offset <= unit.physical_offset
+    in_file = queue.files.file_size // ENTRY_SIZE
+    later = range(number - number % in_file + in_file, queue.files.end // ENTRY_SIZE, in_file)
+    return any(size > 0 and place < settled for place, size, _ in map(queue.stored_entry, (number, *later)))
+
+
+class _Expected:
+    """Which messages the queues must have, by the entries they have left."""
+
+    def __init__(self, queues: ConsumeQueues) -> None:
+        self._queues = queues
+        self._firsts = {queue: queue.first_place() for queue in queues}
+        self._begins: dict[str, int] = {}  # topic -> its first message that has an entry
+        for queue, first in self._firsts.items():
+            if first != FAR_AWAY:
+                self._begins[queue.topic] = min(first, self._begins.get(queue.topic, first))
+
+    def includes(self, unit: Unit) -> bool:
+        """Whether the message, to which no entry leads, should have one.
+
+        It should not when it is older than what is left of its topic, which was removed then and made anew; nor when
+        nothing at all is left, because that is how a removed topic looks. Some are never removed.
+        """
+        if not is_queued(unit.sys_flag):
+            return False
+        queue = self._queues.table.get((unit.topic, unit.queue_id))
+        if queue is not None and queue.max_physical_offset != NO_OFFSET:
+            return unit.queue_offset * ENTRY_SIZE < queue.files.start or unit.physical_offset > self._firsts[queue]
+        if unit.topic in KEPT_TOPICS:
+            return True
+        return self._queues.has_directory(unit.topic) and unit.physical_offset >= self._begins.get(unit.topic, 0)
+
+    def is_within(self, unit: Unit) -> bool:
+        """Whether more may be missing before it: the queue has nothing, and this is not its first message."""
+        queue = self._queues.table.get((unit.topic, unit.queue_id))
+        return unit.queue_offset > 0 and (queue is None or queue.max_physical_offset == NO_OFFSET)
 
 
 def _fillers(view: memoryview) -> int:

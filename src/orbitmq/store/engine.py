@@ -16,7 +16,7 @@ from orbitmq.message.batch import PackedBatch, pack_batch
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_MASK
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
-from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, is_lmq
+from orbitmq.message.topics import KEPT_TOPICS, is_lmq
 from orbitmq.message.unit import body_crc, decode_unit, pack_unit, unit_size
 from orbitmq.runtime.clock import Clock
 from orbitmq.store import reading, searching
@@ -55,7 +55,6 @@ from orbitmq.store.worker import Worker
 _log = logging.getLogger(__name__)
 
 UNIT_SIZE_SLACK = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
-KEPT_TOPICS = frozenset((SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC))  # written by the broker, in no topic table
 RESERVE_INTERVAL_MS = 1000  # the worker is woken when it is needed; this only bounds how late it may be
 INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this bounds how much it finds left to do
 

@@ -33,6 +33,8 @@ FILLER_SIZE = 0x7FFFFFFF
 RESERVE_STEP = 64 << 10  # 3276 entries; small, since a broker may have thousands of queues
 
 Entry = tuple[int, int, int]
+NO_ENTRY = (0, 0, 0)
+FAR_AWAY = 1 << 63  # behind every place of a log
 
 
 class ConsumeQueue:
@@ -58,6 +60,7 @@ class ConsumeQueue:
         self._ahead: list[MappedFile] = []  # made for a batch, not yet part of the queue
         self.flushed = 0
         self.max_physical_offset: int = NO_OFFSET
+        self.lost_files = False  # files were missing when it was loaded, and those behind them were removed
         self._min = 0
         self._data: mmap.mmap | bytearray = bytearray()  # of the file being written
         self._file_start = 0
@@ -80,11 +83,16 @@ class ConsumeQueue:
     # ------------------------------------------------------------------------------------------------------ writing
 
     def put(self, queue_offset: int, physical_offset: int, size: int, code: int) -> None:
-        """Enter a message, unless recovery has brought one that is already here. OSError when the disk is full."""
+        """Enter a message, unless recovery has brought one that is already here. OSError when the disk is full.
+
+        The entry goes to the end, whatever offset the message claims. RocketMQ leaves out what claims one that is
+        taken; the second of two messages with one offset would be lost, be it of a topic made anew or of a broker that
+        had lost an entry before.
+        """
         if physical_offset + size <= self.max_physical_offset:
             return
-        if queue_offset * ENTRY_SIZE != self.end and not self._accepts(queue_offset):
-            return
+        if queue_offset * ENTRY_SIZE != self.end:
+            self._jump(queue_offset)
         if self.end >= self.limit:
             self.make_room()
         ENTRY.pack_into(self._data, self.end - self._file_start, physical_offset, size, code)
@@ -133,19 +141,15 @@ class ConsumeQueue:
         self._data = file.data
         self._file_start = self.files.end - self.files.file_size
 
-    def _accepts(self, queue_offset: int) -> bool:
-        """Whether an entry that does not follow the last one is taken; the rules are RocketMQ's."""
+    def _jump(self, queue_offset: int) -> None:
+        """The next entry does not follow the last one."""
         if not self.files.files:
             self._fill_up_to(queue_offset)
-            return True
-        if 0 < queue_offset * ENTRY_SIZE < self.end:
-            return False
-        if queue_offset:
+        elif queue_offset:
             _log.warning(
                 "event=queue_offset_skipped topic=%s queue=%d expected=%d found=%d",
                 self.topic, self.queue_id, self.max_offset, queue_offset,
             )  # fmt: skip
-        return True
 
     def _fill_up_to(self, queue_offset: int) -> None:
         """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
@@ -165,6 +169,12 @@ class ConsumeQueue:
         """(physical offset, size, code), None when there is no such entry."""
         view = self.view(queue_offset)
         return ENTRY.unpack_from(view) if view is not None else None
+
+    def stored_entry(self, queue_offset: int) -> Entry:
+        """What a file holds at the place of an entry, whether it belongs to the queue or not; zeros without a file."""
+        position = queue_offset * ENTRY_SIZE
+        file = self.files.find(position)
+        return ENTRY.unpack_from(file.view, position % self.files.file_size) if file is not None else NO_ENTRY
 
     def last_entry(self) -> Entry | None:
         return self.entry(self.end // ENTRY_SIZE - 1)
@@ -196,6 +206,18 @@ class ConsumeQueue:
         while (view := self.view(queue_offset, end)) is not None:
             yield from ENTRY.iter_unpack(view)
             queue_offset += len(view) // ENTRY_SIZE
+
+    def first_place(self) -> int:
+        """Physical offset of the first message that has an entry; beyond every log without any."""
+        entry = self.entry(self._first_at_or_behind(0))
+        return entry[0] if entry is not None else FAR_AWAY
+
+    def places(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Place and size of the messages from `start` of the log on and below `end`."""
+        for place, size, _ in self.entries(self._first_at_or_behind(start)):
+            if place >= end:
+                return
+            yield place, size
 
     # ------------------------------------------------------------------------------------------------- after a start
 

@@ -47,7 +47,9 @@ class ConsumeQueues:
         for topic in self._door.names(self._directory):
             for name in self._door.names(self._directory / topic):
                 if name.isdecimal() and self._door.is_directory(self._directory / topic / name):
-                    is_whole = self._add(topic, int(name)).files.load_up_to_gap() and is_whole
+                    queue = self._add(topic, int(name))
+                    queue.lost_files = not queue.files.load_up_to_gap()
+                    is_whole = is_whole and not queue.lost_files
         return is_whole
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue:

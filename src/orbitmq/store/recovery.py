@@ -47,6 +47,7 @@ def recover(
         return
     times: dict[Path, int] = {}
     was_remade = not clean
+    searched = 0
     if clean:
         for queue in queues:
             queue.recover()
@@ -55,7 +56,8 @@ def recover(
         start = _clean_start(log, queues)
     else:
         times = {file.path: file.modified_ms() for queue in queues for file in queue.files.files if is_full(file.view)}
-        start = known = prove(log, queues, _crash_start(log, checkpoint.safe_timestamp))
+        start, searched = prove(log, queues, _crash_start(log, checkpoint.safe_timestamp), clock)
+        known = start
         for queue in queues:
             queue.truncate(start)
     progress = Progress(clock, start, log.files.end)
@@ -69,8 +71,8 @@ def recover(
         if was_remade:
             _set_times(log, queue, times)
     _log.info(
-        "event=recovered clean=%s walked_from=%d log_start=%d log_end=%d ms=%d mb_per_s=%d",
-        clean, start, log.min_offset, end, *progress.rate(end),
+        "event=recovered clean=%s walked_from=%d log_start=%d log_end=%d searched=%d walked=%d ms=%d mb_per_s=%d",
+        clean, start, log.min_offset, end, searched, progress.bytes(end), *progress.rate(end),
     )  # fmt: skip
 
 

@@ -1,0 +1,303 @@
+"""Files of queues that were on disk before a crash and are damaged or gone: it is noticed, and made good from the log.
+
+Each store is flushed as a whole, so that its checkpoint speaks for all but the last messages, and then killed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq.message.batch import BatchItem
+from orbitmq.message.delay import delivery_timestamp, parse_delay_levels
+from orbitmq.message.flags import TRANSACTION_PREPARED
+from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store import progress
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.queue import ENTRY, ENTRY_SIZE
+from tests.support.contents import contents
+from tests.support.disk import FaultyDisk
+from tests.support.stores import abandon, bodies, open_store, record
+
+QUEUES = [("T", 0), ("T", 1), ("Other", 0), (SCHEDULE_TOPIC, 2), (HALF_TOPIC, 0), (OP_HALF_TOPIC, 0)]
+LAST = ("Last", 0)  # gets every third message, so that other queues end before the checkpoint does
+COUNT = 240
+LIGHT = {"enable_multi_dispatch": True, "enable_lmq": True}
+DELAY_MS = parse_delay_levels("1s 5s 10s")
+
+
+def properties(topic: str) -> bytes:
+    return b"TAGS\x01A" + b"\x02DELAY\x013" * (topic == SCHEDULE_TOPIC)
+
+
+def fill(store: MessageStore, clock: ManualClock, count: int = COUNT) -> None:
+    """Eight messages a file of the log, 40 or 80 in each queue, a second apart."""
+    for number in range(count):
+        topic, queue_id = LAST if number % 3 == 2 else QUEUES[number // 3 * 2 % 6 + number % 3]
+        store.put(record(b"%04d" % number + bytes(380), topic, queue_id, properties(topic)))
+        clock.advance(1000)
+
+
+def killed(root: Path, fill_: Callable[[MessageStore, ManualClock], None] = fill, **options: Any) -> ManualClock:
+    """A store of which everything is flushed."""
+    clock, disk = ManualClock(), FaultyDisk()
+    store = open_store(root, clock, disk, **options)
+    fill_(store, clock)
+    store._log_flusher.flush()
+    store._queue_flusher.flush()
+    abandon(store)
+    disk.kill()
+    return clock
+
+
+def snapshot(root: Path, clock: ManualClock, **options: Any) -> Any:
+    """What a start finds in a copy: each message of each queue with its entry."""
+    beside = root.with_name("copy")
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(root, beside)
+    store = open_store(beside, clock, **options)
+    found = contents(store), {queue: store.entries(*queue, 0, COUNT) for queue in contents(store)}
+    store.close()
+    return found
+
+
+def queue_files(root: Path, queue: tuple[str, int]) -> list[Path]:
+    return sorted((root / "consumequeue" / queue[0] / str(queue[1])).iterdir())
+
+
+def zero(path: Path, position: int = 0, size: int | None = None) -> None:
+    data = bytearray(path.read_bytes())
+    end = len(data) if size is None else position + size
+    data[position:end] = bytes(end - position)
+    path.write_bytes(data)
+
+
+def swap_entries(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[ENTRY_SIZE : 2 * ENTRY_SIZE] + data[:ENTRY_SIZE] + data[2 * ENTRY_SIZE :])
+
+
+DAMAGES: dict[str, Callable[[list[Path]], object]] = {
+    "the first file is gone": lambda files: files[0].unlink(),
+    "one in the middle is gone": lambda files: files[1].unlink(),
+    "the last one is gone": lambda files: files[-1].unlink(),
+    "all but the first are gone": lambda files: [path.unlink() for path in files[1:]],
+    "the first is zero": lambda files: zero(files[0]),
+    "one in the middle is zero": lambda files: zero(files[1]),
+    "the last one is zero": lambda files: zero(files[-1]),
+    "an entry in the middle is zero": lambda files: zero(files[1], 3 * ENTRY_SIZE, ENTRY_SIZE),
+    "the last entries of a file are zero": lambda files: zero(files[1], 7 * ENTRY_SIZE),
+    "two entries are exchanged": lambda files: swap_entries(files[1]),
+    "an entry points behind the log": lambda files: files[1].write_bytes(
+        ENTRY.pack(1 << 40, 100, 0) + files[1].read_bytes()[ENTRY_SIZE:]
+    ),
+}
+
+
+@pytest.mark.parametrize("queue", QUEUES, ids=str)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_queue_is_made_whole(tmp_path: Path, damage: str, queue: tuple[str, int]) -> None:
+    root = tmp_path / "store"
+    clock = killed(root)
+    whole = snapshot(root, clock)
+    DAMAGES[damage](queue_files(root, queue))
+    assert snapshot(root, clock) == whole
+
+
+@pytest.mark.parametrize("topic", [SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC])
+def test_a_topic_of_the_system_is_made_anew_from_nothing(tmp_path: Path, topic: str) -> None:
+    """Delayed messages with the times when they are due: with the hash of their tag they would go out at once."""
+    root = tmp_path / "store"
+    clock = killed(root)
+    whole = snapshot(root, clock)
+    shutil.rmtree(root / "consumequeue" / topic)
+    assert snapshot(root, clock) == whole
+
+
+def test_delayed_messages_keep_their_time_when_queues_are_made_anew(tmp_path: Path) -> None:
+    clock, disk = ManualClock(), FaultyDisk()
+    store = open_store(tmp_path, clock, disk)
+    due = []
+    for _ in range(25):
+        stored = store.put(record(b"later", SCHEDULE_TOPIC, 2, properties(SCHEDULE_TOPIC)))
+        due.append(delivery_timestamp(store._dispatcher._delay_levels, 3, stored.store_timestamp))
+        clock.advance(700)
+    abandon(store)
+    disk.kill()
+    shutil.rmtree(tmp_path / "consumequeue")
+    store = open_store(tmp_path, clock)
+    assert [code for _, _, code in store.entries(SCHEDULE_TOPIC, 2, 0, 99)] == due
+    store.close()
+
+
+@pytest.mark.parametrize("remade", [None, 0, 1])
+def test_a_removed_topic_stays_removed(tmp_path: Path, remade: int | None) -> None:
+    """Also when it was made anew since, and some of its queues have no message yet."""
+    clock, disk = ManualClock(), FaultyDisk()
+    store = open_store(tmp_path, clock, disk)
+    fill(store, clock)
+    store.remove_topic("T")
+    if remade is not None:
+        store.put(record(b"new", "T", remade))
+    for _ in range(3):  # the removal is older than what a start walks over
+        store.put(record(bytes(3900), *LAST))
+        clock.advance(4000)
+    store._log_flusher.flush()
+    store._queue_flusher.flush()
+    abandon(store)
+    disk.kill()
+    store = open_store(tmp_path, clock)
+    assert [store.max_offset("T", queue_id) for queue_id in (0, 1)] == [int(remade == 0), int(remade == 1)]
+    assert store.max_offset(*LAST) == 83
+    store.close()
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_queue_that_is_gone_with_its_directory_is_made_anew(tmp_path: Path, lost: int) -> None:
+    """The other queue of its topic tells that the topic was not removed, even of messages before its own first one."""
+    root = tmp_path / "store"
+    clock = killed(root)
+    whole = snapshot(root, clock)
+    shutil.rmtree(root / "consumequeue" / "T" / str(lost))
+    assert snapshot(root, clock) == whole
+
+
+def test_two_messages_with_one_offset_both_stay(tmp_path: Path) -> None:
+    """RocketMQ, having lost an entry, gives its number to the next message. The lost one comes back, none goes."""
+    clock, disk = ManualClock(), FaultyDisk()
+    store = open_store(tmp_path, clock, disk)
+    for number in range(30):
+        store.put(record(b"%04d" % number + bytes(1000)))
+        if number == 5:
+            store._queues.table["T", 0].cut(5)
+        clock.advance(1000)
+    store.put(record(bytes(3900), *LAST))
+    store._log_flusher.flush()
+    store._queue_flusher.flush()
+    abandon(store)
+    disk.kill()
+    for _ in range(2):
+        store = open_store(tmp_path, clock)
+        assert [body[:4] for body in bodies(store)] == [b"%04d" % number for number in range(30)]
+        abandon(store)
+        store._let_go()
+
+
+def light_fill(store: MessageStore, clock: ManualClock) -> None:
+    for number in range(90):
+        properties_ = b"INNER_MULTI_DISPATCH\x01%LMQ%one,%LMQ%two"
+        store.put(record(b"%04d" % number + bytes(300), properties=properties_))
+        clock.advance(1000)
+
+
+@pytest.mark.parametrize(
+    "damage", ["one in the middle is gone", "one in the middle is zero", "two entries are exchanged"]
+)
+def test_light_queues_are_made_whole_where_files_show_it(tmp_path: Path, damage: str) -> None:
+    root = tmp_path / "store"
+    clock = killed(root, light_fill, **LIGHT)
+    whole = snapshot(root, clock, **LIGHT)
+    assert len(whole[1]["%LMQ%one", 0]) == 90
+    DAMAGES[damage](queue_files(root, ("%LMQ%one", 0)))
+    assert snapshot(root, clock, **LIGHT) == whole
+
+
+# ------------------------------------------------------------------------------------------------ what is read for it
+
+
+RECOVERED = re.compile(r"event=recovered clean=False walked_from=(\d+) .* log_end=(\d+) searched=(\d+) walked=(\d+) ")
+
+
+def figures(caplog: pytest.LogCaptureFixture) -> tuple[int, int, int, int]:
+    """From where the log was walked, its end, bytes read before, bytes walked."""
+    walked_from, end, searched, walked = RECOVERED.findall(caplog.text)[-1]
+    return int(walked_from), int(end), int(searched), int(walked)
+
+
+@pytest.fixture(autouse=True)
+def _verbose(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+
+@pytest.mark.parametrize("count", [120, 480])
+def test_a_start_reads_what_the_checkpoint_does_not_prove(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    """The last file of the log, however long the log is."""
+    clock = killed(tmp_path, lambda store, clock: fill(store, clock, count))
+    open_store(tmp_path, clock).close()
+    walked_from, end, searched, walked = figures(caplog)
+    assert (searched, walked, end - walked_from) == (0, end - walked_from, walked)
+    assert walked <= 2 * 4096 < end
+
+
+def test_of_files_with_messages_that_no_queue_has_only_these_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sizes = []
+
+    def mixed(store: MessageStore, clock: ManualClock) -> None:
+        for number in range(COUNT):
+            is_prepared = number % 20 == 7
+            stored = store.put(record(bytes(380), sys_flag=TRANSACTION_PREPARED if is_prepared else 0))
+            sizes.extend([stored.end_offset - stored.physical_offset] * is_prepared)
+            clock.advance(1000)
+
+    clock = killed(tmp_path, mixed)
+    open_store(tmp_path, clock).close()
+    walked_from, end, searched, _ = figures(caplog)
+    assert searched == sum(sizes)
+    assert end - walked_from <= 2 * 4096
+
+
+def test_what_is_missing_in_the_middle_is_walked_from_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = killed(tmp_path)
+    data = queue_files(tmp_path, LAST)[4].read_bytes()
+    place = ENTRY.unpack_from(data)[0]
+    zero(queue_files(tmp_path, LAST)[4])
+    open_store(tmp_path, clock).close()
+    walked_from, end, _, walked = figures(caplog)
+    assert place - 2 * 4096 < walked_from <= place
+    assert walked == end - walked_from
+    assert "event=queues_torn" in caplog.text
+
+
+def test_a_long_proof_reports_how_far_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the queues as of the log; here each look at the clock takes two seconds."""
+
+    def removed(store: MessageStore, clock: ManualClock) -> None:
+        fill(store, clock)
+        store.remove_topic("T")
+
+    class Ticking(ManualClock):
+        def now_ms(self) -> int:
+            self.advance(2000)
+            return super().now_ms()
+
+    killed(tmp_path, removed)
+    monkeypatch.setattr(progress, "LOOK_BYTES", 1)
+    open_store(tmp_path, Ticking()).close()
+    for event in ("queues_checking", "log_checking", "recovering"):
+        assert re.search(rf"event={event} position=\d+ goal=\d+ percent=\d+ ms=\d+ mb_per_s=\d+", caplog.text), event
+
+
+def test_batches_are_looked_up_as_well(tmp_path: Path) -> None:
+    def batches(store: MessageStore, clock: ManualClock) -> None:
+        for number in range(30):
+            store.put_batch(record(b"", "T", number % 2), [BatchItem(0, bytes(90), b"K\x01V") for _ in range(5)])
+            store.put(record(bytes(300), *LAST))
+            clock.advance(1000)
+
+    root = tmp_path / "store"
+    clock = killed(root, batches)
+    whole = snapshot(root, clock)
+    zero(queue_files(root, ("T", 1))[-1])
+    assert snapshot(root, clock) == whole
