@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from orbitmq.message.batch import BatchItem
 from orbitmq.message.delay import delivery_timestamp, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
@@ -287,17 +286,3 @@ def test_a_long_proof_reports_how_far_it_is(
     open_store(tmp_path, Ticking()).close()
     for event in ("queues_checking", "log_checking", "recovering"):
         assert re.search(rf"event={event} position=\d+ goal=\d+ percent=\d+ ms=\d+ mb_per_s=\d+", caplog.text), event
-
-
-def test_batches_are_looked_up_as_well(tmp_path: Path) -> None:
-    def batches(store: MessageStore, clock: ManualClock) -> None:
-        for number in range(30):
-            store.put_batch(record(b"", "T", number % 2), [BatchItem(0, bytes(90), b"K\x01V") for _ in range(5)])
-            store.put(record(bytes(300), *LAST))
-            clock.advance(1000)
-
-    root = tmp_path / "store"
-    clock = killed(root, batches)
-    whole = snapshot(root, clock)
-    zero(queue_files(root, ("T", 1))[-1])
-    assert snapshot(root, clock) == whole
