@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,6 +113,33 @@ def test_the_names_of_new_directories_are_synced_with_the_first_file_below(
     assert synced == [tmp_path / "a" / "b"]
     first.close()
     second.close()
+
+
+def test_all_names_of_a_tree_are_synced_its_own_included(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("T/0", "T/1", "U/0"):
+        Files().create(tmp_path / "queues" / name / "1", 4096).close()
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    Files().sync_names(tmp_path / "queues")
+    assert synced[0] == tmp_path, "which holds the name of the tree"
+    below = {path for path in (tmp_path / "queues").rglob("*") if path.is_dir()}
+    assert set(synced[1:]) == {tmp_path / "queues", *below}
+    synced.clear()
+    Files().sync_names(tmp_path / "missing")
+    assert synced == []
+
+
+def test_a_file_that_cannot_be_given_its_size_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name would keep it from being made when the disk has room again."""
+    with monkeypatch.context() as full:
+        full.setattr(files.os, "ftruncate", refuse)
+        with pytest.raises(OSError, match="No space"):
+            Files().create(tmp_path / "1", 4096)
+    Files().create(tmp_path / "1", 4096).close()
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_queue_may_be_removed_while_it_is_synced(tmp_path: Path) -> None:

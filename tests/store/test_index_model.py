@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from orbitmq.message.properties import decode_properties
 from orbitmq.message.unit import decode_unit
@@ -93,7 +93,6 @@ class IndexModel(RuleBasedStateMachine):
         result = self.store.put(record(bytes(size), topic, properties=text_of(*message)))
         self.keep(result, topic, [message])
 
-    @precondition(lambda self: self.disk.room is None)
     @rule(topic=st.sampled_from(TOPICS), messages=st.lists(MESSAGE, min_size=1, max_size=6))
     def put_batch(self, topic: str, messages: list[tuple[str, list[str]]]) -> None:
         items = [BatchItem(0, b"body", text_of(*message)) for message in messages]

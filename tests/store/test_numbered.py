@@ -7,6 +7,7 @@ import pytest
 from orbitmq.errors import StoreDamaged
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles, file_name
+from tests.support.disk import FaultyDisk
 from tests.support.golden import vectors
 
 SIZE = 4096
@@ -100,3 +101,53 @@ def test_destroying_leaves_no_trace(tmp_path: Path) -> None:
     files = stream(tmp_path / "a", 0, SIZE)
     files.destroy()
     assert not (tmp_path / "a").exists()
+
+
+def test_of_files_that_can_be_made_anew_those_behind_a_gap_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stream(tmp_path, 0, SIZE, 2 * SIZE, 3 * SIZE, 4 * SIZE).close()
+    whole = NumberedFiles(Files(), tmp_path, SIZE)
+    assert whole.load_up_to_gap()
+    assert whole.end == 5 * SIZE
+    whole.close()
+    (tmp_path / file_name(2 * SIZE)).unlink()
+    files = NumberedFiles(Files(), tmp_path, SIZE)
+    assert not files.load_up_to_gap()
+    assert (files.start, files.end) == (0, 2 * SIZE)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file_name(0), file_name(SIZE)]
+    assert f"event=file_missing path={tmp_path / file_name(2 * SIZE)}" in caplog.text
+    files.add(files.create(files.end))
+    files.close()
+
+
+def test_what_no_crash_leaves_is_refused_all_the_same(tmp_path: Path) -> None:
+    stream(tmp_path, 0, SIZE).close()
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(StoreDamaged, match="does not belong"):
+        NumberedFiles(Files(), tmp_path, SIZE).load_up_to_gap()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_file_that_gets_no_blocks_does_not_stay(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    files = NumberedFiles(disk, tmp_path, SIZE)
+    disk.room = 99
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            files.create_with(0, 100)
+        assert list(tmp_path.iterdir()) == []
+    disk.room = 100
+    files.add(files.create_with(0, 100))
+    assert (files.end, disk.room) == (SIZE, 0)
+    files.close()
+
+
+def test_one_of_several_directories_that_cannot_be_synced_keeps_no_file(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    files = NumberedFiles(disk, tmp_path / "a", SIZE, more=(tmp_path / "b",))
+    disk.fails_to_sync = True
+    with pytest.raises(OSError, match="failed"):
+        files.create(0)
+    assert list((tmp_path / "a").iterdir()) == []
+    disk.fails_to_sync = False
+    files.add(files.create(0))
+    files.close()

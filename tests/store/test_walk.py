@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, Unit, body_crc, encode_unit
-from orbitmq.store.walk import Walk, WalkEnd
+from orbitmq.store.walk import SECTOR, Walk, WalkEnd
 from tests.support.stores import HOST
 
 START = 8192
@@ -61,3 +61,28 @@ def test_a_cut_log_keeps_whole_units(bodies: list[bytes], data: st.DataObject) -
     assert found == bodies[: len(found)]
     assert len(found) == len(bodies) or cut < len(log_of(bodies[: len(found) + 1])), "a whole unit is missing"
     assert position == len(log_of(found))
+
+
+def with_text(body: bytes, properties: str) -> bytes:
+    return encode_unit(Unit(0, body_crc(body), 0, 0, 0, START, 0, 1, HOST, 2, HOST, 0, 0, body, "Topic", properties))
+
+
+@given(body_size=st.integers(0, 1200), lost=st.integers(0, 6))
+def test_a_lost_sector_of_the_text_ends_the_walk_where_it_is_looked_for(body_size: int, lost: int) -> None:
+    """A power cut can leave topic and properties out, and no sum covers them."""
+    data = bytearray(with_text(b"\x01" * body_size, "K\x01" + "v" * 2500))
+    whole = bytes(data)
+    sector = slice(lost * SECTOR, min((lost + 1) * SECTOR, len(data)))
+    in_text = sector.start >= 88 + body_size
+    if not in_text or sector.start >= len(data):
+        assert walked(whole, check_text=True)[0] == [b"\x01" * body_size]
+        return
+    data[sector] = bytes(sector.stop - sector.start)
+    assert walked(bytes(data))[1] == len(data), "nothing else tells"
+    assert walked(bytes(data), check_text=True) == ([], 0, WalkEnd.DAMAGED)
+
+
+@pytest.mark.parametrize("zeros", [1, 100, 511])
+def test_zeros_that_a_sender_has_put_into_the_text_are_no_damage(zeros: int) -> None:
+    data = with_text(b"body", "K\x01v" + "\0" * zeros + "end" + "w" * 1000)
+    assert walked(data, check_text=True) == ([b"body"], len(data), WalkEnd.FILE_END)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import MessageIllegal
+from orbitmq.store.files import Files
+from orbitmq.store.queues import ConsumeQueues, is_storable
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "/a", "a\0", "x" * 128, "ü" * 64])
+def test_a_topic_that_is_no_directory_gets_no_queue(tmp_path: Path, topic: str) -> None:
+    queues = ConsumeQueues(Files(), tmp_path, 200)
+    assert not is_storable(topic)
+    with pytest.raises(MessageIllegal):
+        queues.create(topic, 0)
+    assert (queues.table, list(tmp_path.iterdir())) == ({}, [])
+
+
+def test_a_queue_comes_to_disk_with_its_first_entry_and_is_found_again(tmp_path: Path) -> None:
+    queues = ConsumeQueues(Files(), tmp_path, 200)
+    assert is_storable("x" * 127)
+    queues.find_or_create("T", 3)
+    assert not queues.has_directory("T")
+    assert queues.find_or_create("T", 3) is queues.table["T", 3]
+    for place in range(15):
+        queues.table["T", 3].put(place, 100 * place, 100, 0)
+    queues.find_or_create("U", 0).put(0, 5000, 100, 0)
+    queues.close()
+    for stray in ("T/notes", "T/-1"):
+        (tmp_path / "consumequeue" / stray).mkdir()
+    again = ConsumeQueues(Files(), tmp_path, 200)
+    again.load()
+    assert sorted(again.table) == [("T", 3), ("U", 0)]
+    for queue in again:
+        queue.recover()
+    assert again.table["T", 3].max_offset == 15
+    assert again.furthest() is again.table["U", 0]
+    again.close()
+
+
+def test_a_removed_queue_leaves_nothing_and_its_topic_stays_while_it_has_others(tmp_path: Path) -> None:
+    queues = ConsumeQueues(Files(), tmp_path, 200, extended_file_size=4096)
+    for queue_id in (0, 1):
+        queue = queues.create("T", queue_id)
+        assert queue.extended is not None
+        queue.put(0, 0, 100, queue.extended.put(7, 1, b""))
+    queues.remove(queues.table["T", 0])
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("0")) == []
+    assert queues.has_directory("T")
+    queues.destroy()
+    assert not queues.has_directory("T")
+    assert (queues.table, queues.furthest()) == ({}, None)
+
+
+def test_light_queues_are_counted_by_their_names(tmp_path: Path) -> None:
+    queues = ConsumeQueues(Files(), tmp_path, 200)
+    for topic in ("%LMQ%a", "%LMQ%b", "T"):
+        queues.create(topic, 0)
+    assert queues.has_light_queues(2)
+    assert not queues.has_light_queues(3)
