@@ -51,6 +51,21 @@ async def test_a_restart_keeps_messages_topics_groups_and_offsets(tmp_path: Path
         assert (await client.read("Orders", 0, 5))[0].queue_offset == 5
 
 
+@pytest.mark.parametrize(("killed", "expected"), [(True, 5), (False, 9)])
+async def test_progress_beyond_the_log_is_moved_back_after_a_crash(tmp_path: Path, killed: bool, expected: int) -> None:
+    """Or the consumer would miss the next messages. After a clean stop an offset is what somebody has set it to."""
+    first = made_broker(tmp_path)
+    async with running(first), client_of(first) as client:
+        for _ in range(5):
+            await client.send("Orders")
+        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("g", "Orders", 0, 9))
+    if killed:
+        (tmp_path / "abort").touch()
+    second = made_broker(tmp_path)
+    async with running(second):
+        assert second.offsets.query("g", "Orders", 0) == expected
+
+
 async def test_a_clean_stop_leaves_what_rocketmq_leaves(tmp_path: Path) -> None:
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:

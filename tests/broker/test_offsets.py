@@ -52,6 +52,29 @@ def test_offsets_have_a_limit_that_known_ones_do_not_meet(
     assert offsets.table == {"Bills@g": {0: 1}}
 
 
+async def test_after_a_crash_no_offset_lies_beyond_its_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each is reported, up to a limit, and the corrected ones are saved."""
+    monkeypatch.setattr(offsets_module, "CORRECTIONS_TOLD", 1)
+    offsets = ConsumerOffsets(tmp_path)
+    for queue, offset in enumerate((9, 10, 11, 12)):
+        offsets.commit("g", "Orders", queue, offset)
+    offsets.commit("g", "Gone", 0, 1)
+    offsets.save_soon()
+    await offsets.file.flush()
+    offsets.correct(lambda topic, _queue: 10 if topic == "Orders" else 0)
+    assert offsets.table == {"Orders@g": {0: 9, 1: 10, 2: 10, 3: 10}, "Gone@g": {0: 0}}
+    assert "event=offset_corrected key=Orders@g queue=2 from=11 to=10" in caplog.messages
+    assert caplog.text.count("event=offset_corrected") == 1
+    assert "event=offsets_corrected count=3" in caplog.messages
+    offsets.save_soon()
+    await offsets.file.flush()
+    again = ConsumerOffsets(tmp_path)
+    again.load()
+    assert again.table == offsets.table
+
+
 async def test_the_file_is_written_only_after_a_change_and_read_at_a_restart(tmp_path: Path) -> None:
     offsets = ConsumerOffsets(tmp_path)
     offsets.save_soon()

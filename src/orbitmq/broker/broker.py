@@ -209,6 +209,8 @@ class Broker:
         self.topics.load()
         self.groups.load()
         self.offsets.load()
+        if self.store.was_killed:
+            self.offsets.correct(self.store.max_offset)
         self._delayed.load()
 
     async def _save(self) -> None:

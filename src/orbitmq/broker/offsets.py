@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 SEPARATOR = "@"
 ENTRIES_MAX = 1_000_000  # offsets, some 300 MB in the worst case; they are accepted unchecked, so a bound must be here
 KEY_LENGTH_MAX = 1024  # more than a topic and a group of the longest allowed names; for the same reason
+CORRECTIONS_TOLD = 20  # one by one; thousands of them have one reason
 
 
 class ConsumerOffsets:
@@ -35,6 +36,26 @@ class ConsumerOffsets:
         saved = load_with_backup(self.file.path, lambda text: decode(ConsumerOffsetTable, text))
         if saved is not None:
             self._take({key: dict(offsets) for key, offsets in saved.offset_table.items()})
+
+    def correct(self, max_offset: Callable[[str, int], int]) -> None:
+        """After a crash: move back what lies beyond the end of its queue, which `max_offset` tells.
+
+        The log may have lost messages that consumers had seen, when they are not flushed one by one. With the old
+        progress a consumer would miss the messages that take their place, as one of RocketMQ does.
+        """
+        count = 0
+        for key, offsets in self.table.items():
+            topic, _, _ = key.partition(SEPARATOR)
+            for queue_id, offset in offsets.items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    offsets[queue_id] = end
+                    count += 1
+                    if count <= CORRECTIONS_TOLD:
+                        _log.warning("event=offset_corrected key=%s queue=%d from=%d to=%d", key, queue_id, offset, end)
+        if count:
+            self._changed = True
+            _log.warning("event=offsets_corrected count=%d", count)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take an offset as it is, also a smaller one: a reset is a commit."""

@@ -110,6 +110,7 @@ class MessageStore:
         self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
         self._lock: DirectoryLock | None = None
         self._refusal: StoreError | None = StoreError("the store is not open")
+        self.was_killed = False  # whether `open` found that the last user of the directory had not closed it
         self._is_full = False
         self.put_count = self.put_bytes = 0  # messages stored since the start, and their size in the log
         self._deliver = deliver
@@ -196,6 +197,7 @@ class MessageStore:
             )
         self._log.files.load()
         clean = self._queues.load() and clean
+        self.was_killed = not clean
         self._checkpoint.load()
         recover(
             self._log,
