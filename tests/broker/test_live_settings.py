@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.settings import STANDING
 from orbitmq.message.config import DataVersion
 from orbitmq.runtime.options import read_properties
 from orbitmq.store.options import StoreOptions
@@ -51,7 +52,7 @@ def changeable() -> set[str]:
 async def test_every_option_is_told_with_its_value(tmp_path: Path) -> None:
     async with live(tmp_path, brokerName="b") as client:
         pairs, version = await settings_of(client)
-        assert set(pairs) == {*BrokerOptions.table(), *StoreOptions.table()}
+        assert set(pairs) == {*BrokerOptions.table(), *StoreOptions.table(), *STANDING}
         assert (pairs["brokerName"], pairs["fileReservedTime"], version.counter) == ("b", "72", 0)
 
 

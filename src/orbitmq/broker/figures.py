@@ -155,8 +155,8 @@ class Figures:
     def _disks(self) -> Table:
         options = self._store.options
         logs = options.commit_log_directories
-        ratios = {path: self._files.used_ratio(path) for path in logs}
-        total, free = (sum(sizes) for sizes in zip(*map(self._files.space, logs), strict=True))
+        ratios = {path: self._files.used_ratio(_existing(path)) for path in logs}
+        total, free = (sum(sizes) for sizes in zip(*map(self._files.space, map(_existing, logs)), strict=True))
         return {
             "commitLogDiskRatio": str(min(ratios.values())),
             **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
@@ -166,7 +166,7 @@ class Figures:
 
 
 def _existing(path: Path) -> Path:
-    """The path, or the nearest directory above that exists: no queue has been made in a new store."""
+    """The path, or the nearest directory above that exists: a new store has no files yet."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path

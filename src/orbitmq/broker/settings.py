@@ -26,6 +26,8 @@ from orbitmq.wire.settings import decode_settings, encode_settings
 
 _log = logging.getLogger(__name__)
 
+# Keys that RocketMQ's tools cannot do without, though there is nothing to set here.
+STANDING = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "slaveReadEnable": "false", "useTLS": "false"}
 REMEDY = "set it in the configuration file and restart the broker"
 
 
@@ -52,9 +54,9 @@ class Settings:
 
     def read(self, _connection: Connection, command: Command) -> Command:
         """Every option with its value."""
-        pairs = {key: value for options in self._options for key, value in options.pairs().items()}
+        own = {key: value for options in self._options for key, value in options.pairs().items()}
         header = GetBrokerConfigResponseHeader(encode(self.version).decode())
-        return command.response(ResponseCode.SUCCESS, header=header, body=encode_settings(pairs))
+        return command.response(ResponseCode.SUCCESS, header=header, body=encode_settings({**STANDING, **own}))
 
     async def update(self, connection: Connection, command: Command) -> Command:
         """Change options, all of a request or none. Keys that orbitmq does not have are ignored, as in RocketMQ."""

@@ -20,7 +20,7 @@ public final class Main {
 
     private static void run(String[] words) throws Exception {
         if (words.length == 0) {
-            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin, stores, filter");
+            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin, mqadmin, stores, filter");
         }
         Arguments arguments = new Arguments(Arrays.copyOfRange(words, 1, words.length));
         switch (words[0]) {
@@ -29,6 +29,7 @@ public final class Main {
             case "litepull" -> LitePull.run(arguments);
             case "pull" -> Pull.run(arguments);
             case "admin" -> Admin.run(arguments);
+            case "mqadmin" -> Mqadmin.run(arguments);
             case "stores" -> Stores.run(arguments);
             case "filter" -> Filter.run(arguments);
             default -> throw new IllegalArgumentException("unknown driver " + words[0]);
