@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from threading import Event
 
@@ -16,7 +17,7 @@ from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.records import PutStatus
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
-from orbitmq.wire.headers import SendMessageResponseHeader
+from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader
 from tests.support.live import (
     BORN_MS,
     CLUSTER,
@@ -434,6 +435,59 @@ def local(client: Client) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- further queues
+
+
+async def test_a_disk_that_is_slow_to_give_room_costs_one_message_and_then_they_are_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    broker = made_broker(tmp_path, osPageCacheBusyTimeOutMills="1", mappedFileSizeCommitLog="4096")
+    async with running(broker), client_of(broker) as client:
+        broker.store._reserve_worker.stop()
+        stored(await client.send("Orders", bytes(1000)))
+        sent = 1
+        with broker.store._log._reserving:  # the worker is in the middle of a step
+            while (answer := await client.send("Orders", bytes(1000))).code == 0:
+                sent += 1
+            assert_refused(answer, 1)
+            assert str(answer.remark).startswith("[PC_SYNCHRONIZED]")
+            end = broker.store.commit_log_max_offset
+            back = ConsumerSendMsgBackHeader(0, "g", 3)
+            for answer in (
+                await client.send("Orders"),
+                await client.send_batch("Orders", [b"a", b"b"]),
+                await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back),
+            ):
+                assert (answer.code, answer.ext) == (2, None), "before anybody has looked into it"
+                assert str(answer.remark).startswith("[REJECTREQUEST]")
+            assert broker.store.commit_log_max_offset == end
+            assert len(await client.read("Orders")) == sent
+        broker.store._log.reserve_ahead()
+        assert stored(await client.send("Orders")).queue_offset == sent
+
+
+async def test_messages_are_refused_while_no_buffer_of_the_transient_pool_is_free(tmp_path: Path) -> None:
+    never = str(1 << 40)
+    pool = {"transientStorePoolEnable": "true", "transientStorePoolSize": "2", "commitIntervalCommitLog": never}
+    broker = made_broker(tmp_path, mappedFileSizeCommitLog="4096", **pool)
+    async with running(broker), client_of(broker) as client:
+        while (answer := await client.send("Orders", bytes(1000))).code == 0:
+            pass
+        assert (answer.code, answer.ext) == (2, None)
+        assert str(answer.remark).startswith("[REJECTREQUEST]")
+        assert await client.read("Orders") == [], "nothing is committed"
+        broker.store._log.commit()
+        stored(await client.send("Orders", bytes(1000)))
+
+
+async def test_a_full_disk_is_told_with_its_use(tmp_path: Path) -> None:
+    async with live(tmp_path) as client:
+        stored(await client.send("Orders", properties={"KEYS": "k"}))
+    ratio = {"rocketmq.broker.diskSpaceWarningLevelRatio": "0.0"}
+    async with live(tmp_path, **ratio) as client:
+        for answer in (await client.send("Orders"), await client.send_batch("Orders", [b"a", b"b"])):
+            assert_refused(answer, 14)
+            assert re.search(r"CL:  \d\.\d\d CQ:  \d\.\d\d INDEX:  \d\.\d\d$", str(answer.remark))
+        assert len(await client.read("Orders")) == 1
 
 
 def test_every_outcome_of_a_put_has_an_answer() -> None:

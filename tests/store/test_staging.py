@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -131,6 +132,15 @@ def test_a_killed_process_loses_what_was_not_committed_and_no_more(
     commit(again, clock)
     assert bodies(again)[-1] == b"next"
     again.close()
+
+
+def test_who_waits_for_the_disk_does_not_wait_for_the_next_commit(store: MessageStore) -> None:
+    told = Event()
+    result = store.put(record(b"x"))
+    store.when_flushed(result.end_offset, lambda _: told.set())
+    assert told.wait(60)
+    assert store.flushed_offset == result.end_offset
+    assert bodies(store) == [b"x"]
 
 
 def test_a_clean_exit_loses_nothing(tmp_path: Path, clock: ManualClock) -> None:

@@ -195,7 +195,8 @@ class Broker:
     async def _in_time(self, work: Awaitable[None]) -> None:
         """StoreStuck when the disk takes longer than anybody would wait."""
         try:
-            await asyncio.wait_for(work, STOP_PATIENCE_SECONDS)
+            async with asyncio.timeout(STOP_PATIENCE_SECONDS):
+                await work
         except TimeoutError as error:
             missing = self.store.commit_log_max_offset - self.store.flushed_offset
             raise StoreStuck(

@@ -13,10 +13,10 @@ from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.hashing import tags_code
 from orbitmq.message.properties import DELAY, NAME_END, TAGS, find_property
-from orbitmq.message.unit import Unit
+from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.store.extended_queue import ExtendedQueue
 from orbitmq.store.multi_dispatch import MultiDispatch
-from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queues import ConsumeQueues, is_storable
 
 _log = logging.getLogger(__name__)
@@ -66,6 +66,18 @@ class Dispatcher:
             if level > 0:
                 return delivery_timestamp(self._delay_levels, min(level, len(self._delay_levels)), store_timestamp)
         return tags_code(find_property(properties, _TAGS))
+
+    def resolved(self, queue: ConsumeQueue, entry: Entry, unit_at: Callable[[int], memoryview | None]) -> Entry:
+        """The entry with what an address in it leads to; where that is lost, with what the message itself says."""
+        offset, size, field = entry
+        code = queue.resolve(field)
+        if code is None:
+            stored = unit_at(offset)
+            if stored is None:
+                return entry
+            unit = decode_unit(stored, with_body=False)
+            code = self.code_of(queue, unit.properties.encode(), unit.store_timestamp)
+        return offset, size, code
 
     def enter(
         self,

@@ -17,7 +17,7 @@ from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_MASK
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import KEPT_TOPICS, is_lmq
-from orbitmq.message.unit import body_crc, decode_unit, pack_unit, unit_size
+from orbitmq.message.unit import body_crc, pack_unit, unit_size
 from orbitmq.runtime.clock import Clock
 from orbitmq.store import reading, searching
 from orbitmq.store.arrivals import Arrivals, OnArrival
@@ -134,12 +134,13 @@ class MessageStore:
         self._queue_worker = self._worker(
             "flush-queues", self._queue_flusher.step, options.flush_interval_consume_queue_ms
         )
+        self._commit_worker = self._worker(
+            "commit-log", self._log_committer.step, options.commit_interval_commit_log_ms
+        )
         self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock, self._cleaner.dispose)
         self._workers = [self._reserve_worker, self._log_worker, self._queue_worker, self._clean_worker]
         if options.uses_transient_pool:
-            self._workers.append(
-                self._worker("commit-log", self._log_committer.step, options.commit_interval_commit_log_ms)
-            )
+            self._workers.append(self._commit_worker)
         if self._keys.is_enabled:
             self._workers.append(self._worker("index", self._keys.indexer.step, INDEX_INTERVAL_MS))
 
@@ -331,6 +332,8 @@ class MessageStore:
         if self._refusal is not None:
             self._waits.give_up()
         else:
+            self._log_committer.ask()
+            self._commit_worker.wake()
             self._ask_flush()
 
     def expire_waits(self) -> None:
@@ -348,6 +351,8 @@ class MessageStore:
     def _on_commit(self, committed: PhysicalOffset) -> None:
         """On the committing thread; as `_on_flush`."""
         self._deliver(lambda: self._arrivals.show(committed))
+        if self._waits:
+            self._ask_flush()
 
     def _settle(self) -> None:
         """Have log and queues flushed soon."""
@@ -458,19 +463,8 @@ class MessageStore:
         queue = self._open_queue(topic, queue_id)
         if queue is None:
             return []
-        return [self._resolved(queue, entry) for entry in islice(queue.entries(offset, queue.readable), count)]
-
-    def _resolved(self, queue: ConsumeQueue, entry: Entry) -> Entry:
-        """The entry with what an address in it leads to; where that is lost, with what the message itself says."""
-        offset, size, field = entry
-        code = queue.resolve(field)
-        if code is None:
-            stored = self._log.unit_at(offset)
-            if stored is None:
-                return entry
-            unit = decode_unit(stored, with_body=False)
-            code = self._dispatcher.code_of(queue, unit.properties.encode(), unit.store_timestamp)
-        return offset, size, code
+        found = islice(queue.entries(offset, queue.readable), count)
+        return [self._dispatcher.resolved(queue, entry, self._log.unit_at) for entry in found]
 
     def queue_ids(self, topic: str) -> list[int]:
         """Queues of a topic that ever got a message."""

@@ -125,13 +125,20 @@ class LogCommitter:
         self._clock = clock
         self._on_commit = on_commit
         self._last_ms = clock.now_ms()
+        self._asked = False
+
+    def ask(self) -> None:
+        """Let the next step copy whatever is new."""
+        self._asked = True
 
     def step(self) -> None:
-        """Commit if enough is new, or if it is time. OSError when the disk failed."""
+        """Commit if enough is new, if it is time, or if somebody asked. OSError when the disk failed."""
         now_ms = self._clock.now_ms()
         new_bytes = self._log.end - self._log.written
-        if new_bytes and (new_bytes >= self._least_bytes or now_ms - self._last_ms >= self._thorough_interval_ms):
+        is_due = self._asked or now_ms - self._last_ms >= self._thorough_interval_ms
+        if new_bytes and (is_due or new_bytes >= self._least_bytes):
             self._last_ms = now_ms
+            self._asked = False
             self._on_commit(self._log.commit())
 
 
