@@ -14,9 +14,10 @@ System: TypeAlias = JavaSystem | OrbitUp
 
 # Retries wait for delay level 3; every level is short here, so that a retried message comes back within a second.
 SHORT_DELAYS = " ".join(["1s"] * 18)
+_OPTIONS = {"messageDelayLevel": SHORT_DELAYS, "enablePropertyFilter": "true", "traceTopicEnable": "true"}
 _SYSTEMS: dict[str, Callable[[], System]] = {
-    "java": lambda: JavaSystem(ROCKETMQ_4, messageDelayLevel=SHORT_DELAYS),
-    "orbitmq": lambda: OrbitUp(messageDelayLevel=SHORT_DELAYS),
+    "java": lambda: JavaSystem(ROCKETMQ_4, **_OPTIONS),
+    "orbitmq": lambda: OrbitUp(**_OPTIONS),
 }
 
 

@@ -17,10 +17,11 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Push consumers of one group: --namesrv, --topic, --group, --expression, --model CLUSTERING|BROADCASTING, --orderly,
+ * Push consumers of one group: --namesrv, --topic, --group, --expression or --sql, --model CLUSTERING|BROADCASTING, --orderly,
  * --instances (consumers in this process), --expect (deliveries to wait for), --idle-ms (give up after that long
  * without a delivery), --linger-ms (stay that long after the expected ones, so that surplus ones show), --fail-every k
- * (the first delivery of every k-th index is failed), --from FIRST|LAST.
+ * (the first delivery of every k-th index is failed), --fail-below n (deliveries are failed until n retries were made),
+ * --max-reconsume (retries before a message is dead), --from FIRST|LAST.
  * Rows: event assigned whenever the queues of a consumer change, event message for each delivery, event end.
  */
 final class Consume {
@@ -31,11 +32,13 @@ final class Consume {
     private final AtomicInteger delivered = new AtomicInteger();
     private final AtomicLong lastDelivery = new AtomicLong(System.currentTimeMillis());
     private final int failEvery;
+    private final int failBelow;
 
     private Consume(Arguments arguments) {
         this.arguments = arguments;
         topic = arguments.text("topic");
         failEvery = arguments.number("fail-every", 0);
+        failBelow = arguments.number("fail-below", 0);
     }
 
     static void run(Arguments arguments) throws Exception {
@@ -56,8 +59,9 @@ final class Consume {
         String from = "CONSUME_FROM_" + arguments.text("from", "FIRST") + "_OFFSET";
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(from));
         consumer.setConsumeMessageBatchMaxSize(arguments.number("batch", 1));
+        consumer.setMaxReconsumeTimes(arguments.number("max-reconsume", -1));
         setModel(consumer, arguments.text("model", "CLUSTERING"));
-        consumer.subscribe(topic, arguments.text("expression", "*"));
+        consumer.subscribe(topic, Messages.selector(arguments));
         listen(consumer, number);
         consumer.start();
         consumers.add(consumer);
@@ -86,7 +90,8 @@ final class Consume {
         boolean success = true;
         for (MessageExt message : messages) {
             boolean fails = failEvery > 0 && message.getReconsumeTimes() == 0
-                && Integer.parseInt(message.getUserProperty("index")) % failEvery == 0;
+                && Integer.parseInt(message.getUserProperty("index")) % failEvery == 0
+                || message.getReconsumeTimes() < failBelow;
             success &= !fails;
             Map<String, Object> row = Rows.row("event", "message", "consumer", number, "failed", fails);
             row.putAll(Messages.row(message));

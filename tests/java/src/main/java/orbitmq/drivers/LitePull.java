@@ -8,7 +8,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * A lite pull consumer: --namesrv, --topic, --group, --assign true (all queues by hand) or subscribe, --expression,
+ * A lite pull consumer: --namesrv, --topic, --group, --assign true (all queues by hand) or subscribe, --expression or --sql,
  * --steps, --idle-ms. Steps are separated by commas, each {@code <seek>:<expected messages>} where seek is none, begin,
  * end, time=&lt;ms&gt; or a queue offset; after each step what was polled is committed. Rows carry their
  * step.
@@ -43,7 +43,7 @@ final class LitePull {
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setAutoCommit(false);
         if (!arguments.is("assign")) {
-            consumer.subscribe(topic, arguments.text("expression", "*"));
+            consumer.subscribe(topic, Messages.selector(arguments));
             consumer.start();
             return;
         }

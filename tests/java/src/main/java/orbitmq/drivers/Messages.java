@@ -5,6 +5,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -34,6 +35,12 @@ final class Messages {
         message.putUserProperty("city", CITIES.get(index % CITIES.size()));
         message.putUserProperty("note", "🚀 no. " + index + " \"quoted\" \\ {a=b;c}");
         return message;
+    }
+
+    /** What a driver is to read: the SQL92 expression --sql, or the tags --expression, or everything. */
+    static MessageSelector selector(Arguments arguments) {
+        String sql = arguments.text("sql", "");
+        return sql.isEmpty() ? MessageSelector.byTag(arguments.text("expression", "*")) : MessageSelector.bySql(sql);
     }
 
     static byte[] body(int index) {

@@ -1,0 +1,64 @@
+"""Consumers that want some messages only: by SQL92 expression, chosen by the broker, and by tag."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.conftest import System
+from tests.support.delivery import assert_each_once, messages
+from tests.support.java_rocketmq import Driver, run_driver
+from tests.support.messages import index_of
+from tests.support.process import ProcessFailed
+
+COUNT = 600
+SQL = "index BETWEEN 100 AND 299 AND (TAGS IN ('TagA', 'TagC') OR index = 100) AND missing IS NULL"
+WANTED = [index for index in range(100, 300) if index % 3 != 1 or index == 100]
+
+
+def _client(system: System, label: str) -> tuple[object, ...]:
+    return "--namesrv", system.namesrv_address, "--topic", label, "--group", label
+
+
+def test_a_push_consumer_gets_what_its_expression_takes(system: System, label: str) -> None:
+    client = _client(system, label)
+    run_driver("send", *client[:4], "--mode", "batch", "--count", 200, "--run", label)
+    with Driver("consume", *client, "--sql", SQL, "--expect", len(WANTED), "--linger-ms", 500) as consumer:
+        consumer.wait_for_event("assigned")  # the rest finds its pulls waiting
+        run_driver("send", *client[:4], "--count", COUNT - 200, "--first", 200, "--run", label)
+        received = messages(consumer.finish())
+    assert_each_once(received, label, WANTED)
+
+
+def test_pulls_bring_their_expression(system: System, label: str) -> None:
+    client = _client(system, label)
+    run_driver("send", *client[:4], "--mode", "batch", "--count", COUNT, "--run", label)
+    pulled = messages(run_driver("pull", *client, "--sql", SQL))
+    assert_each_once(pulled, label, WANTED)
+    assert not messages(run_driver("pull", *client, "--sql", "index > 100000 OR index = 'x' OR index"))
+
+
+@pytest.mark.parametrize("sql", ["index >", "index > 'x'", "index = NULL"])
+def test_an_expression_that_means_nothing_keeps_a_consumer_from_starting(system: System, label: str, sql: str) -> None:
+    client = _client(system, label)
+    run_driver("send", *client[:4], "--count", 1, "--run", label)
+    with pytest.raises(ProcessFailed, match="CODE: 23"):
+        run_driver("consume", *client, "--sql", sql)
+
+
+def test_a_failed_message_comes_back_without_being_filtered_anew(system: System, label: str) -> None:
+    client = _client(system, label)
+    sql = "index < 20 AND TAGS = 'TagA'"
+    run_driver("admin", "--do", "create", *client[:4], "--queues", 4, "--broker", system.address)
+    with Driver("consume", *client, "--sql", sql, "--fail-every", 6, "--expect", 7 + 4) as consumer:
+        consumer.wait_for_event("assigned")
+        run_driver("send", *client[:4], "--count", 40, "--run", label)
+        received = messages(consumer.finish())
+    assert_each_once([row for row in received if not row["reconsumeTimes"]], label, range(0, 20, 3))
+    assert sorted(index_of(row) for row in received if row["reconsumeTimes"]) == [0, 6, 12, 18]
+
+
+def test_tags_are_chosen_by_hash_and_then_by_name(system: System, label: str) -> None:
+    client = _client(system, label)
+    run_driver("send", *client[:4], "--mode", "batch", "--count", COUNT, "--run", label)
+    consume = ("consume", *client, "--expression", "TagC || TagX", "--expect", COUNT // 3, "--linger-ms", 500)
+    assert_each_once(messages(run_driver(*consume)), label, range(2, COUNT, 3))
