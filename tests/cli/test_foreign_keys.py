@@ -11,17 +11,22 @@ from pathlib import Path
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.net.tls_options import TlsOptions
 from orbitmq.store.options import StoreOptions
 
 ROCKETMQ_KEYS = set(Path(__file__).with_name("rocketmq-keys.txt").read_text().split())
 OURS = {
     "aclFile",
     "bindAddress",
+    "fastListenPort",
     "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these two from the system properties of its JVM
     "rocketmq.broker.diskSpaceWarningLevelRatio",
 }
 
-BROKER = BrokerOptions.table().keys() | StoreOptions.table().keys()
+TLS = {key for key in TlsOptions.table() if key.startswith("tls.")}  # system properties, too, or in a file of their own
+OURS |= TLS
+
+BROKER = BrokerOptions.table().keys() | StoreOptions.table().keys() | TlsOptions.table().keys()
 NAMESRV = NamesrvOptions.table().keys()
 
 

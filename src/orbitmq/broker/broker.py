@@ -46,6 +46,8 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
+from orbitmq.net.tls import ServerTls, client_context
+from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.runtime.periodic import Periodic
 from orbitmq.store.dispatch import no_bitmap
@@ -59,6 +61,8 @@ _log = logging.getLogger(__name__)
 WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too long
 CLIENT_SCAN_SECONDS = 10.0
 FILTER_SAVE_SECONDS = 10.0  # as in RocketMQ
+VIP_DISTANCE = 2  # how far the VIP port is below the port, for every client of RocketMQ
+PORT_TRIES = 16  # any free port will do, but the one two below may be taken: somebody else's luck ends sometime
 LOCK_SWEEP_SECONDS = 60.0
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
 STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
@@ -67,7 +71,7 @@ STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages mea
 class Broker:
     """One broker. `start` returns when it serves; `stop` when everything is on disk.
 
-    `configuration` is the file the options came from: it learns what tools change.
+    `configuration` is the file the options came from: it learns what tools change. Without `tls` connections are plain.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Broker:
         store_options: StoreOptions,
         clock: Clock | None = None,
         configuration: Path | None = None,
+        tls: TlsOptions | None = None,
     ) -> None:
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
@@ -104,8 +109,13 @@ class Broker:
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
         # A signature covers every field as it was sent, so nothing is read straight into typed headers then.
-        self._server = Server(self.router, on_close=self._client_gone, typed=self._access is None)
-        self._remoting = Remoting()
+        self._server = Server(
+            self.router,
+            on_close=self._client_gone,
+            typed=self._access is None,
+            tls=ServerTls(tls) if tls is not None else None,
+        )
+        self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.asks_with_tls else None)
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
@@ -136,7 +146,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         if self._access is not None:
             await asyncio.to_thread(self._access.load)
-        self.port = await self._server.bind(self.options.listen_address, self.options.listen_port)
+        self.port = await self._take_ports()
         try:
             host = await _host_field(self.options.broker_ip1, self.port)
             self._sending.store_host = self._pulling.store_host = host
@@ -153,6 +163,22 @@ class Broker:
             await self._abandon()
             raise
         _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
+
+    async def _take_ports(self) -> int:
+        """Bind the port for clients and the one for those who ask for the VIP channel: the same is served on both."""
+        options, server = self.options, self._server
+        for tries_left in reversed(range(PORT_TRIES if options.listen_port == 0 else 1)):
+            port = await server.bind(options.listen_address, options.listen_port)
+            second = options.fast_listen_port or port - VIP_DISTANCE
+            try:
+                if second > 0:
+                    await server.bind(options.listen_address, second)
+                return port
+            except ConfigurationError as error:
+                server.release()
+                if not tries_left:
+                    raise ConfigurationError(f"option fastListenPort: {error}") from error.__cause__
+        raise AssertionError("the last try returns or raises")
 
     async def _stop_access(self) -> None:
         if self._access is not None:

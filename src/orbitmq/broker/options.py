@@ -21,6 +21,14 @@ class BrokerOptions(Options):
     broker_cluster_name: str = option("brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.")
     broker_id: int = option("brokerId", 0, "0 is the master of its broker name.", minimum=0, maximum=0)
     listen_port: int = option("listenPort", 10911, "Port for clients; 0 takes any free port.", minimum=0, maximum=65535)
+    fast_listen_port: int = option(
+        "fastListenPort",
+        0,
+        "Second port with the same service, for clients that use the VIP channel; 0 is listenPort - 2, which is where "
+        "they look for it, -1 is none.",
+        minimum=-1,
+        maximum=65_535,
+    )
     broker_ip1: str = option("brokerIP1", "127.0.0.1", "Address clients are told, and the store host of every message.")
     broker_ip2: str = option("brokerIP2", "", "Address slaves are told; empty is brokerIP1.")
     bind_address: str = option(

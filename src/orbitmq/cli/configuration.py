@@ -37,8 +37,9 @@ def _remark(key: str, known: tuple[type[Options], ...]) -> str:
 
 def as_properties(*options: Options) -> str:
     """The effective configuration as text of a properties file, one line a key."""
-    lines = [f"{key}={_escaped(value)}\n" for table in options for key, value in table.pairs().items()]
-    return "".join(lines)
+    declared = {key: option for table in options for key, (_, option) in table.table().items()}
+    pairs = {key: value for table in options for key, value in table.pairs().items()}
+    return "".join(f"{key}={_escaped(str(declared[key].shown(value)))}\n" for key, value in pairs.items())
 
 
 def _escaped(value: str) -> str:

@@ -27,6 +27,7 @@ from orbitmq.cli.endings import leave, one_line_errors
 from orbitmq.errors import StoreStuck
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
+from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
 from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
@@ -57,9 +58,9 @@ def up(
     with one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         port = None if broker_port is None else str(broker_port)
-        pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions)
-        pairs = {"storePathRootDir": str(home / "store"), **_rocketmq_home(), **pairs}
-        broker, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
+        pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions, TlsOptions)
+        pairs = with_tls_file({"storePathRootDir": str(home / "store"), **_rocketmq_home(), **pairs})
+        broker, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
         names = NamesrvOptions(
             listen_port=namesrv_port,
             bind_address=broker.listen_address,  # whoever reaches the broker has to find it first
@@ -67,31 +68,33 @@ def up(
             config_store_path=str(home / "namesrv" / "namesrv.properties"),
         )
         _warn(remarks)
-        _run(lambda stopped: _up(names, broker, store, config, stopped), log_level)
+        _run(lambda stopped: _up(names, broker, store, config, tls, stopped), log_level)
 
 
 def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_level: logging.Level) -> None:
     with one_line_errors("namesrv"):
         flags = {"listenPort": None if port is None else str(port)}
-        pairs, remarks = configuration.read(config, flags, NamesrvOptions)
-        options = NamesrvOptions.parse(pairs)
+        pairs, remarks = configuration.read(config, flags, NamesrvOptions, TlsOptions)
+        pairs = with_tls_file(pairs)
+        options, tls = NamesrvOptions.parse(pairs), TlsOptions.parse(pairs)
         _warn(remarks)
         if print_only:
-            _print_config(options)
+            _print_config(options, tls)
         else:
-            _run(lambda stopped: _namesrv(options, stopped), log_level)
+            _run(lambda stopped: _namesrv(options, tls, stopped), log_level)
 
 
 def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bool, log_level: logging.Level) -> None:
     with one_line_errors("broker"):
-        pairs, remarks = configuration.read(config, {"namesrvAddr": namesrv_addresses}, BrokerOptions, StoreOptions)
-        pairs = {"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs}
-        options, store = BrokerOptions.parse(pairs), StoreOptions.parse(pairs)
+        flags = {"namesrvAddr": namesrv_addresses}
+        pairs, remarks = configuration.read(config, flags, BrokerOptions, StoreOptions, TlsOptions)
+        pairs = with_tls_file({"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs})
+        options, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
         _warn(remarks)
         if print_only:
-            _print_config(options, store)
+            _print_config(options, store, tls)
         else:
-            _run(lambda stopped: _broker(options, store, config, stopped), log_level)
+            _run(lambda stopped: _broker(options, store, config, tls, stopped), log_level)
 
 
 def _rocketmq_home() -> dict[str, str]:
@@ -99,11 +102,17 @@ def _rocketmq_home() -> dict[str, str]:
 
 
 async def _up(
-    names: NamesrvOptions, options: BrokerOptions, store: StoreOptions, config: Path | None, stopped: asyncio.Event
+    names: NamesrvOptions,
+    options: BrokerOptions,
+    store: StoreOptions,
+    config: Path | None,
+    tls: TlsOptions,
+    stopped: asyncio.Event,
 ) -> None:
-    async with _running(NameServer(names)) as nameserver:
+    async with _running(NameServer(names, tls=tls)) as nameserver:
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
-        async with _running(Broker(options.replace(namesrv_addr=addresses), store, configuration=config)) as daemon:
+        broker = Broker(options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls)
+        async with _running(broker) as daemon:
             await _serve(
                 stopped,
                 f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
@@ -115,13 +124,15 @@ async def _up(
             )
 
 
-async def _namesrv(options: NamesrvOptions, stopped: asyncio.Event) -> None:
-    async with _running(NameServer(options)) as daemon:
+async def _namesrv(options: NamesrvOptions, tls: TlsOptions, stopped: asyncio.Event) -> None:
+    async with _running(NameServer(options, tls=tls)) as daemon:
         await _serve(stopped, _address("name server", daemon.address))
 
 
-async def _broker(options: BrokerOptions, store: StoreOptions, config: Path | None, stopped: asyncio.Event) -> None:
-    async with _running(Broker(options, store, configuration=config)) as daemon:
+async def _broker(
+    options: BrokerOptions, store: StoreOptions, config: Path | None, tls: TlsOptions, stopped: asyncio.Event
+) -> None:
+    async with _running(Broker(options, store, configuration=config, tls=tls)) as daemon:
         await _serve(stopped, _address("broker", daemon.address))
 
 

@@ -69,7 +69,6 @@ OF_THE_BROKER = {"rocketmqHome": "a name server reads no files there"}
 FIXED = {
     "brokerRole": ("ASYNC_MASTER", "there is no replication"),
     "enableDLegerCommitLog": ("false", "there is no DLedger commit log"),
-    "useTLS": ("false", "there is no TLS"),
 }
 
 

@@ -18,6 +18,7 @@ from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.main import app
 from orbitmq.client.settings import ClientSettings, LitePullSettings, ProducerSettings, PushSettings, options_of
 from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.options import Option, Options, as_text
 from orbitmq.spark.options import ReadOptions
 from orbitmq.store.options import StoreOptions
@@ -108,6 +109,8 @@ def options_page() -> str:
             _option_table(StoreOptions),
             "\n## Name server\n",
             _option_table(NamesrvOptions),
+            "\n## TLS of both\n",
+            _option_table(TlsOptions),
             _FOREIGN_HEAD,
             _table(("key", "why"), ((f"`{key}`", why) for key, why in sorted(WITHOUT_EFFECT.items()))),
             _FIXED_HEAD,

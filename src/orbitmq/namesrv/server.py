@@ -11,6 +11,8 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.routes import RouteTable
 from orbitmq.net.connection import Connection
 from orbitmq.net.server import Server
+from orbitmq.net.tls import ServerTls
+from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
@@ -20,9 +22,14 @@ EVERY_ADDRESS = ("", "0.0.0.0")  # noqa: S104 - compared with, not bound to
 
 
 class NameServer:
-    """Serves routes until stopped. Start and stop it on one event loop; `port` is known once it is started."""
+    """Serves routes until stopped. Start and stop it on one event loop; `port` is known once it is started.
 
-    def __init__(self, options: NamesrvOptions | None = None, *, clock: Clock | None = None) -> None:
+    Without `tls` connections are plain.
+    """
+
+    def __init__(
+        self, options: NamesrvOptions | None = None, *, clock: Clock | None = None, tls: TlsOptions | None = None
+    ) -> None:
         self.options = options or NamesrvOptions()
         self._clock = clock or SystemClock()
         self.routes = RouteTable()
@@ -33,6 +40,7 @@ class NameServer:
             self.router,
             on_close=self._handlers.connection_closed,
             idle_seconds=float(self.options.idle_seconds_max),
+            tls=ServerTls(tls) if tls is not None else None,
         )
         self._next_scan: asyncio.TimerHandle | None = None
         self.port = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 
 from orbitmq.errors import ConnectError, InvalidStateError, RemotingTimeout
@@ -19,7 +20,10 @@ IDLE_SCAN_SECONDS = 10.0
 
 
 class Remoting:
-    """Connections to many peers. `router` answers requests the peers send over them."""
+    """Connections to many peers. `router` answers requests the peers send over them.
+
+    `sign` sees every request of ours last; what it answers with is not signed. `tls` encrypts every connection.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,11 @@ class Remoting:
         connect_timeout_ms: float = CONNECT_TIMEOUT_MS,
         idle_seconds: float = IDLE_SECONDS,
         on_open: Callable[[str, Connection], None] | None = None,
+        sign: Callable[[Command], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._sign = sign
+        self._tls = tls
         self.router = router or Router("client")
         self._connect_timeout_ms = connect_timeout_ms
         self._idle_seconds = idle_seconds
@@ -49,6 +57,8 @@ class Remoting:
         left_ms = (deadline - loop.time()) * 1000
         if left_ms <= 0:
             raise RemotingTimeout(f"no time left of {timeout_ms:.0f} ms after connecting to {address}")
+        if self._sign is not None:
+            self._sign(command)
         return await connection.call(command, left_ms)
 
     async def oneway(self, address: str, command: Command, timeout_ms: float = CONNECT_TIMEOUT_MS) -> None:
@@ -56,6 +66,8 @@ class Remoting:
         command.flag |= FLAG_ONEWAY
         connection = self._usable(address) or await self._connect(address, timeout_ms)
         await connection.wait_writable(timeout_ms)
+        if self._sign is not None:
+            self._sign(command)
         connection.send(command)
 
     def connection(self, address: str) -> Connection | None:
@@ -101,7 +113,13 @@ class Remoting:
         loop = asyncio.get_running_loop()
         try:
             _, connection = await asyncio.wait_for(
-                loop.create_connection(lambda: Connection(self.router, serving=False), host, port),
+                loop.create_connection(
+                    lambda: Connection(self.router, serving=False),
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=host if self._tls is not None else None,
+                ),
                 self._connect_timeout_ms / 1000,
             )
         except (OSError, TimeoutError) as error:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.net.connection import Connection
+from orbitmq.net.door import opener
 from orbitmq.net.routing import Router
+from orbitmq.net.tls import ServerTls
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 
 _log = logging.getLogger(__name__)
@@ -21,7 +23,7 @@ CONNECTIONS_MAX = 20_000  # about 10 KiB each when quiet; keeps a flood of conne
 
 
 class Server:
-    """A listening socket and its connections."""
+    """Listening sockets and their connections; `tls` says whether those may be, or have to be, encrypted."""
 
     def __init__(
         self,
@@ -33,8 +35,11 @@ class Server:
         connections_max: int = CONNECTIONS_MAX,
         frame_size_max: int = FRAME_SIZE_MAX,
         typed: bool = True,
+        tls: ServerTls | None = None,
     ) -> None:
         self._router = router
+        self._tls = tls
+        self._open = opener(self._accept, tls)
         self._on_open = on_open
         self._on_close = on_close
         self._idle_seconds = idle_seconds
@@ -54,16 +59,25 @@ class Server:
     async def bind(self, host: str, port: int) -> int:
         """Take `host` (empty: every address) and `port` (0: any free one) without accepting yet; returns the port.
 
-        ConfigurationError in one line when the port is taken or the address is not this machine's.
+        ConfigurationError in one line when the port is taken or the address is not this machine's, or the certificate
+        cannot be used.
         """
         loop = asyncio.get_running_loop()
+        if self._tls is not None and not self._servers:
+            self._tls.load()
         try:
-            server = await loop.create_server(self._accept, host or None, port, backlog=BACKLOG, start_serving=False)
+            server = await loop.create_server(self._open, host or None, port, backlog=BACKLOG, start_serving=False)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise ConfigurationError(f"cannot listen on {host or '*'}:{port}: {reason}") from error
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
+
+    def release(self) -> None:
+        """Give back every port that was bound and is not served yet."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
     async def serve(self) -> None:
         """Accept connections on everything bound. ConfigurationError as in `bind`: some systems tell only now."""
@@ -72,6 +86,8 @@ class Server:
                 await server.start_serving()
             except OSError as error:
                 raise ConfigurationError(f"cannot listen: {error.strerror or error}") from error
+        if self._tls is not None:
+            self._tls.start()
         if self._scan is None:
             self._scan = asyncio.get_running_loop().call_later(IDLE_SCAN_SECONDS, self._close_idle)
 
@@ -114,6 +130,8 @@ class Server:
             self._scan = None
         for server in self._servers:
             server.close()
+        if self._tls is not None:
+            await self._tls.stop()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds
         while loop.time() < deadline and not all(c.is_idle for c in self.connections):  # noqa: ASYNC110 - no event tells it

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from orbitmq.errors import ConfigurationError
 
+HIDDEN = "******"
 CONFIGURATION_FILE_MAX = 1 << 20  # a properties file is a few KiB; a larger one is some other file
 
 
@@ -24,7 +25,8 @@ class Option:
     """One declared option. `default` also fixes the type: str, int, float or bool.
 
     `pattern` is what a text must match as a whole; `changeable` says that its owner looks at the value each time, so
-    that a change has an effect while the process runs, and that a peer on the network may choose it.
+    that a change has an effect while the process runs, and that a peer on the network may choose it. A `secret` value
+    stands in no error and no printed configuration.
     """
 
     key: str
@@ -36,6 +38,7 @@ class Option:
     choices: tuple[str, ...] = ()
     pattern: str = ""
     changeable: bool = False
+    secret: bool = False
 
     def parse(self, text: str) -> str | int | float | bool:
         """The value of `text`; ConfigurationError names key, value and what is allowed."""
@@ -73,7 +76,13 @@ class Option:
         return text
 
     def _refused(self, text: str) -> ConfigurationError:
-        return ConfigurationError(f"option {self.key}: value {text!r} is not allowed; give {self.allowed()}")
+        return ConfigurationError(
+            f"option {self.key}: value {self.shown(text)!r} is not allowed; give {self.allowed()}"
+        )
+
+    def shown(self, value: object) -> object:
+        """The value as people may see it."""
+        return HIDDEN if self.secret and value else value
 
 
 def _limit(value: float) -> str:
@@ -91,10 +100,11 @@ def option(
     choices: Iterable[str] = (),
     pattern: str = "",
     changeable: bool = False,
+    secret: bool = False,
 ) -> Any:
     """Declare a field of an `Options` class."""
-    declared = Option(key, default, text, unit, minimum, maximum, tuple(choices), pattern, changeable)
-    return dataclasses.field(default=default, metadata={"option": declared})
+    declared = Option(key, default, text, unit, minimum, maximum, tuple(choices), pattern, changeable, secret)
+    return dataclasses.field(default=default, metadata={"option": declared}, repr=not secret)
 
 
 @dataclass(frozen=True)

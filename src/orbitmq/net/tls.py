@@ -1,0 +1,202 @@
+"""TLS contexts out of files, and the one a server uses now. Must not know connections.
+
+Files that change are read again: connections made later get the new certificate, those there are keep theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import tempfile
+from pathlib import Path
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.net.tls_options import DISABLED, ENFORCING, TlsOptions
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0  # how late a replaced certificate is used; RocketMQ looks every 0.5 s
+_VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+
+Signature = tuple[tuple[int, int, int], ...]
+
+
+def server_context(options: TlsOptions) -> ssl.SSLContext:
+    """A context of the configured files. ConfigurationError names the option and the cause."""
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
+    _load_certificate(context, "tls.server", options.cert_path, options.key_path, options.key_password)
+    if options.verify_clients:
+        _load_trusted(context, "tls.server.trustCertPath", options.trust_path)
+        context.verify_mode = _VERIFY[options.client_auth]
+    elif options.client_auth == "require":
+        raise ConfigurationError(
+            "option tls.server.need.client.auth: value 'require' is not allowed without tls.server.authClient=true: "
+            "a certificate that nobody checks proves nothing"
+        )
+    return context
+
+
+def client_context(options: TlsOptions) -> ssl.SSLContext:
+    """What a broker asks name servers with; host names are not compared, as in RocketMQ."""
+    verify = options.verify_servers and not options.test_mode
+    return asking_context(
+        verify=verify,
+        check_host=False,
+        trusted=options.client_trust_path,
+        certificate=options.client_cert_path,
+        key=options.client_key_path,
+        password=options.client_key_password,
+    )
+
+
+def asking_context(
+    *, verify: bool, check_host: bool, trusted: str, certificate: str = "", key: str = "", password: str = ""
+) -> ssl.SSLContext:
+    """The context of one who asks. Empty `trusted` means the authorities this machine trusts. ConfigurationError."""
+    context = _context(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = verify and check_host
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if verify:
+        _load_trusted(context, "tls.client.trustCertPath", trusted)
+    if certificate:
+        _load_certificate(context, "tls.client", certificate, key, password)
+    return context
+
+
+def _context(protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # nothing but records of data after the handshake
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, prefix: str, cert: str, key: str, password: str) -> None:
+    for name, path in ((f"{prefix}.certPath", cert), (f"{prefix}.keyPath", key)):
+        if path and not Path(path).expanduser().is_file():
+            raise ConfigurationError(f"option {name}: {path} is no file")
+    try:
+        # A password that is a function keeps OpenSSL from asking for one on the terminal.
+        context.load_cert_chain(
+            Path(cert).expanduser(), Path(key).expanduser() if key else None, password=lambda: password
+        )
+    except (OSError, ValueError) as error:
+        pair = f"{cert} with the key of {key or cert}"
+        raise ConfigurationError(f"option {prefix}.certPath: {pair} cannot be used: {_reason(error)}") from error
+
+
+def _load_trusted(context: ssl.SSLContext, name: str, path: str) -> None:
+    if not path:
+        context.load_default_certs()
+        return
+    try:
+        context.load_verify_locations(Path(path).expanduser())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"option {name}: {path} cannot be used: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not PEM, or a wrong password").lower().replace("_", " ")
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+class ServerTls:
+    """Mode and certificate of a server. `load` before use; `start` keeps looking for changed files until `stop`."""
+
+    def __init__(self, options: TlsOptions) -> None:
+        self._options = options
+        self._context: ssl.SSLContext | None = None
+        self._making: asyncio.Task[ssl.SSLContext] | None = None
+        self._seen: Signature = ()
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def is_off(self) -> bool:
+        """Whether only plain connections are taken."""
+        return self._options.mode == DISABLED
+
+    @property
+    def is_required(self) -> bool:
+        """Whether plain connections are turned away."""
+        return self._options.mode == ENFORCING
+
+    @property
+    def ready(self) -> ssl.SSLContext | None:
+        """The context that counts now, if it is made already."""
+        return self._context
+
+    async def context(self) -> ssl.SSLContext | None:
+        """The same; without a certificate in test mode one is made when it is first wanted. None: no TLS here."""
+        if self._context is not None or not self._options.test_mode:
+            return self._context
+        if self._making is None:
+            self._making = asyncio.get_running_loop().create_task(asyncio.to_thread(self_signed_context))
+        self._context = await asyncio.shield(self._making)
+        return self._context
+
+    def load(self) -> None:
+        """Read the files. ConfigurationError when they cannot be used, or are missing where TLS is required."""
+        options = self._options
+        if self.is_off:
+            return
+        if options.cert_path:
+            self._seen = self._signature()
+            self._context = server_context(options)
+        elif not options.test_mode:
+            if self.is_required:
+                raise ConfigurationError("option tls.server.certPath: tls.server.mode enforcing needs a certificate")
+            _log.warning("event=tls_not_offered reason=no tls.server.certPath")
+
+    def start(self) -> None:
+        if self._options.cert_path and not self.is_off:
+            self._watch = asyncio.get_running_loop().create_task(self._look_regularly())
+
+    async def stop(self) -> None:
+        tasks = [task for task in (self._watch, self._making) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.to_thread(self.look)
+
+    def look(self) -> None:
+        """Read the files again if one has changed. When they do not fit each other, as in the middle of a
+        replacement, the old certificate stays, and the log says why, once.
+        """
+        seen = self._signature()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._context = server_context(self._options)
+            _log.info("event=certificate_loaded file=%s", self._options.cert_path)
+        except ConfigurationError as error:
+            _log.error("event=certificate_kept reason=%s", error)
+
+    def _signature(self) -> Signature:
+        found = []
+        for path in filter(None, (self._options.cert_path, self._options.key_path, self._options.trust_path)):
+            try:
+                status = Path(path).expanduser().stat()
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+            except OSError:
+                found.append((0, 0, 0))
+        return tuple(found)
+
+
+def self_signed_context() -> ssl.SSLContext:
+    """A context with a certificate made on the spot: it encrypts, and proves nothing."""
+    from orbitmq.net.self_signed import certificate_and_key  # loads a large library
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "server.pem"  # OpenSSL's binding takes files only
+        path.touch(mode=0o600)
+        path.write_bytes(certificate_and_key())
+        context = _context(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+    _log.info("event=certificate_made reason=no tls.server.certPath")
+    return context
