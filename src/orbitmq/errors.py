@@ -40,6 +40,8 @@ class OrbitMQError(Exception):
     """Root of the tree. `response_code` is what a server answers when nothing better is known."""
 
     response_code: ClassVar[int] = 1
+    stored_locally: bool = False
+    """The message of a failed send is in the producer's outbox, which sends it again."""
 
 
 class ConfigurationError(OrbitMQError):

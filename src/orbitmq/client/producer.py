@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.base import Client
 from orbitmq.client.core.model import SendResult
-from orbitmq.client.core.outgoing import Packing, outgoing, outgoing_batch
+from orbitmq.client.core.outgoing import Outgoing, Packing, outgoing, outgoing_batch
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender, Target
@@ -17,6 +17,9 @@ from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.errors import InvalidStateError, MessageIllegal, TooManyRequestsError
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
+
+if TYPE_CHECKING:  # it needs LMDB, which only those have who want it
+    from orbitmq.client.outbox import Outbox
 
 
 class Producer(Client):
@@ -29,13 +32,19 @@ class Producer(Client):
     NAMESRV_ADDR counts. Further keywords are `ProducerSettings`. A message without a chosen queue goes to the queues
     of its topic in turn; when an attempt fails, another broker is tried, all within `send_timeout_ms`.
 
-    One producer may be used by many tasks at once. Sending the same message object again sends a new message.
+    One producer may be used by many tasks at once. Sending the same message object again sends a new message. With an
+    `outbox` messages whose send fails are kept on this machine and sent later; see `Outbox`.
     """
 
     _consumes = False
 
     def __init__(
-        self, group: str, namesrv_addr: str | Iterable[str] | None = None, **settings: Unpack[ProducerSettings]
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        outbox: Outbox | None = None,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         if group == DEFAULT_PRODUCER_GROUP:
             raise MessageIllegal(f"{DEFAULT_PRODUCER_GROUP} is no group of an application, choose a name")
@@ -52,6 +61,7 @@ class Producer(Client):
             self._settings["send_timeout_ms"],
             other_broker_when_not_stored_safely=self._settings["retry_when_not_store_ok"],
         )
+        self._outbox = outbox
         self._sender: Sender | None = None
         self._under_way: set[asyncio.Task[SendResult]] = set()
 
@@ -69,12 +79,12 @@ class Producer(Client):
         sent one after another. A chosen queue is attempted once. `timeout` in seconds covers all attempts; without it
         `send_timeout_ms` counts.
 
-        Every status of the result means stored. MessageIllegal for a message that breaks a rule, BrokerError when the
-        broker refuses, ClientError when no attempt succeeded (its text names brokers, attempts and the last error, and
-        the cause when there is no route), TooManyRequestsError when the time is over.
+        Every status of the result but STORED_LOCALLY means stored at a broker. MessageIllegal for a message that breaks
+        a rule, BrokerError when the broker refuses, ClientError when no attempt succeeded (its text names brokers,
+        attempts and the last error, and the cause when there is no route), TooManyRequestsError when the time is over.
         """
         packed = outgoing(message, self._new_id, self._packing)
-        return await self._running_sender.send(packed, self._rules(timeout), Target(queue, sharding_key))
+        return await self._deliver(packed, timeout, Target(queue, sharding_key))
 
     def send_async(
         self,
@@ -92,7 +102,7 @@ class Producer(Client):
         if len(self._under_way) >= self._settings["async_sends_max"]:
             raise TooManyRequestsError(f"{len(self._under_way)} sends are under way, no more are taken")
         packed = outgoing(message, self._new_id, self._packing)
-        send = self._running_sender.send(packed, self._rules(timeout), Target(queue, sharding_key))
+        send = self._deliver(packed, timeout, Target(queue, sharding_key))
         task = asyncio.get_running_loop().create_task(send)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -101,9 +111,15 @@ class Producer(Client):
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | int | bytes | None = None
     ) -> None:
-        """Send without waiting for an answer; nothing is known of the message's fate, and nothing is tried again."""
-        packed = outgoing(message, self._new_id, self._packing)
-        await self._running_sender.send_oneway(packed, Target(queue, sharding_key))
+        """Send without waiting for an answer; nothing is known of the message's fate once it is written, and nothing is
+        tried again. The outbox keeps one that could not be written.
+        """
+        packed, target = outgoing(message, self._new_id, self._packing), Target(queue, sharding_key)
+        sender = self._running_sender
+        if self._outbox is None:
+            await sender.send_oneway(packed, target)
+        else:
+            await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -114,7 +130,7 @@ class Producer(Client):
         `max_message_size`. Otherwise as `send`; ids in the result are joined by commas.
         """
         packed = outgoing_batch(messages, self._new_id, self._packing)
-        return await self._running_sender.send(packed, self._rules(timeout), Target(queue))
+        return await self._deliver(packed, timeout, Target(queue))
 
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of `topic` are sent to. ClientError names the cause when there are none."""
@@ -123,6 +139,18 @@ class Producer(Client):
         return list((await self._instance.routes.find_publish(topic, template, count)).queues)
 
     # ---------------------------------------------------------------------------------------------------------------
+
+    def _deliver(
+        self, packed: Outgoing, timeout: float | None, target: Target
+    ) -> Coroutine[object, object, SendResult]:
+        sender, rules = self._running_sender, self._rules(timeout)
+        if self._outbox is None:
+            return sender.send(packed, rules, target)
+        return self._outbox.send(packed, target, lambda: sender.send(packed, rules, target))
+
+    async def _send_again(self, packed: Outgoing, target: Target) -> None:
+        assert self._sender is not None, "the outbox is open while the producer runs"
+        await self._sender.send(packed, self._usual_rules, target)
 
     def _rules(self, timeout: float | None) -> RetryRules:
         return self._usual_rules if timeout is None else replace(self._usual_rules, timeout_ms=int(timeout * 1000))
@@ -146,8 +174,12 @@ class Producer(Client):
             template_queues=self._settings["default_topic_queue_nums"],
         )
         await instance.beat()
+        if self._outbox is not None:
+            await self._outbox.open(self._send_again)
 
     async def _end(self, instance: Instance) -> None:
         if self._under_way:
             await asyncio.wait(set(self._under_way))  # each has its own time limit
+        if self._outbox is not None:
+            await self._outbox.close()
         await instance.dismiss(self.group, consumer=False)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from orbitmq.client import base, lite_pull, producer, push
 from orbitmq.client.core.allocation import Allocate, averagely
@@ -24,6 +24,9 @@ from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSett
 from orbitmq.client.workers import Listener
 from orbitmq.message.model import MessageExt
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
+
+if TYPE_CHECKING:
+    from orbitmq.client.sync_outbox import Outbox
 
 __all__ = ["LitePullConsumer", "Producer", "PushConsumer"]
 
@@ -68,9 +71,15 @@ class Producer(Client[producer.Producer]):
     """Sends messages; see `orbitmq.client.Producer`. Any number of threads may send at once."""
 
     def __init__(
-        self, group: str, namesrv_addr: str | Iterable[str] | None = None, **settings: Unpack[ProducerSettings]
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        outbox: Outbox | None = None,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
-        super().__init__(producer.Producer(group, namesrv_addr, **settings))
+        box = outbox.core if outbox is not None else None
+        super().__init__(producer.Producer(group, namesrv_addr, outbox=box, **settings))
 
     send = waiting(producer.Producer.send)
     send_async = started(producer.Producer.send_async)

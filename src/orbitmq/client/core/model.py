@@ -11,15 +11,15 @@ ACK_ALL = 2**31 - 1
 
 
 class SendStatus(Enum):
-    """What the broker did with a message. All but SEND_OK mean: stored on the master, something more not confirmed.
-
-    Sending such a message again makes a second one.
+    """What became of a message. The middle three mean: stored on the master, something more not confirmed; sending such
+    a message again makes a second one.
     """
 
     SEND_OK = "stored as safely as the broker is configured to"
     FLUSH_DISK_TIMEOUT = "stored; not confirmed on disk in time"
     FLUSH_SLAVE_TIMEOUT = "stored; not confirmed by a slave in time"
     SLAVE_NOT_AVAILABLE = "stored; no slave was there"
+    STORED_LOCALLY = "not sent; kept in the producer's outbox, which sends it later"
 
 
 @dataclass(frozen=True, slots=True)

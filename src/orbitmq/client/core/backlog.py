@@ -1,0 +1,172 @@
+"""Which message of an outbox is sent again next: lines, pauses, doubt. Pure; time comes in.
+
+Messages that must keep their order stand in one line: those of one sharding key, of one chosen queue, or the others of
+one topic. Only the head of a line is sent, and a head that fails holds up nobody but its line. Knows sizes and numbers
+of messages, not the messages, and neither files nor connections.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+Line = tuple[str | int | bytes, ...]
+"""The topic, then what sets the line apart: nothing, a key, or broker name and queue id."""
+
+FAILURES_BEFORE_DOUBT = 3  # of a topic, one after another; from then on one message at a time finds out how it is
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One message of the outbox, as far as its turn goes."""
+
+    sequence: int
+    line: Line
+    size: int
+    first_failed_ms: int
+    msg_id: str = ""
+    error: str = ""
+    """Of the last send."""
+    attempts: int = 0
+    """Sends since it is in the outbox."""
+    next_ms: int = 0
+    """When the next one is due."""
+    is_under_way: bool = False
+    ticket: int = -1
+    """Which entry of the heap speaks for it; older ones do not count any more."""
+
+    @property
+    def topic(self) -> str:
+        return str(self.line[0])
+
+
+@dataclass(slots=True)
+class _Topic:
+    due: list[tuple[int, int, int]] = field(default_factory=list)  # heap of (when, ticket, sequence): heads of lines
+    under_way: int = 0
+    failures: int = FAILURES_BEFORE_DOUBT  # nothing is known of a topic at first
+
+    @property
+    def must_wait(self) -> bool:
+        """Somebody is finding out already whether it can be reached."""
+        return self.failures >= FAILURES_BEFORE_DOUBT and self.under_way > 0
+
+
+class Backlog:
+    """The messages of one outbox.
+
+    Invariants: every head of a line is either under way or has a valid ticket; `bytes` is the sum of the sizes.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._messages: dict[int, Waiting] = {}  # in the order they came
+        self._lines: dict[Line, deque[Waiting]] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._tickets = count()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._messages.values())
+
+    def find(self, sequence: int) -> Waiting | None:
+        """The message with this number."""
+        return self._messages.get(sequence)
+
+    def holds(self, line: Line) -> bool:
+        """Whether a new message of this line must stand behind others."""
+        return line in self._lines
+
+    def add(self, message: Waiting) -> None:
+        """A message goes to the end of its line."""
+        self._messages[message.sequence] = message
+        self.bytes += message.size
+        line = self._lines.get(message.line)
+        if line is None:
+            self._lines[message.line] = deque([message])
+            self._schedule(message)
+        else:
+            line.append(message)
+
+    def remove(self, sequence: int) -> None:
+        """A message leaves, delivered or not; the next one of its line may go."""
+        message = self._messages.pop(sequence)
+        self.bytes -= message.size
+        topic, line = self._topics[message.topic], self._lines[message.line]
+        was_head = line[0] is message
+        line.remove(message)
+        topic.under_way -= message.is_under_way
+        if not line:
+            del self._lines[message.line]
+        elif was_head:
+            self._schedule(line[0])
+        if not topic.under_way and not self._prune(topic):
+            del self._topics[message.topic]
+
+    def take(self, now_ms: int) -> Waiting | None:
+        """A message whose time has come; it is under way until `failed` or `remove`. Topics take turns."""
+        for name, topic in list(self._topics.items()):
+            if not topic.must_wait and self._prune(topic) and topic.due[0][0] <= now_ms:
+                message = self._messages[heapq.heappop(topic.due)[2]]
+                message.is_under_way = True
+                topic.under_way += 1
+                self._topics[name] = self._topics.pop(name)
+                return message
+        return None
+
+    def next_due_ms(self) -> int | None:
+        """When `take` will have something; None while there is nothing to wait for but messages under way."""
+        waiting = [topic for topic in self._topics.values() if not topic.must_wait and self._prune(topic)]
+        return min((topic.due[0][0] for topic in waiting), default=None)
+
+    def failed(self, sequence: int, next_ms: int) -> None:
+        """A send failed; the next one is due at `next_ms`. The message keeps its place."""
+        message = self._messages[sequence]
+        topic = self._topics[message.topic]
+        topic.failures += 1
+        topic.under_way -= 1
+        message.is_under_way = False
+        message.attempts += 1
+        message.next_ms = next_ms
+        self._schedule(message)
+
+    def reached(self, name: str, now_ms: int) -> None:
+        """A broker took a message of this topic: if that was in doubt, every line may be tried at once."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return
+        was_doubtful, topic.failures = topic.failures >= FAILURES_BEFORE_DOUBT, 0
+        if was_doubtful:
+            topic.due = [(min(when, now_ms), ticket, sequence) for when, ticket, sequence in topic.due]
+            heapq.heapify(topic.due)
+
+    def _schedule(self, message: Waiting) -> None:
+        topic = self._topics.setdefault(message.topic, _Topic())
+        message.ticket = next(self._tickets)
+        heapq.heappush(topic.due, (message.next_ms, message.ticket, message.sequence))
+
+    def _prune(self, topic: _Topic) -> bool:
+        """Drop entries that do not count any more from the front; whether one is left."""
+        while topic.due:
+            _, ticket, sequence = topic.due[0]
+            message = self._messages.get(sequence)
+            if message is not None and message.ticket == ticket:
+                return True
+            heapq.heappop(topic.due)
+        return False
+
+    def validate(self) -> None:
+        """Check the invariants."""
+        assert self.bytes == sum(message.size for message in self), "bytes is the sum of the sizes"
+        valid = {s for topic in self._topics.values() for _, t, s in topic.due if self._is_valid(s, t)}
+        heads = {line[0].sequence for line in self._lines.values() if not line[0].is_under_way}
+        assert valid == heads, "every head is under way or due"
+
+    def _is_valid(self, sequence: int, ticket: int) -> bool:
+        message = self._messages.get(sequence)
+        return message is not None and message.ticket == ticket and not message.is_under_way

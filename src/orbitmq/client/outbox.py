@@ -1,0 +1,447 @@
+"""Store and forward: messages that could not be sent wait in files of this machine and are sent again.
+
+    outbox = Outbox("orders.outbox", on_loss=print)
+    async with Producer("orders", "127.0.0.1:9876", outbox=outbox) as producer:
+        await producer.send(Message("orders", b"..."))
+
+A message whose send finally failed is kept if the store rule wants it and the limits allow it; a thread writes it, the
+caller's event loop never waits for the disk. It is sent again, with the same unique id, when the redelivery rule says
+so, and at once when a broker has taken another message of its topic. Messages with the same sharding key, or for the
+same chosen queue, keep their order: a new one stands behind those that wait.
+
+Every message that is taken leaves the outbox in one of two ways: it is sent, or `on_loss` is told why not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+from orbitmq.client.background import Background
+from orbitmq.client.core.backlog import Backlog, Waiting
+from orbitmq.client.core.kept import (
+    History,
+    Kept,
+    Loss,
+    LossReason,
+    decode_history,
+    decode_kept,
+    doubling_pause,
+    encode_history,
+    encode_kept,
+    line_of,
+    new_kept,
+    worth_keeping,
+)
+from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.retry import BROKER_MISSING
+from orbitmq.client.losses import Losses, OnLoss
+from orbitmq.client.outbox_file import OutboxFile
+from orbitmq.client.sending import Target
+from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError, StoreError, UnitError
+from orbitmq.message.model import MessageQueue
+from orbitmq.runtime.clock import Clock, SystemClock
+
+_log = logging.getLogger(__name__)
+
+LINES_AT_ONCE = 16  # sends of the outbox under way: enough to fill a connection, few beside the application's own
+FIRST_PAUSE_MS = 1000  # another attempt may find a broker that was only restarting
+CLOSE_SECONDS = 5.0  # for sends under way, each of which has a limit of its own
+
+R = TypeVar("R")
+StoreRule = Callable[[Outgoing, OrbitMQError], bool]
+RedeliveryRule = Callable[["OutboxEntry"], float | None]
+Resend = Callable[[Outgoing, Target], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A message that waits."""
+
+    number: int
+    topic: str
+    msg_id: str
+    size: int
+    """Bytes on disk."""
+    first_failed_ms: int
+    """Milliseconds since the epoch."""
+    attempts: int
+    """Sends since it is in the outbox."""
+    next_attempt_ms: int
+    """Milliseconds since the epoch; in the past for one whose turn has come."""
+    error: str
+    """The last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxLimits:
+    """What an outbox may hold."""
+
+    messages_max: int = 10_000
+    bytes_max: int = 256 << 20  # on disk
+    message_bytes_max: int = (4 << 20) + (64 << 10)  # the largest body, and its properties
+    age_max_s: float = 72 * 3600.0  # as long as a broker keeps what it has
+    writes_max: int = 1_000
+    """Messages taken and not yet written; they are in memory."""
+    writes_bytes_max: int = 16 << 20
+
+    def check(self) -> None:
+        """ConfigurationError names a limit that leaves no room."""
+        for name in self.__slots__:
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"limit {name} of an outbox: {getattr(self, name)} leaves no room, give more")
+
+
+class Outbox:
+    """Belongs to one producer, which opens and closes it, and owns its directory.
+
+    `should_store(message, error)` chooses what is kept; the usual rule keeps what failed for want of a broker and not
+    what was refused for good. `next_pause(entry)` gives the seconds until the next attempt, or None to give the message
+    up; the usual one is `doubling_pause`. `on_loss(loss)` may be a function, which runs on a thread of its own, or a
+    coroutine function. With `drop_oldest` a full outbox gives its oldest messages up for new ones; without, it
+    takes no new ones. With `durable` a send that failed waits until its message is on disk. With `raises` a kept
+    message's send still fails, with `stored_locally` of the error true; without, it returns a result with status
+    STORED_LOCALLY.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        limits: OutboxLimits | None = None,
+        should_store: StoreRule = worth_keeping,
+        next_pause: RedeliveryRule | None = None,
+        on_loss: OnLoss | None = None,
+        drop_oldest: bool = False,
+        durable: bool = False,
+        raises: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.limits = limits or OutboxLimits()
+        self.limits.check()
+        self._should_store = should_store
+        self._next_pause = next_pause or self._usual_pause
+        self._drop_oldest = drop_oldest
+        self._durable = durable
+        self._raises = raises
+        self._clock = clock or SystemClock()
+        self._chance = Random()  # noqa: S311 - spreads load, keeps no secret
+        self._losses = Losses(on_loss)
+        self._backlog = Backlog()
+        self._unwritten: dict[int, Kept] = {}  # taken, not yet on disk
+        self._file: OutboxFile | None = None
+        self._resend: Resend | None = None
+        self._under_way = 0
+        self._background = Background(f"outbox {path}")
+        self._news = asyncio.Event()
+        self.stored = 0
+        """Messages taken since the outbox was opened."""
+        self.delivered = 0
+        """Messages sent from it since it was opened."""
+
+    @property
+    def lost(self) -> Counter[LossReason]:
+        """Losses since the outbox was opened."""
+        return self._losses.counts
+
+    # ----------------------------------------------------------------------------------------------------- lifecycle
+
+    async def open(self, resend: Resend) -> None:
+        """Take the directory, look at what waits there, begin to send it. For the producer.
+
+        InvalidStateError when it is open, StoreLocked when the directory is another's, StoreError when it cannot be
+        used.
+        """
+        if self._file is not None:
+            raise InvalidStateError(f"the outbox {self.path} has a producer already; give each one of its own")
+        deliver = asyncio.get_running_loop().call_soon_threadsafe
+        file = await asyncio.to_thread(OutboxFile, self.path, bytes_max=self.limits.bytes_max, deliver=deliver)
+        self._file, self._resend = file, resend
+        self._losses.open()
+        for number, data, history in await asyncio.to_thread(lambda: list(file.read_all())):
+            self._found(file, number, data, decode_history(history) if history else History())
+        if (missing := file.accepted - file.settled) > 0:
+            text = f"{missing} messages were taken and not written before the process ended"
+            self._losses.tell(Loss(LossReason.UNCLEAN_SHUTDOWN, text, count=missing))
+            await asyncio.to_thread(file.settle)
+        self._background.spawn(self._send_what_is_due())
+
+    def _found(self, file: OutboxFile, number: int, data: bytes, history: History) -> None:
+        try:
+            kept = decode_kept(data)
+        except UnitError as error:
+            file.remove(number)
+            self._losses.tell(Loss(LossReason.CORRUPT_RECORD, f"message {number} of the outbox: {error}"))
+        else:
+            self._enter(number, kept, len(data), history)
+
+    def _enter(self, number: int, kept: Kept, size: int, history: History) -> Waiting:
+        waiting = Waiting(
+            number, kept.line, size, kept.first_failed_ms, kept.message.msg_id, history.error or kept.error,
+            history.attempts, history.next_ms,
+        )  # fmt: skip
+        self._backlog.add(waiting)
+        return waiting
+
+    async def close(self) -> None:
+        """Stop sending, write what waits to be written, let the directory go. What waits to be sent stays there."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        self._news.set()
+        await self._background.finish(CLOSE_SECONDS)
+        left = await asyncio.to_thread(file.close)
+        if left:
+            self._losses.tell(Loss(LossReason.WRITE_ERROR, f"the disk did not take {left} writes in time", count=left))
+        await self._losses.close()
+
+    # ------------------------------------------------------------------------------------------------------- keeping
+
+    async def send(self, message: Outgoing, target: Target, send: Callable[[], Awaitable[R]]) -> R | SendResult:
+        """The outcome of `send`, unless it fails and the message is kept, or others wait that it must not overtake."""
+        line = line_of(message.topic, target.queue, target.key)
+        error: OrbitMQError
+        if not target.is_free and self._backlog.holds(line):
+            text = f"earlier messages for {line} wait in the outbox {self.path}, this one stands behind them"
+            error = ClientError(BROKER_MISSING, text)
+        else:
+            try:
+                result = await send()
+            except OrbitMQError as failure:
+                error = failure
+            else:
+                if self._backlog:
+                    self._reached(message.topic)
+                return result
+        if not await self._keep(message, target, error):
+            raise error
+        if self._raises:
+            error.stored_locally = True
+            raise error
+        queue = target.queue or MessageQueue(message.topic, "", -1)
+        return SendResult(SendStatus.STORED_LOCALLY, message.msg_id, "", queue, -1)
+
+    async def _keep(self, message: Outgoing, target: Target, error: OrbitMQError) -> bool:
+        kept = new_kept(message, self._clock.now_ms(), str(error), target.queue, target.key)
+        data, file = encode_kept(kept), self._file
+        if file is None:
+            self._losses.tell(kept.lost(LossReason.WRITE_ERROR, f"the outbox {self.path} is closed"))
+            return False
+        if (refusal := self._refusal(file, message, error, len(data))) is not None:
+            self._losses.tell(kept.lost(*refusal))
+            return False
+        number = file.next_number()
+        # One that stands behind others is due when they are gone.
+        next_ms = 0 if self._backlog.holds(kept.line) else kept.first_failed_ms + FIRST_PAUSE_MS
+        waiting = self._enter(number, kept, len(data), History(next_ms=next_ms))
+        self._unwritten[number] = kept
+        self.stored += 1
+        written: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        file.put(number, data, lambda failure: self._written(waiting, failure, written))
+        self._news.set()
+        return not self._durable or await written is None
+
+    def _refusal(
+        self, file: OutboxFile, message: Outgoing, error: OrbitMQError, size: int
+    ) -> tuple[LossReason, str] | None:
+        limits = self.limits
+        if not self._wants(message, error):
+            return LossReason.RULE_REJECTED, f"the store rule does not keep a message after {error}"
+        if size > min(limits.message_bytes_max, limits.bytes_max):
+            return (
+                LossReason.LIMIT_MESSAGE_SIZE,
+                f"{size} bytes, at most {min(limits.message_bytes_max, limits.bytes_max)}",
+            )
+        if file.waiting >= limits.writes_max or file.waiting_bytes + size > limits.writes_bytes_max:
+            return LossReason.ASYNC_QUEUE_FULL, f"{file.waiting} writes of {file.waiting_bytes} bytes wait for the disk"
+        if self._drop_oldest:
+            self._make_room(size)
+        if len(self._backlog) >= limits.messages_max:
+            return LossReason.LIMIT_COUNT, f"{len(self._backlog)} messages wait, at most {limits.messages_max}"
+        if self._backlog.bytes + size > limits.bytes_max:
+            return LossReason.LIMIT_BYTES, f"{self._backlog.bytes} bytes wait, at most {limits.bytes_max}"
+        return None
+
+    def _wants(self, message: Outgoing, error: OrbitMQError) -> bool:
+        try:
+            return self._should_store(message, error)
+        except Exception:  # the user's code: a message is rather kept too many than lost
+            _log.exception("event=outbox_rule_failed path=%s", self.path)
+            return True
+
+    def _make_room(self, size: int) -> None:
+        """Give up the oldest messages until one of `size` bytes fits. Those being sent stay."""
+        limits = self.limits
+        for oldest in list(self._backlog):
+            if len(self._backlog) < limits.messages_max and self._backlog.bytes + size <= limits.bytes_max:
+                return
+            if not oldest.is_under_way:
+                self._backlog.remove(oldest.sequence)
+                self._background.spawn(self._give_up(oldest.sequence, LossReason.EVICTED, "a newer message came"))
+
+    def _written(self, waiting: Waiting, failure: Exception | None, written: asyncio.Future[Exception | None]) -> None:
+        """The disk has taken a message, or not. One that is being sent just then may still get through."""
+        kept = self._unwritten.pop(waiting.sequence)
+        written.set_result(failure)
+        if failure is not None and self._backlog.find(waiting.sequence) is waiting and not waiting.is_under_way:
+            self._backlog.remove(waiting.sequence)
+            self._losses.tell(kept.lost(LossReason.WRITE_ERROR, str(failure)))
+
+    # ------------------------------------------------------------------------------------------------- sending again
+
+    async def _send_what_is_due(self) -> None:
+        while self._file is not None:
+            self._news.clear()
+            now_ms = self._clock.now_ms()
+            while self._under_way < LINES_AT_ONCE and (waiting := self._backlog.take(now_ms)) is not None:
+                self._under_way += 1
+                self._background.spawn(self._attempt(waiting))
+            due_ms = self._backlog.next_due_ms() if self._under_way < LINES_AT_ONCE else None
+            pause_s = None if due_ms is None else max(0.0, (due_ms - self._clock.now_ms()) / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._news.wait()
+
+    async def _attempt(self, waiting: Waiting) -> None:
+        try:
+            kept = await self._read(waiting.sequence)
+            if kept is not None:
+                await self._send_again(waiting, kept)
+        finally:
+            if waiting.is_under_way and self._backlog.find(waiting.sequence) is waiting:  # the task was ended
+                self._backlog.failed(waiting.sequence, self._clock.now_ms() + FIRST_PAUSE_MS)
+            self._under_way -= 1
+            self._news.set()
+
+    async def _send_again(self, waiting: Waiting, kept: Kept) -> None:
+        assert self._resend is not None, "an open outbox has somebody to send for it"
+        number = waiting.sequence
+        if self._clock.now_ms() - kept.first_failed_ms > self.limits.age_max_s * 1000:
+            await self._lose(number, kept, LossReason.EXPIRED, f"older than {self.limits.age_max_s:g} s")
+            return
+        try:
+            await self._resend(kept.message, Target(kept.queue, kept.key))
+        except OrbitMQError as error:
+            await self._failed_again(waiting, kept, error)
+        else:
+            self.delivered += 1
+            self._backlog.remove(number)
+            self._remove_from_disk(number)
+            self._reached(kept.message.topic)
+
+    async def _failed_again(self, waiting: Waiting, kept: Kept, error: OrbitMQError) -> None:
+        number = waiting.sequence
+        if not worth_keeping(kept.message, error):
+            await self._lose(number, kept, LossReason.NON_RETRYABLE, str(error))
+            return
+        waiting.error = str(error)
+        pause_s = self._pause(waiting)
+        if pause_s is None:
+            await self._lose(number, kept, LossReason.GAVE_UP, f"after {waiting.attempts + 1} attempts: {error}")
+            return
+        next_ms = self._clock.now_ms() + int(pause_s * 1000)
+        self._backlog.failed(number, next_ms)
+        if self._file is not None:
+            self._file.put_history(number, encode_history(History(waiting.attempts, next_ms, waiting.error)))
+
+    def _pause(self, waiting: Waiting) -> float | None:
+        entry = replace(_entry(waiting), attempts=waiting.attempts + 1)
+        try:
+            return self._next_pause(entry)
+        except Exception:  # the user's code
+            _log.exception("event=outbox_rule_failed path=%s", self.path)
+            return self._usual_pause(entry)
+
+    def _usual_pause(self, entry: OutboxEntry) -> float:
+        return doubling_pause(entry.attempts, self._chance.random())
+
+    def _reached(self, topic: str) -> None:
+        self._backlog.reached(topic, self._clock.now_ms())
+        self._news.set()
+
+    # --------------------------------------------------------------------------------------------- reading, removing
+
+    async def _read(self, number: int) -> Kept | None:
+        """The message of that number; None for one that cannot be read, which is told."""
+        if (kept := self._unwritten.get(number)) is not None:
+            return kept
+        file = self._file
+        if file is None:
+            return None
+        try:
+            data = await asyncio.to_thread(file.read, number)
+            return decode_kept(data or b"")
+        except OrbitMQError as error:
+            if self._backlog.find(number) is not None:
+                self._backlog.remove(number)
+            self._remove_from_disk(number)
+            self._losses.tell(Loss(LossReason.CORRUPT_RECORD, f"message {number} of the outbox: {error}"))
+            return None
+
+    async def _give_up(self, number: int, reason: LossReason, detail: str) -> None:
+        kept = await self._read(number)
+        if kept is not None:
+            self._remove_from_disk(number)
+            self._losses.tell(kept.lost(reason, detail))
+
+    async def _lose(self, number: int, kept: Kept, reason: LossReason, detail: str) -> None:
+        self._backlog.remove(number)
+        self._remove_from_disk(number)
+        self._losses.tell(kept.lost(reason, detail))
+
+    def _remove_from_disk(self, number: int) -> None:
+        if self._file is not None:
+            self._file.remove(number)
+
+    # -------------------------------------------------------------------------------------------------- looking inside
+
+    @property
+    def size(self) -> int:
+        """What the messages that wait take on disk."""
+        return self._backlog.bytes
+
+    def __len__(self) -> int:
+        return len(self._backlog)
+
+    def entries(self, topic: str | None = None) -> list[OutboxEntry]:
+        """The messages that wait, the oldest first."""
+        return [_entry(waiting) for waiting in self._backlog if topic in (None, waiting.topic)]
+
+    async def purge(self, topic: str | None = None, *, before_ms: int | None = None) -> int:
+        """Remove messages that wait, all or those of a topic or of sends that failed before a time; how many. They are
+        no losses: somebody wanted it. Those being sent just now stay.
+        """
+        file = self._file
+        if file is None:
+            raise InvalidStateError(f"the outbox {self.path} is not open")
+        unwanted = [
+            waiting.sequence
+            for waiting in self._backlog
+            if topic in (None, waiting.topic)
+            and (before_ms is None or waiting.first_failed_ms < before_ms)
+            and not waiting.is_under_way
+        ]
+        removed = asyncio.get_running_loop().create_future()
+        for number in unwanted:
+            self._backlog.remove(number)
+            file.remove(number)
+        file.barrier(removed.set_result)
+        if (failure := await removed) is not None:
+            raise StoreError(f"the outbox {self.path} cannot be written: {failure}")
+        return len(unwanted)
+
+
+def _entry(waiting: Waiting) -> OutboxEntry:
+    return OutboxEntry(
+        waiting.sequence, waiting.topic, waiting.msg_id, waiting.size, waiting.first_failed_ms, waiting.attempts,
+        waiting.next_ms, waiting.error,
+    )  # fmt: skip
