@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.broker.locks import EXPIRY_MS, QueueLocks
+from orbitmq.broker.locks import QueueLocks
 from orbitmq.message.model import MessageQueue
 
 QUEUES = [MessageQueue("Orders", "broker-a", number) for number in range(3)]
@@ -20,11 +20,17 @@ def test_groups_do_not_compete() -> None:
     assert locks.lock("g", "anna", QUEUES, 0) == locks.lock("h", "bert", QUEUES, 0) == QUEUES
 
 
+def test_how_long_an_owner_may_be_silent_can_be_chosen() -> None:
+    locks = QueueLocks(expiry_ms=10)
+    locks.lock("g", "anna", QUEUES, 0)
+    assert locks.lock("g", "bert", QUEUES, 10) == []
+    assert locks.lock("g", "bert", QUEUES, 11) == QUEUES
+
+
 def test_a_lock_ends_a_minute_after_its_last_renewal() -> None:
     locks = QueueLocks()
     locks.lock("g", "anna", QUEUES, 0)
     locks.lock("g", "anna", QUEUES[:1], 40_000)
-    assert EXPIRY_MS == 60_000
     assert locks.lock("g", "bert", QUEUES, 60_000) == []
     assert locks.lock("g", "bert", QUEUES, 60_001) == QUEUES[1:]
     assert locks.lock("g", "bert", QUEUES, 100_000) == QUEUES[1:]

@@ -19,8 +19,10 @@ OURS = {
     "aclFile",
     "bindAddress",
     "fastListenPort",
-    "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these two from the system properties of its JVM
+    "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these from the system properties of its JVM
     "rocketmq.broker.diskSpaceWarningLevelRatio",
+    "rocketmq.broker.multiPathSplitter",
+    "rocketmq.broker.rebalance.lockMaxLiveTime",
 }
 
 TLS = {key for key in TlsOptions.table() if key.startswith("tls.")}  # system properties, too, or in a file of their own

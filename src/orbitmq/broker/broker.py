@@ -105,7 +105,7 @@ class Broker:
         )
         self._delayed = DelayedDelivery(self.store, self._levels, config, self._clock)
         self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self._filters.file)
-        self._locks = QueueLocks()
+        self._locks = QueueLocks(options.lock_max_live_ms)
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
         # A signature covers every field as it was sent, so nothing is read straight into typed headers then.

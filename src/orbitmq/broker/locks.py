@@ -9,13 +9,12 @@ from collections.abc import Iterable
 
 from orbitmq.message.model import MessageQueue
 
-EXPIRY_MS = 60_000
-
 
 class QueueLocks:
-    """Group -> queue -> (owner's client id, time of the last renewal)."""
+    """Group -> queue -> (owner's client id, time of the last renewal). What is not renewed for `expiry_ms` is free."""
 
-    def __init__(self) -> None:
+    def __init__(self, expiry_ms: int = 60_000) -> None:
+        self._expiry_ms = expiry_ms
         self._table: dict[str, dict[MessageQueue, tuple[str, int]]] = {}
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
@@ -24,7 +23,7 @@ class QueueLocks:
         owned = []
         for queue in queues:
             owner, renewed_ms = held.get(queue, (client_id, now_ms))
-            if owner == client_id or now_ms - renewed_ms > EXPIRY_MS:
+            if owner == client_id or now_ms - renewed_ms > self._expiry_ms:
                 held[queue] = (client_id, now_ms)
                 owned.append(queue)
         return owned
@@ -41,7 +40,7 @@ class QueueLocks:
     def sweep(self, now_ms: int) -> None:
         """Forget expired locks, so that groups long gone hold no memory."""
         for group, held in list(self._table.items()):
-            for queue in [queue for queue, (_, renewed_ms) in held.items() if now_ms - renewed_ms > EXPIRY_MS]:
+            for queue in [queue for queue, (_, renewed_ms) in held.items() if now_ms - renewed_ms > self._expiry_ms]:
                 del held[queue]
             if not held:
                 del self._table[group]

@@ -125,6 +125,11 @@ class BrokerOptions(Options):
         "Tell the members of a group when one joins or leaves.",
         changeable=True,
     )
+    lock_max_live_ms: int = option(
+        "rocketmq.broker.rebalance.lockMaxLiveTime", 60_000,
+        "How long an orderly consumer owns a queue without renewing its lock, which it does every 20,000.", unit="ms",
+        minimum=1,
+    )  # fmt: skip
     flush_consumer_offset_interval_ms: int = option(
         "flushConsumerOffsetInterval", 5000, "How often consumer offsets are saved.", unit="ms", minimum=10
     )

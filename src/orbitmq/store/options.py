@@ -22,13 +22,16 @@ class StoreOptions(Options):
     )
     store_path_commit_log: str = option(
         "storePathCommitLog", "",
-        "Directory of the commit log; empty is `commitlog` in the store's directory. Several, separated by `,`, take "
-        "turns to get a file.",
+        "Directory of the commit log; empty is `commitlog` in the store's directory. Several, separated by commas, "
+        "take turns to get a file.",
     )  # fmt: skip
     read_only_commit_log_store_paths: str = option(
         "readOnlyCommitLogStorePaths", "",
         "Further directories of the commit log, separated by `,`, that are read and get no new files.",
     )  # fmt: skip
+    multi_path_splitter: str = option(
+        "rocketmq.broker.multiPathSplitter", ",", "What separates the directories in these two lists."
+    )
     mapped_file_size_commit_log: int = option(
         "mappedFileSizeCommitLog", 1 << 30, "Size of one commit log file; an existing store keeps its own.",
         unit="bytes", minimum=4096, maximum=1 << 31,
@@ -256,18 +259,18 @@ class StoreOptions(Options):
     @property
     def commit_log_directories(self) -> tuple[Path, ...]:
         """Every directory that gets files of the commit log."""
-        return _paths(self.store_path_commit_log) or (self.root / "commitlog",)
+        return self._paths(self.store_path_commit_log) or (self.root / "commitlog",)
 
     @property
     def read_only_commit_log_directories(self) -> tuple[Path, ...]:
         """Directories of the commit log that get no new files."""
-        return _paths(self.read_only_commit_log_store_paths)
+        return self._paths(self.read_only_commit_log_store_paths)
+
+    def _paths(self, text: str) -> tuple[Path, ...]:
+        parts = text.split(self.multi_path_splitter) if self.multi_path_splitter else [text]
+        return tuple(Path(part.strip()).expanduser() for part in parts if part.strip())
 
     @property
     def consume_queue_file_size(self) -> int:
         """The configured size rounded up to whole entries."""
         return -(-self.mapped_file_size_consume_queue // ENTRY_SIZE) * ENTRY_SIZE
-
-
-def _paths(text: str) -> tuple[Path, ...]:
-    return tuple(Path(part.strip()).expanduser() for part in text.split(",") if part.strip())
