@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.settings import STANDING
 from orbitmq.message.config import DataVersion
 from orbitmq.runtime.options import read_properties
@@ -14,6 +15,7 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import GetBrokerConfigResponseHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.registration import decode_registration
 from orbitmq.wire.settings import decode_settings
 from tests.support.live import Client, client_of, live, made_broker, running
 
@@ -140,9 +142,14 @@ async def test_the_permission_of_the_broker(tmp_path: Path) -> None:
         await change(client, "brokerPermission=2")
         assert (await client.pull("T")).code == 16
         assert broker.topics.version.counter == version.counter + 1, "name servers must take the table as news"
-        assert {config.perm for config in broker._registered_topics(None).topics.values()} == {2}
+        assert registered_permissions(broker) == {2}
         await change(client, "brokerPermission=6")
         assert (await client.pull("T")).code == 0
+
+
+def registered_permissions(broker: Broker) -> set[int]:
+    registration = decode_registration(RegisteredTopics(broker.topics, broker.options).body(None))
+    return {config.perm for config in registration.topic_table.topics.values()}
 
 
 async def test_topics_and_groups_made_by_their_first_use(tmp_path: Path) -> None:

@@ -14,15 +14,22 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
-from orbitmq.wire.bodies import TopicTable
+from orbitmq.wire.bodies import BrokerRegistration, TopicTable
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
-from orbitmq.wire.registration import decode_registration, registration_crc
+from orbitmq.wire.headers_namesrv import (
+    QueryDataVersionHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerHeader,
+    UnregisterBrokerHeader,
+)
+from orbitmq.wire.objects import decode
+from orbitmq.wire.registration import decode_registration, encode_registration, registration_crc
 from tests.support.loops import LoopFactory, turned_loop, until
 from tests.support.peers import LOOPBACK, quiet_address
 
 ORDERS, BILLS = TopicConfig("Orders", 4, 4), TopicConfig("Bills", 2, 2)
+VERSION = DataVersion(3, 5)
 PERIOD_MS = 30_000
 
 
@@ -33,10 +40,13 @@ class Listener:
         self.topics: list[list[str]] = []
         self.oneway: list[bool] = []
         self.farewells: list[UnregisterBrokerHeader] = []
+        self.known: DataVersion | None = None
+        self.queries = 0
         self.answer = 0
         self.router = Router("listener")
         self.router.add(RequestCode.REGISTER_BROKER, self._register)
         self.router.add(RequestCode.UNREGISTER_BROKER, self._unregister)
+        self.router.add(RequestCode.QUERY_DATA_VERSION, self._query)
         self.server = Server(self.router, idle_seconds=1e9)
         self.address = ""
 
@@ -49,10 +59,17 @@ class Listener:
         assert (header.ha_server_addr, header.broker_id) == ("10.0.0.1:10912", 0)
         assert header.body_crc32 == registration_crc(command.body)
         table = decode_registration(command.body, compressed=header.compressed).topic_table
-        assert table.data_version == DataVersion(3, 5)
+        assert table.data_version == VERSION
+        self.known = table.data_version
         self.topics.append(sorted(table.topics))
         self.oneway.append(command.is_oneway)
         return command.response(self.answer)
+
+    def _query(self, _connection: Connection, command: Command) -> Command:
+        assert command.header(QueryDataVersionHeader).broker_addr == "10.0.0.1:10911"
+        self.queries += 1
+        changed = self.known != decode(DataVersion, command.body)
+        return command.response(self.answer, header=QueryDataVersionResponseHeader(changed))
 
     def _unregister(self, _connection: Connection, command: Command) -> Command:
         self.farewells.append(command.header(UnregisterBrokerHeader))
@@ -62,28 +79,31 @@ class Listener:
 class Party:
     """A registrar and its name servers."""
 
-    def __init__(self, *addresses: str, compressed: bool = False) -> None:
+    def __init__(self, *addresses: str, compressed: bool = False, asks_first: bool = False) -> None:
         self.table = {"Orders": ORDERS, "Bills": BILLS}
         self.remoting = Remoting(idle_seconds=1e9)
         self.registrar = Registrar(
             self.remoting,
             list(addresses),
             lambda: RegisterBrokerHeader("broker-a", "10.0.0.1:10911", "c1", "10.0.0.1:10912", 0, compressed),
-            self._snapshot,
+            lambda only: encode_registration(
+                BrokerRegistration(topic_table=self._snapshot(only)), compressed=compressed
+            ),
+            version=(lambda: VERSION) if asks_first else None,
             period_ms=PERIOD_MS,
             timeout_ms=6000,
         )
 
     def _snapshot(self, only: list[TopicConfig] | None) -> TopicTable:
         chosen = self.table.values() if only is None else only
-        return TopicTable(DataVersion(3, 5), {config.name: config for config in chosen})
+        return TopicTable(VERSION, {config.name: config for config in chosen})
 
 
 @asynccontextmanager
-async def party(*listeners: Listener, others: tuple[str, ...] = (), compressed: bool = False) -> AsyncIterator[Party]:
+async def party(*listeners: Listener, others: tuple[str, ...] = (), **options: bool) -> AsyncIterator[Party]:
     for listener in listeners:
         await listener.start()
-    made = Party(*(listener.address for listener in listeners), *others, compressed=compressed)
+    made = Party(*(listener.address for listener in listeners), *others, **options)
     await made.registrar.start()
     try:
         yield made
@@ -100,6 +120,18 @@ async def test_when_start_returns_every_name_server_knows_everything(compressed:
     async with party(one, two, compressed=compressed):
         assert one.topics == two.topics == [["Bills", "Orders"]]
         assert one.oneway == [False]
+
+
+async def test_a_name_server_that_knows_the_topics_is_only_asked(turned_clock: LoopFactory) -> None:
+    one = Listener()
+    async with party(one, asks_first=True):
+        assert (len(one.topics), one.queries) == (1, 1)
+        await turned_loop().turn(PERIOD_MS / 1000 + 0.5)
+        await until(lambda: one.queries == 2)
+        assert len(one.topics) == 1
+        one.known = None  # it has started anew
+        await turned_loop().turn(PERIOD_MS / 1000)
+        await until(lambda: len(one.topics) == 2)
 
 
 async def test_it_registers_again_every_period(turned_clock: LoopFactory) -> None:

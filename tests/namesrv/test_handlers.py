@@ -10,6 +10,7 @@ import pytest
 
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
+from orbitmq.namesrv import handlers
 from orbitmq.namesrv.options import CHANGEABLE, NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import ManualClock
@@ -55,6 +56,31 @@ def test_registration_with_its_check_sum_is_taken(namesrv: NameServer, compresse
     body = encode_registration(BrokerRegistration(topic_table=TABLE), compressed=compressed)
     header = identity(compressed=compressed, body_crc32=registration_crc(body))
     assert ask(namesrv, RequestCode.REGISTER_BROKER, header, body).code == ResponseCode.SUCCESS
+    assert namesrv.routes.topics() == ["T"]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_topics_of_a_known_version_are_not_read_again(
+    namesrv: NameServer, compressed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = encode_registration(BrokerRegistration(["h:1"], TABLE), compressed=compressed)
+    ask(namesrv, RequestCode.REGISTER_BROKER, identity(compressed=compressed), body)
+    monkeypatch.setattr(handlers, "decode_registration", lambda *_, **__: pytest.fail("it was read"))
+    for filters in (["h:2"], []):
+        again = encode_registration(BrokerRegistration(filters, TABLE), compressed=compressed)
+        assert ask(namesrv, RequestCode.REGISTER_BROKER, identity(compressed=compressed), again).code == 0
+        assert namesrv.routes.topics() == ["T"]
+        route = namesrv.routes.route("T")
+        assert route is not None
+        assert route.filter_server_table == ({"10.0.0.1:10911": filters} if filters else {})
+
+
+def test_topics_of_a_slave_that_becomes_master_are_read(namesrv: NameServer) -> None:
+    body = encode_registration(BrokerRegistration(topic_table=TABLE))
+    slave = RegisterBrokerHeader("a", "10.0.0.1:10911", "c", "10.0.0.1:10912", 1)
+    ask(namesrv, RequestCode.REGISTER_BROKER, slave, body)
+    assert namesrv.routes.topics() == []
+    ask(namesrv, RequestCode.REGISTER_BROKER, identity(), body)
     assert namesrv.routes.topics() == ["T"]
 
 

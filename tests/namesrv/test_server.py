@@ -23,6 +23,7 @@ from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers_namesrv import GetKVConfigHeader, PutKVConfigHeader, RegisterBrokerHeader
+from orbitmq.wire.registration import encode_registration
 
 DEADLINE_SECONDS = 5.0
 
@@ -50,7 +51,8 @@ async def talking() -> AsyncIterator[Remoting]:
 async def register(remoting: Remoting, namesrv: NameServer, topic: str, name: str = "a", version: int = 1) -> None:
     header = RegisterBrokerHeader(name, f"10.0.0.{ord(name)}:10911", "c", "10.0.0.1:10912", 0)
     table = TopicTable(DataVersion(version, 1), {topic: TopicConfig(topic)})
-    await register_broker(remoting, namesrv.address, header, BrokerRegistration(topic_table=table), timeout_ms=3000)
+    body = encode_registration(BrokerRegistration(topic_table=table))
+    await register_broker(remoting, namesrv.address, header, body, timeout_ms=3000)
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from orbitmq.errors import BodyError
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.wire import registration
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
-from orbitmq.wire.registration import decode_registration, encode_registration, topic_from_line
+from orbitmq.wire.registration import decode_head, decode_registration, encode_registration, topic_from_line
 
 NAMES = st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True)
 COUNTS = st.integers(0, 1 << 31)
@@ -27,6 +29,26 @@ def test_packed_registration_is_read_back_equal(configs: list[TopicConfig], filt
     table = TopicTable(DataVersion(counter, 1), {config.name: config for config in configs})
     written = BrokerRegistration(filters, table)
     assert decode_registration(encode_registration(written, compressed=True), compressed=True) == written
+
+
+@given(st.lists(CONFIGS, max_size=5), st.lists(NAMES, max_size=2), COUNTS, st.booleans())
+def test_the_head_is_all_but_the_topics(
+    configs: list[TopicConfig], filters: list[str], counter: int, compressed: bool
+) -> None:
+    version = DataVersion(counter, 1)
+    written = BrokerRegistration(filters, TopicTable(version, {config.name: config for config in configs}))
+    head = decode_head(encode_registration(written, compressed=compressed), compressed=compressed)
+    assert head == BrokerRegistration(filters, TopicTable(version))
+
+
+@given(CONFIGS, st.booleans(), st.booleans())
+def test_a_registration_beyond_strict_json_is_read_too(config: TopicConfig, order: bool, quoted: bool) -> None:
+    """Quoted numbers, bare names: what Java's reader takes."""
+    config = structs.replace(config, order=order, sys_flag=1)
+    written = BrokerRegistration([], TopicTable(DataVersion(1, 1), {config.name: config}))
+    body = encode_registration(written)
+    lenient = re.sub(rb'"perm":(\d+)', rb'"perm":"\1"' if quoted else rb"perm:\1", body)
+    assert decode_registration(lenient) == decode_registration(body) == written
 
 
 def test_broker_without_body_has_no_topics() -> None:

@@ -103,7 +103,7 @@ class Administration:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{name} is a topic of the system")
 
     def all_topics(self, _connection: Connection, command: Command) -> Command:
-        answer = command.response(ResponseCode.SUCCESS, body=encode(self._topics.snapshot()))
+        answer = command.response(ResponseCode.SUCCESS, body=self._topics.compact().encode())
         answer.ext = {}
         return answer
 
@@ -140,7 +140,7 @@ class Administration:
         return command.response(ResponseCode.SUCCESS)
 
     def all_groups(self, _connection: Connection, command: Command) -> Command:
-        return command.response(ResponseCode.SUCCESS, body=encode(self._groups.snapshot()))
+        return command.response(ResponseCode.SUCCESS, body=self._groups.compact().encode())
 
     def one_group(self, _connection: Connection, command: Command) -> Command:
         name = command.header(GetSubscriptionGroupConfigHeader).group

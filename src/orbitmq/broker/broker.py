@@ -26,6 +26,7 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.pulling import SCAN_SECONDS, Pulling
 from orbitmq.broker.querying import Querying
+from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.registration import Registrar
 from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.selecting import Selecting
@@ -40,7 +41,6 @@ from orbitmq.broker.writing import Writing
 from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
-from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.hosts import encode_host
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
@@ -53,7 +53,6 @@ from orbitmq.runtime.periodic import Periodic
 from orbitmq.store.dispatch import no_bitmap
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
-from orbitmq.wire.bodies import TopicTable
 from orbitmq.wire.headers_namesrv import RegisterBrokerHeader
 
 _log = logging.getLogger(__name__)
@@ -322,7 +321,8 @@ class Broker:
             self._remoting,
             [address.strip() for address in self.options.namesrv_addr.split(";") if address.strip()],
             self._identity,
-            self._registered_topics,
+            RegisteredTopics(self.topics, self.options).body,
+            version=None if self.options.force_register else lambda: self.topics.version,
             period_ms=self.options.register_period_ms,
             timeout_ms=self.options.register_timeout_ms,
         )
@@ -347,18 +347,6 @@ class Broker:
         home = Path(named).expanduser() if named else store_options.root.parent
         places = AclPlaces(home / self.options.acl_file, home / "conf" / "acl")
         return AccessControl(places, self.router.handlers, StoredTopics(self.store).topic_at, self._clock)
-
-    def _registered_topics(self, only: list[TopicConfig] | None) -> TopicTable:
-        """A broker that may not be read or written says so for every topic."""
-        table = self.topics.snapshot(only)
-        perm = self.options.broker_permission
-        if perm & (PERM_READ | PERM_WRITE) == PERM_READ | PERM_WRITE:
-            return table
-        narrowed = {
-            name: TopicConfig(c.name, c.read_queues, c.write_queues, perm, c.filter_type, c.sys_flag, c.order)
-            for name, c in table.topics.items()
-        }
-        return TopicTable(data_version=table.data_version, topics=narrowed)
 
     # ------------------------------------------------------------------------------------------------------- events
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.config import DataVersion, SubscriptionGroup
-from orbitmq.message.javajson import dumps_pretty
 from orbitmq.message.topics import (
     FILTER_SERVER_GROUP,
     ONS_API_OWNER_GROUP,
@@ -22,7 +21,8 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies import SubscriptionGroupTable
-from orbitmq.wire.objects import decode, plain
+from orbitmq.wire.objects import decode
+from orbitmq.wire.table_texts import TableTexts
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class Groups:
         self._clock = clock
         self.table = {name: SubscriptionGroup(name) for name in BUILT_IN}
         self.version = DataVersion(0, clock.now_ms())
+        self._texts: TableTexts[SubscriptionGroup] = TableTexts("subscriptionGroupTable")
         self.file = SavedFile(directory / "subscriptionGroup.json", self._text)
 
     def load(self) -> None:
@@ -53,6 +54,7 @@ class Groups:
         if saved is not None:
             self.table.update(saved.groups)
             self.version = saved.data_version
+        self.compact()  # writes each entry once, before anybody waits for an answer
 
     def find(self, name: str) -> SubscriptionGroup | None:
         """The group, created if the options allow it; None when it is unknown and may not be."""
@@ -76,12 +78,13 @@ class Groups:
         if self.table.pop(name, None) is not None:
             self._changed()
 
-    def snapshot(self) -> SubscriptionGroupTable:
-        return SubscriptionGroupTable(data_version=self.version, groups=dict(self.table))
+    def compact(self) -> str:
+        """The text of the whole table."""
+        return self._texts.compact(self.version, self.table)
 
     def _changed(self) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self.file.mark()
 
     def _text(self) -> str:
-        return dumps_pretty(plain(self.snapshot()))
+        return self._texts.pretty(self.version, self.table)

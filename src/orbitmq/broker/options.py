@@ -169,6 +169,9 @@ class BrokerOptions(Options):
     register_timeout_ms: int = option(
         "registerBrokerTimeoutMills", 6000, "How long a name server may take to answer.", unit="ms", minimum=1
     )
+    force_register: bool = option(
+        "forceRegister", True, "Tell all topics each time; otherwise only name servers that do not know them yet."
+    )
     compressed_register: bool = option("compressedRegister", False, "Compress the registration.")
     start_accept_send_timestamp: int = option(
         "startAcceptSendRequestTimeStamp", 0, "Refuse sends before this time.", unit="ms since the epoch", minimum=0

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Callable
 
 from orbitmq.errors import OrbitMQError
-from orbitmq.message.config import TopicConfig
+from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.registration import announce_topics, register_broker, unregister_broker
-from orbitmq.wire.bodies import BrokerRegistration, TopicTable
-from orbitmq.wire.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
+from orbitmq.operations.registration import announce_topics, has_news, register_broker, unregister_broker
+from orbitmq.wire.headers_namesrv import QueryDataVersionHeader, RegisterBrokerHeader, UnregisterBrokerHeader
 
 _log = logging.getLogger(__name__)
 
@@ -25,22 +24,26 @@ UNREGISTER_TIMEOUT_MS = 1000  # a stopping broker must not hang on a dead name s
 
 
 class Registrar:
-    """`snapshot` gives the topics to register; None as argument means all of them."""
+    """`body` gives the encoded registration of some topics, or of all for None. With `version` a name server is asked
+    first whether it knows that version of the topics, and told them only if not.
+    """
 
     def __init__(
         self,
         remoting: Remoting,
         name_servers: list[str],
         identity: Callable[[], RegisterBrokerHeader],
-        snapshot: Callable[[list[TopicConfig] | None], TopicTable],
+        body: Callable[[list[TopicConfig] | None], bytes],
         *,
+        version: Callable[[], DataVersion] | None = None,
         period_ms: int,
         timeout_ms: int,
     ) -> None:
         self._remoting = remoting
         self._name_servers = name_servers
         self._identity = identity
-        self._snapshot = snapshot
+        self._body = body
+        self._version = version
         self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
         self._timeout_ms = timeout_ms
         self._tasks: list[asyncio.Task[None]] = []
@@ -83,12 +86,12 @@ class Registrar:
         only = None if self._everything_changed else changed
         self._everything_changed = False
         self._announcing = None
-        registration = BrokerRegistration(topic_table=self._snapshot(only))
-        await asyncio.gather(*(self._announce_to(address, registration) for address in self._name_servers))
+        body = self._body(only)
+        await asyncio.gather(*(self._announce_to(address, body) for address in self._name_servers))
 
-    async def _announce_to(self, address: str, registration: BrokerRegistration) -> None:
+    async def _announce_to(self, address: str, body: bytes) -> None:
         try:
-            await announce_topics(self._remoting, address, self._identity(), registration, timeout_ms=self._timeout_ms)
+            await announce_topics(self._remoting, address, self._identity(), body, timeout_ms=self._timeout_ms)
         except OrbitMQError as error:
             _log.warning("event=announce_failed namesrv=%s error=%s", address, error)
 
@@ -102,14 +105,20 @@ class Registrar:
             pause = min(pause * 2, RETRY_MAX_SECONDS)
 
     async def _try_once(self, address: str) -> bool:
+        header, timeout_ms = self._identity(), self._timeout_ms
         try:
-            registration = BrokerRegistration(topic_table=self._snapshot(None))
-            await register_broker(self._remoting, address, self._identity(), registration, timeout_ms=self._timeout_ms)
+            if self._version is not None and not await self._has_news(address, header, self._version()):
+                return True
+            await register_broker(self._remoting, address, header, self._body(None), timeout_ms=timeout_ms)
         except OrbitMQError as error:
             _log.warning("event=register_failed namesrv=%s error=%s", address, error)
             return False
         _log.debug("event=registered namesrv=%s", address)
         return True
+
+    async def _has_news(self, address: str, header: RegisterBrokerHeader, version: DataVersion) -> bool:
+        asker = QueryDataVersionHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
+        return await has_news(self._remoting, address, asker, version, timeout_ms=self._timeout_ms)
 
     async def _unregister(self, address: str, header: UnregisterBrokerHeader) -> None:
         try:

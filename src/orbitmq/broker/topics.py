@@ -12,7 +12,6 @@ from pathlib import Path
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
-from orbitmq.message.javajson import dumps_pretty
 from orbitmq.message.topics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -29,7 +28,8 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies import TopicTable
-from orbitmq.wire.objects import decode, plain
+from orbitmq.wire.objects import decode
+from orbitmq.wire.table_texts import TableTexts
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Topics:
         self.table: dict[str, TopicConfig] = {}
         self.unsaved: set[str] = set()  # created since the start and, as far as anybody asked, not yet on disk
         self.version = DataVersion(0, clock.now_ms())
+        self._texts: TableTexts[TopicConfig] = TableTexts("topicConfigTable")
         self.file = SavedFile(directory / "topics.json", self._text)
         self.built_in = frozenset(self._make_built_in())
 
@@ -63,6 +64,7 @@ class Topics:
         if saved is not None:
             self.table.update(saved.topics)
             self.version = saved.data_version
+        self.compact()  # writes each entry once, before anybody waits for an answer
 
     def get(self, name: str) -> TopicConfig | None:
         return self.table.get(name)
@@ -126,6 +128,10 @@ class Topics:
         chosen = self.table if only is None else {config.name: config for config in only}
         return TopicTable(data_version=self.version, topics=dict(chosen))
 
+    def compact(self) -> str:
+        """The text of the whole table."""
+        return self._texts.compact(self.version, self.table)
+
     @staticmethod
     def _unit_flag(name: str) -> int:
         return TOPIC_UNIT_SUBSCRIPTION if name.startswith(RETRY_PREFIX) else TOPIC_UNIT
@@ -148,7 +154,7 @@ class Topics:
         self._on_change(config)
 
     def _text(self) -> str:
-        return dumps_pretty(plain(self.snapshot()))
+        return self._texts.pretty(self.version, self.table)
 
     def _make_built_in(self) -> list[str]:
         options = self._options

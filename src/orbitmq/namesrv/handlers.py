@@ -21,7 +21,7 @@ from orbitmq.wire.bodies import BrokerRegistration, KVTable, TopicList, TopicTab
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import decode, encode, encode_standard
-from orbitmq.wire.registration import decode_registration, registration_crc
+from orbitmq.wire.registration import decode_head, decode_registration, registration_crc
 from orbitmq.wire.settings import decode_settings, encode_settings
 
 _log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Handlers:
             _log.info("event=broker_registered name=%s id=%d address=%s", identity.name, identity.id, identity.address)
         master = self._routes.register(
             identity,
-            _registration(command, compressed=header.compressed),
+            _registration(command, self._routes.told_version(identity), compressed=header.compressed),
             ha_address=header.ha_server_addr,
             owner=connection,
             now_ms=self._clock.now_ms(),
@@ -227,7 +227,12 @@ def _identity(
     return BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
 
 
-def _registration(command: Command, *, compressed: bool) -> BrokerRegistration:
+def _registration(command: Command, known: DataVersion | None, *, compressed: bool) -> BrokerRegistration:
+    """What the broker tells; topics of the version that is known already are not read."""
+    if known is not None:
+        head = decode_head(command.body, compressed=compressed)
+        if head is not None and head.topic_table.data_version == known:
+            return head
     if command.version >= REGISTRATION_BODY_VERSION:
         return decode_registration(command.body, compressed=compressed)
     return BrokerRegistration(topic_table=decode(TopicTable, command.body) if command.body else TopicTable())

@@ -171,6 +171,12 @@ class RouteTable:
         member = self._member_at(identity)
         return None if member is None else member[1].version
 
+    def told_version(self, identity: BrokerIdentity) -> DataVersion | None:
+        """The same for a broker of this id: one that was a slave has told topics that were not taken."""
+        broker = self._brokers.get(identity.name)
+        member = broker.members.get(identity.id) if broker is not None else None
+        return member.version if member is not None and member.address == identity.address else None
+
     def renew(self, identity: BrokerIdentity, now_ms: int) -> None:
         """A broker whose topics did not change is alive all the same."""
         found = self._member_at(identity)

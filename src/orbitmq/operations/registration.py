@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+from orbitmq.message.config import DataVersion
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.bodies import BrokerRegistration
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
-from orbitmq.wire.headers_namesrv import RegisterBrokerHeader, RegisterBrokerResponseHeader, UnregisterBrokerHeader
-from orbitmq.wire.registration import encode_registration, registration_crc
-
-
-def _body(header: RegisterBrokerHeader, registration: BrokerRegistration) -> bytes:
-    """The body, and its check sum into the header."""
-    body = encode_registration(registration, compressed=header.compressed)
-    header.body_crc32 = registration_crc(body)
-    return body
+from orbitmq.wire.headers_namesrv import (
+    QueryDataVersionHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerHeader,
+)
+from orbitmq.wire.objects import encode
+from orbitmq.wire.registration import registration_crc
 
 
 async def register_broker(
     remoting: Remoting,
     name_server: str,
     header: RegisterBrokerHeader,
-    registration: BrokerRegistration,
+    body: bytes,
     *,
     timeout_ms: float,
 ) -> RegisterBrokerResponseHeader:
-    """Register and wait for the answer. BrokerError when the name server refuses."""
-    body = _body(header, registration)
+    """Register and wait for the answer; `body` is an encoded registration. BrokerError when the name server refuses."""
+    header.body_crc32 = registration_crc(body)
     answer = await ask(remoting, name_server, RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
     return answer.header(RegisterBrokerResponseHeader)
 
@@ -36,13 +36,24 @@ async def announce_topics(
     remoting: Remoting,
     name_server: str,
     header: RegisterBrokerHeader,
-    registration: BrokerRegistration,
+    body: bytes,
     *,
     timeout_ms: float,
 ) -> None:
     """Register without waiting: topics that were just created."""
-    body = _body(header, registration)
+    header.body_crc32 = registration_crc(body)
     await remoting.oneway(name_server, request(RequestCode.REGISTER_BROKER, header, body, oneway=True), timeout_ms)
+
+
+async def has_news(
+    remoting: Remoting, name_server: str, header: QueryDataVersionHeader, version: DataVersion, *, timeout_ms: float
+) -> bool:
+    """Whether the name server knows other topics of the broker than those of this version; if not, it has noted that
+    the broker is alive. BrokerError when it refuses.
+    """
+    body = encode(version)
+    answer = await ask(remoting, name_server, RequestCode.QUERY_DATA_VERSION, header, body, timeout_ms=timeout_ms)
+    return answer.header(QueryDataVersionResponseHeader).changed
 
 
 async def unregister_broker(

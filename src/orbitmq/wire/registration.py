@@ -17,8 +17,11 @@ from __future__ import annotations
 import struct
 import zlib
 
+import msgspec
+
 from orbitmq.errors import BodyError
-from orbitmq.message.config import DataVersion, TopicConfig
+from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
+from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.javajson import loads
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
 from orbitmq.wire.objects import decode, encode, from_plain
@@ -49,12 +52,20 @@ def encode_registration(registration: BrokerRegistration, *, compressed: bool = 
     return zlib.compress(b"".join(packed), _COMPRESSION_LEVEL)
 
 
+def plain_registration(table: str) -> bytes:
+    """The same out of the text of a topic table, without filter servers."""
+    return f'{{"filterServerList":[],"topicConfigSerializeWrapper":{table}}}'.encode()
+
+
 def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegistration:
     """Read the body of REGISTER_BROKER; without body the broker has no topics. BodyError when it is malformed."""
     if not body:
         return BrokerRegistration()
     if not compressed:
-        return decode(BrokerRegistration, body)
+        try:
+            return _quick(body)
+        except msgspec.DecodeError:
+            return decode(BrokerRegistration, body)
     texts = _Texts(_inflate(body))
     version = decode(DataVersion, texts.take())
     topics = [topic_from_line(texts.take()) for _ in range(texts.count())]
@@ -62,6 +73,56 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
         filter_servers=from_plain(list[str], loads(texts.take())),
         topic_table=TopicTable(data_version=version, topics={config.name: config for config in topics}),
     )
+
+
+def decode_head(body: bytes, *, compressed: bool = False) -> BrokerRegistration | None:
+    """A registration but for its topics, which may be ten thousand; None when it can only be read as a whole."""
+    try:
+        if compressed:
+            texts = _Texts(_inflate(body))
+            version = decode(DataVersion, texts.take())
+            for _ in range(texts.count()):
+                texts.skip()
+            return BrokerRegistration(from_plain(list[str], loads(texts.take())), TopicTable(version))
+        envelope = _read_envelope(body)
+    except (BodyError, msgspec.DecodeError):
+        return None
+    table = envelope.table or _TableEnvelope()
+    return BrokerRegistration(envelope.filter_servers or [], TopicTable(table.version or DataVersion()))
+
+
+def _quick(body: bytes) -> BrokerRegistration:
+    """Read a registration that keeps to strict JSON, a tenth of the time. msgspec.DecodeError when it does not."""
+    envelope = _read_envelope(body)
+    table = envelope.table or _TableEnvelope()
+    topics = {name: TopicConfig(*msgspec.structs.astuple(one)) for name, one in _read_topics(table.topics).items()}
+    return BrokerRegistration(envelope.filter_servers or [], TopicTable(table.version or DataVersion(), topics))
+
+
+class _Topic(msgspec.Struct, gc=False):
+    """A topic as Java writes it, members in the order of `TopicConfig`."""
+
+    name: str = msgspec.field(name="topicName")
+    read_queues: int = msgspec.field(name="readQueueNums", default=16)
+    write_queues: int = msgspec.field(name="writeQueueNums", default=16)
+    perm: int = PERM_READ | PERM_WRITE
+    filter_type: str = msgspec.field(name="topicFilterType", default=SINGLE_TAG)
+    sys_flag: int = msgspec.field(name="topicSysFlag", default=0)
+    order: bool = False
+
+
+class _TableEnvelope(msgspec.Struct):
+    version: DataVersion | None = msgspec.field(name="dataVersion", default=None)
+    topics: msgspec.Raw = msgspec.field(name="topicConfigTable", default=msgspec.Raw(b"{}"))
+
+
+class _Envelope(msgspec.Struct):
+    filter_servers: list[str] | None = msgspec.field(name="filterServerList", default=None)
+    table: _TableEnvelope | None = msgspec.field(name="topicConfigSerializeWrapper", default=None)
+
+
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+_read_topics = msgspec.json.Decoder(dict[str, _Topic]).decode
 
 
 def topic_line(config: TopicConfig) -> str:
@@ -107,6 +168,10 @@ class _Texts:
         (value,) = _INT32.unpack_from(self._data, self._at)
         self._at += _INT32.size
         return int(value)
+
+    def skip(self) -> None:
+        size = self.count()
+        self._at += max(0, size)
 
     def take(self) -> str:
         size = self.count()

@@ -1,0 +1,52 @@
+"""What the broker registers: its topics, as the body of a registration. The whole of them is written once a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.topics import Topics
+from orbitmq.message.config import TopicConfig
+from orbitmq.message.flags import PERM_READ, PERM_WRITE
+from orbitmq.wire.bodies import BrokerRegistration, TopicTable
+from orbitmq.wire.registration import encode_registration, plain_registration
+
+_READ_WRITE = PERM_READ | PERM_WRITE
+
+
+class RegisteredTopics:
+    """The body for name servers. A broker that may not be read or written says so for every topic."""
+
+    def __init__(self, topics: Topics, options: BrokerOptions) -> None:
+        self._topics = topics
+        self._options = options
+        self._written: tuple[Any, bytes] = (None, b"")
+
+    def body(self, only: Iterable[TopicConfig] | None) -> bytes:
+        """All topics, or some that have changed; the version is that of the whole table."""
+        options = self._options
+        if only is not None:
+            table = self._narrowed(self._topics.snapshot(only))
+            return encode_registration(BrokerRegistration(topic_table=table), compressed=options.compressed_register)
+        state = (self._topics.version, options.broker_permission)
+        if self._written[0] != state:
+            self._written = (state, self._whole())
+        return self._written[1]
+
+    def _whole(self) -> bytes:
+        options = self._options
+        if options.broker_permission & _READ_WRITE == _READ_WRITE and not options.compressed_register:
+            return plain_registration(self._topics.compact())
+        table = self._narrowed(self._topics.snapshot())
+        return encode_registration(BrokerRegistration(topic_table=table), compressed=options.compressed_register)
+
+    def _narrowed(self, table: TopicTable) -> TopicTable:
+        perm = self._options.broker_permission
+        if perm & _READ_WRITE == _READ_WRITE:
+            return table
+        narrowed = {
+            name: TopicConfig(c.name, c.read_queues, c.write_queues, perm, c.filter_type, c.sys_flag, c.order)
+            for name, c in table.topics.items()
+        }
+        return TopicTable(data_version=table.data_version, topics=narrowed)

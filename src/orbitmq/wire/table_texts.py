@@ -1,0 +1,56 @@
+"""Texts of large tables of topics and groups: each entry is written once, and again only when it is another object.
+
+A broker with ten thousand topics tells all of them to slaves, tools, name servers and its own files; writing every
+entry anew would hold the event loop for a tenth of a second each time. The texts are those of `wire.objects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from orbitmq.message.config import DataVersion
+from orbitmq.message.javajson import dumps, dumps_pretty
+from orbitmq.wire.objects import plain
+
+T = TypeVar("T")
+
+_ENTRY_DEPTH = 2  # of an entry in its file: the file's object, then the table
+
+
+class TableTexts(Generic[T]):
+    """The texts of one table of frozen entries. `name` is what Java calls the table."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known: dict[str, tuple[T, str, str]] = {}
+
+    def compact(self, version: DataVersion, table: Mapping[str, T]) -> str:
+        """As it goes over the wire: version and table."""
+        entries = ",".join([entry[1] for entry in self._entries(table)])
+        return f'{{"dataVersion":{dumps(plain(version))},"{self._name}":{{{entries}}}}}'
+
+    def pretty(self, version: DataVersion, table: Mapping[str, T]) -> str:
+        """As it stands in a file."""
+        head = f'{{\n\t"dataVersion":{dumps_pretty(plain(version), 1)},\n\t"{self._name}":'
+        if not table:
+            return head + "{}\n}"
+        entries = ",\n\t\t".join([entry[2] for entry in self._entries(table)])
+        return f"{head}{{\n\t\t{entries}\n\t}}\n}}"
+
+    def _entries(self, table: Mapping[str, T]) -> list[tuple[T, str, str]]:
+        known = self._known
+        if len(known) > 2 * len(table) + 100:
+            known.clear()  # most of what is known is gone
+        found = []
+        for name, value in table.items():
+            entry = known.get(name)
+            if entry is None or entry[0] is not value:
+                entry = known[name] = _written(name, value)
+            found.append(entry)
+        return found
+
+
+def _written(name: str, value: T) -> tuple[T, str, str]:
+    key, members = dumps(name), plain(value)
+    return value, f"{key}:{dumps(members)}", f"{key}:{dumps_pretty(members, _ENTRY_DEPTH)}"
