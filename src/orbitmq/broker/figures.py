@@ -11,7 +11,6 @@ from pathlib import Path
 
 from orbitmq.broker.holding import HELD_MAX
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.sampling import Durations, Rate
 from orbitmq.broker.statistics import Daily, Statistics
 from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
@@ -19,6 +18,7 @@ from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.net.connection import TASKS_MAX, Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.sampling import Durations, Rate
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.wire.bodies import BrokerStatsData, KVTable, StatsItem

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from orbitmq.broker.sampling import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Durations, Flow, Rate, Snapshots
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.sampling import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Durations, Flow, Rate, Snapshots
 from orbitmq.store.engine import MessageStore
 
 K = TypeVar("K", bound=Hashable)
