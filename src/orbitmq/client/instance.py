@@ -24,6 +24,7 @@ from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.core.route import MASTER_ID
 from orbitmq.client.machine import own_addresses
 from orbitmq.client.nameservers import NameServers
+from orbitmq.client.protection import PROTECTION, signer_of, tls_of
 from orbitmq.client.routes import Routes
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientError, OrbitMQError
@@ -60,7 +61,7 @@ class Instance:
         self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
         router = Router("client")
         Answering(self._consumers).add_to(router)
-        self.remoting = Remoting(router, on_open=self._connected)
+        self.remoting = Remoting(router, on_open=self._connected, sign=signer_of(settings), tls=tls_of(settings))
         self.name_servers = NameServers(addresses, chance)
         self.routes = Routes(
             self.remoting, self.name_servers, timeout_ms=settings["api_timeout_ms"], on_change=self._route_changed
@@ -265,6 +266,8 @@ def join(addresses: tuple[str, ...], settings: ClientSettings, group: str, *, co
             if named:
                 raise _taken(settings["instance_name"], group, consumer=consumer)
             continue
+        if any(own[name] != theirs[name] for name in PROTECTION):
+            raise _protected_otherwise(settings["instance_name"])
         if not alike:
             _log.warning("event=settings_ignored client=%s group=%s", instance.client_id, group)
         return instance
@@ -273,6 +276,15 @@ def join(addresses: tuple[str, ...], settings: ClientSettings, group: str, *, co
     instance.start()
     pool.append(instance)
     return instance
+
+
+def _protected_otherwise(name: str) -> ClientError:
+    """Whoever shares an instance asks in its name; that must not happen to somebody who came with another account."""
+    return ClientError(
+        BROKER_MISSING,
+        f"the instance {name!r} exists already with another account or other TLS settings; "
+        f"give this client another instance_name",
+    )
 
 
 def _taken(name: str, group: str, *, consumer: bool) -> ClientError:

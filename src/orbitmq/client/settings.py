@@ -46,6 +46,40 @@ class ClientSettings(TypedDict, total=False):
     api_timeout_ms: Annotated[
         int, Option("mqClientApiTimeout", 3000, "Time for routes, heartbeats and member lists.", "ms", 1, DAY_MS)
     ]
+    access_key: Annotated[str, Option("accessKey", "", "Account that signs every request; empty signs none.")]
+    secret_key: Annotated[str, Option("secretKey", "", "The account's secret.", secret=True)]
+    security_token: Annotated[
+        str, Option("securityToken", "", "Token that goes with a temporary account.", secret=True)
+    ]
+    tls: Annotated[bool, Option("useTLS", False, "Encrypt every connection.")]
+    tls_verify: Annotated[
+        bool,
+        Option(
+            "tls.client.authServer",
+            True,
+            "Check the certificates of servers. RocketMQ's client does not unless told; without it anybody in between "
+            "can read and change everything.",
+        ),
+    ]
+    tls_check_host: Annotated[
+        bool,
+        Option(
+            "tls.client.checkHost",
+            True,
+            "Their certificates must be for the host that is asked, too; RocketMQ's client never looks at that.",
+        ),
+    ]
+    tls_ca_file: Annotated[
+        str,
+        Option(
+            "tls.client.trustCertPath",
+            "",
+            "Certificates of those who may sign servers' ones, PEM; empty trusts whom this machine trusts.",
+        ),
+    ]
+    tls_cert_file: Annotated[str, Option("tls.client.certPath", "", "Certificate chain to show to servers, PEM.")]
+    tls_key_file: Annotated[str, Option("tls.client.keyPath", "", "Its private key, PEM.")]
+    tls_key_password: Annotated[str, Option("tls.client.keyPassword", "", "Password of that key.", secret=True)]
 
 
 class ProducerSettings(ClientSettings, total=False):
@@ -238,9 +272,12 @@ def complete(kind: type[S], given: S) -> S:
 
 
 def _check(name: str, option: Option, value: object) -> None:
+    refused = ConfigurationError(
+        f"setting {name}: value {option.shown(value)!r} is not allowed; give {option.allowed()}"
+    )
     if type(value) is not type(option.default):
-        raise ConfigurationError(f"setting {name}: value {value!r} is not allowed; give {option.allowed()}")
+        raise refused
     try:
         option.parse(str(value))
     except ConfigurationError:
-        raise ConfigurationError(f"setting {name}: value {value!r} is not allowed; give {option.allowed()}") from None
+        raise refused from None

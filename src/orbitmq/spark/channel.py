@@ -7,25 +7,58 @@ Must not know what is asked.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Self
 
 from orbitmq.errors import ConnectError, RemotingTimeout, SendRequestError
+from orbitmq.net.tls import asking_context
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
+from orbitmq.wire.signature import Credentials, sign
 
 CONNECT_TIMEOUT_S = 3.0  # as Java clients wait
 RECEIVE_SIZE = 1 << 18  # about one full pull answer a call
 
 
+@dataclass(frozen=True)
+class Protection:
+    """What protects connections: a signature on each request, and TLS. Travels to the executors."""
+
+    credentials: Credentials | None = None
+    tls: bool = False
+    verify: bool = True
+    check_host: bool = True
+    trusted: str = ""
+    """File of the authorities, on each machine that connects; empty means those the machine trusts."""
+
+    def wrapped(self, plain: socket.socket, host: str) -> socket.socket:
+        """The socket as requests go over it. OSError when the peer cannot be believed; ConfigurationError."""
+        if not self.tls:
+            return plain
+        context = asking_context(verify=self.verify, check_host=self.check_host, trusted=self.trusted)
+        try:
+            return context.wrap_socket(plain, server_hostname=host)
+        except (OSError, ssl.SSLError):
+            plain.close()
+            raise
+
+
+PLAIN = Protection()
+
+
 class Channel:
     """A connection to `host:port`. ConnectError when there is none; any later error leaves it unusable."""
 
-    def __init__(self, address: str, timeout_ms: int) -> None:
+    def __init__(self, address: str, timeout_ms: int, protection: Protection = PLAIN) -> None:
         self.address = address
+        self._credentials = protection.credentials
         host, _, port = address.rpartition(":")
+        host = host.strip("[]")
         try:
-            self._socket = socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S)
+            plain = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S)
+            self._socket = protection.wrapped(plain, host)
         except (OSError, ValueError) as error:
             raise ConnectError(f"no connection to {address}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -40,6 +73,10 @@ class Channel:
 
     def send(self, requests: Iterable[Command]) -> None:
         """Write requests without waiting for their answers. SendRequestError when the connection is broken."""
+        requests = list(requests)
+        if self._credentials is not None:
+            for request in requests:
+                sign(request, self._credentials)
         try:
             self._socket.sendall(b"".join(map(encode_frame, requests)))
         except OSError as error:

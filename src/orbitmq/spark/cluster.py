@@ -16,7 +16,7 @@ from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import store_timestamp_of
-from orbitmq.spark.channel import Channel
+from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import GAPS, refused
 from orbitmq.spark.pulls import BROKEN, pull_request
 from orbitmq.wire.bodies import TopicRouteData
@@ -48,7 +48,10 @@ class Retries:
 class Cluster:
     """A cluster behind its name servers."""
 
-    def __init__(self, name_servers: Sequence[str], timeout_ms: int, retries: Retries) -> None:
+    def __init__(
+        self, name_servers: Sequence[str], timeout_ms: int, retries: Retries, protection: Protection = PLAIN
+    ) -> None:
+        self._protection = protection
         self._name_servers = tuple(name_servers)
         self._timeout_ms = timeout_ms
         self._retries = retries
@@ -114,7 +117,7 @@ class Cluster:
                 self._retries.pause(self._retries.interval_ms / 1000)
             for address in addresses:
                 try:
-                    with Channel(address, self._timeout_ms) as channel:
+                    with Channel(address, self._timeout_ms, self._protection) as channel:
                         return question(channel)
                 except BROKEN as error:
                     last = error

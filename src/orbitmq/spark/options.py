@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from orbitmq.errors import ConfigurationError, MessageIllegal, SourceError
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.runtime.options import Options, option
+from orbitmq.spark.channel import Protection
+from orbitmq.wire.signature import Credentials
 
 # What users of other sources write, and what they mean here.
 FOREIGN_OPTIONS = {
@@ -108,6 +110,19 @@ class ReadOptions(Options):
     fetch_retry_interval_ms: int = option(
         "fetchOffset.retryIntervalMs", 1000, "The pause before it is repeated.", unit="ms", minimum=0
     )
+    access_key: str = option("accessKey", "", "Account that signs every request; empty signs none.")
+    secret_key: str = option("secretKey", "", "The account's secret.", secret=True)
+    use_tls: bool = option("useTLS", False, "Encrypt every connection.")
+    verify_servers: bool = option("tls.client.authServer", True, "Check the certificates of servers.")
+    check_host: bool = option(
+        "tls.client.checkHost", True, "Their certificates must be for the host that is asked, too."
+    )
+    trusted: str = option(
+        "tls.client.trustCertPath",
+        "",
+        "File with the certificates of those who may sign servers' ones, on the driver and on every executor; empty "
+        "trusts whom the machine trusts.",
+    )
     verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body read.")
     decompress: bool = option("decompress", True, "Unpack compressed bodies.")
 
@@ -126,6 +141,12 @@ class ReadOptions(Options):
             return tag_subscription(self.topics[0], self.sub_expression).tags
         except MessageIllegal as error:
             raise _bad(f"option subExpression: {error}") from error
+
+    @property
+    def protection(self) -> Protection:
+        """What connections are protected with."""
+        credentials = Credentials(self.access_key, self.secret_key) if self.access_key else None
+        return Protection(credentials, self.use_tls, self.verify_servers, self.check_host, self.trusted)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -150,6 +171,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise _bad("option nameServer is missing; give the addresses of the name servers, `host:port;host:port`")
     if not options.topics:
         raise _bad("no topic is named; give option subscribe, or the topic to load()")
+    if bool(options.access_key) != bool(options.secret_key):
+        raise _bad("options accessKey and secretKey: give both or none")
     if options.subscribe and options.path and options.subscribe != options.path:
         raise _bad(f"option subscribe names {options.subscribe}, load() names {options.path}; give one of them")
     return options

@@ -11,7 +11,7 @@ from orbitmq.errors import FrameError, HeaderError, RemotingError, SourceError
 from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.channel import Channel
+from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import Lane, PullAnswer, QueueRange, RangeFetch
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, request
@@ -33,6 +33,7 @@ class PullSettings:
     pipeline: int
     timeout_ms: int
     strict: bool
+    protection: Protection = PLAIN
 
     @property
     def filtered(self) -> bool:
@@ -68,7 +69,7 @@ class RangeReader:
         while not self._fetch.finished:
             address = self._addresses[self._failures % len(self._addresses)]
             try:
-                with Channel(address, self._settings.timeout_ms) as channel:
+                with Channel(address, self._settings.timeout_ms, self._settings.protection) as channel:
                     yield from self._drain(channel)
             except BROKEN as error:
                 self._failures += 1

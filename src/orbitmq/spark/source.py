@@ -61,6 +61,7 @@ class TopicReader(DataSourceReader):
             pipeline=options.pull_pipeline,
             timeout_ms=options.pull_timeout_ms,
             strict=options.fail_on_data_loss,
+            protection=options.protection,
         )
         self._batches = BatchSettings(
             schema=to_arrow_schema(schema, timezone="UTC"),
@@ -73,7 +74,7 @@ class TopicReader(DataSourceReader):
         """The ranges of all queues; the same for the same options and the same offsets of the brokers."""
         options = self._options
         retries = Retries(options.fetch_retries, options.fetch_retry_interval_ms)
-        cluster = Cluster(options.name_servers, options.pull_timeout_ms, retries)
+        cluster = Cluster(options.name_servers, options.pull_timeout_ms, retries, options.protection)
         queues = {queue: addresses for topic in options.topics for queue, addresses in cluster.queues(topic).items()}
         return [RangePartition(range_, queues[range_.queue]) for range_ in plan(cluster, options, queues)]
 
