@@ -20,7 +20,7 @@ public final class Main {
 
     private static void run(String[] words) throws Exception {
         if (words.length == 0) {
-            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin, mqadmin, stores, filter");
+            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin, mqadmin, stores, transactions, filter");
         }
         Arguments arguments = new Arguments(Arrays.copyOfRange(words, 1, words.length));
         switch (words[0]) {
@@ -29,9 +29,12 @@ public final class Main {
             case "litepull" -> LitePull.run(arguments);
             case "pull" -> Pull.run(arguments);
             case "admin" -> Admin.run(arguments);
-            case "mqadmin" -> Mqadmin.run(arguments);
+            case "access" -> Access.run(arguments);
             case "stores" -> Stores.run(arguments);
+            case "mqadmin" -> Mqadmin.run(arguments);
+            case "transactions" -> Transactions.run(arguments);
             case "filter" -> Filter.run(arguments);
+            case "requestreply" -> RequestReply.run(arguments);
             default -> throw new IllegalArgumentException("unknown driver " + words[0]);
         }
     }
