@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup java check format test bench demo reference lock
+.PHONY: help setup java services check format test bench demo reference lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -28,6 +28,11 @@ $(INSTALLED): requirements/dev.lock pyproject.toml
 java:
 	sh tests/java/build.sh
 
+# PostgreSQL's server, for the tests of idempotent consumption; Debian's package where there is none.
+services:
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null)
+
 check: setup
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
@@ -39,7 +44,7 @@ format: setup
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-test: setup java check
+test: setup java services check
 	$(BIN)/pytest
 
 bench: setup java
