@@ -19,10 +19,10 @@ from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SQL92, TAG, SubscriptionData, TopicConfig
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.hosts import encode_host
-from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY, encode_properties
+from orbitmq.message.properties import KEYS, REPLY_TO_CLIENT, TAGS, UNIQ_KEY, decode_properties, encode_properties
 from orbitmq.message.unit import unit_size
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.bodies import ConsumerData, HeartbeatData
+from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder
@@ -36,6 +36,7 @@ FILES = [f"{name}_{kind}.jsonl" for name in ("producer", "consumer", "raw") for 
     f"{name}.jsonl" for name in ("producer_client533_broker497", "consumer_client533_broker497", "client_variants_json")
 ]
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+REPLIES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 PLACES = (RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.CONSUMER_SEND_MSG_BACK)
 HOST = encode_host("127.0.0.1", 10911)
 
@@ -136,6 +137,10 @@ async def prepare(broker: Broker, peer: BarePeer, exchange: Exchange, time: Time
         fill(broker, ext["topic"], int(ext["queueId"]), 1)
     elif question.code == RequestCode.QUERY_MESSAGE and answer is not None and answer.code == 0:
         await prepare_query(broker, time, ext)
+    elif question.code in REPLIES and answer is not None and answer.code == 0:
+        waiting = decode_properties(ext.get("i") or ext["properties"])[REPLY_TO_CLIENT]
+        data = HeartbeatData(waiting, producer_data_set=[ProducerData("requesters")])
+        await hear(peer, request(RequestCode.HEART_BEAT, body=encode(data)))
     elif question.code in PLACES and answer is not None and answer.code == 0:
         place(broker, int(ext["offset"]))
 
@@ -279,7 +284,8 @@ async def test_a_captured_question_gets_javas_kind_of_answer(
             await until(lambda: len(broker._pulling.held) == 1)
             await time.pass_by(25)
         while not (answer := await peer.read()).is_response:
-            pass
+            if answer.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+                await peer.send(answer.response(ResponseCode.SUCCESS))
         assert answer.opaque == exchange.question.opaque
         assert answer.serialize_type == java.serialize_type == exchange.question.serialize_type
         other = deviation(exchange.question, java)

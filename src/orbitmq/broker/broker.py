@@ -29,6 +29,7 @@ from orbitmq.broker.querying import Querying
 from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.registration import Registrar
 from orbitmq.broker.relaying import Relaying
+from orbitmq.broker.replies import Replies
 from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
@@ -255,6 +256,7 @@ class Broker:
         handlers = (
             self._sending,
             self._pulling,
+            Replies(self._sending, self._writing, self.producers, self.options, self._clock),
             self.transactions,
             querying,
             Membership(

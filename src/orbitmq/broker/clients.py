@@ -130,16 +130,25 @@ class Producers:
     def __init__(self, limit: int = MEMBERSHIPS_MAX) -> None:
         self.groups: dict[str, dict[Connection, Client]] = {}
         self._memberships = _Memberships(limit)
+        self._by_id: dict[str, Connection] = {}
+
+    def find(self, client_id: str) -> Connection | None:
+        """The connection of a producer, that of its last heartbeat if it has several."""
+        return self._by_id.get(client_id)
 
     def register(self, group: str, client: Client) -> None:
         if self._memberships.add(client.connection, group):
             self.groups.setdefault(group, {})[client.connection] = client
+            self._by_id[client.client_id] = client.connection
 
     def unregister(self, group: str, connection: Connection) -> None:
         self._memberships.remove(connection, group)
         members = self.groups.get(group)
-        if members is not None and members.pop(connection, None) is not None and not members:
-            del self.groups[group]
+        client = members.pop(connection, None) if members is not None else None
+        if not members:
+            self.groups.pop(group, None)
+        if client is not None and not self._memberships.of(connection) and self.find(client.client_id) is connection:
+            del self._by_id[client.client_id]
 
     def forget(self, connection: Connection) -> None:
         for group in self._memberships.of(connection):

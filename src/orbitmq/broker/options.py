@@ -89,6 +89,9 @@ class BrokerOptions(Options):
         minimum=1,
         changeable=True,
     )
+    store_reply_message_enable: bool = option(
+        "storeReplyMessageEnable", True, "Store replies in the reply topic beside handing them over.", changeable=True
+    )
     enable_property_filter: bool = option(
         "enablePropertyFilter",
         False,

@@ -111,19 +111,12 @@ class Sending:
         self._writing.refuse_if_busy()
         try:
             header = command.header(kind)
-            if self._opens_ms and self._clock.now_ms() < self._opens_ms:
-                raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
-            topic = self._topics.table.get(header.topic)
-            if topic is None or header.topic in SEND_FORBIDDEN_TOPICS:
-                topic = self._create_topic(header)
-            # RocketMQ checks its own write permission for order topics only: clients follow the route.
-            if topic.order and not self._options.broker_permission & PERM_WRITE:
-                raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
+            topic = self.topic_of(header)
             result, queue_id = self._store(connection, command, header, topic)
         except RequestRejected as error:
-            return self._refusal(command, error.code, error.remark)
+            return self.refusal(command, error.code, error.remark)
         except OrbitMQError as error:
-            return self._refusal(command, error.response_code, str(error))
+            return self.refusal(command, error.response_code, str(error))
         if command.flag & FLAG_ONEWAY:
             return None
         waits = (
@@ -135,7 +128,7 @@ class Sending:
             connection.owe()
             self._writing.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
             return None
-        return self._answer(command, result, queue_id)
+        return self.answer(command, result, queue_id)
 
     async def _answer_when_saved(
         self, command: Command, topic: str, result: PutResult, queue_id: int, *, waits: bool
@@ -146,14 +139,26 @@ class Sending:
         try:
             await self._topics.saved(topic)
         except StoreError as error:
-            return self._refusal(command, error.response_code, str(error))
-        return self._answer(command, result, queue_id)
+            return self.refusal(command, error.response_code, str(error))
+        return self.answer(command, result, queue_id)
 
     def _answer_late(
         self, connection: Connection, command: Command, result: PutResult, queue_id: int, status: PutStatus
     ) -> None:
         result.status = status
-        connection.settle(command, self._answer(command, result, queue_id))
+        connection.settle(command, self.answer(command, result, queue_id))
+
+    def topic_of(self, header: AnySendHeader) -> TopicConfig:
+        """The topic of a message that may be sent there; RequestRejected for others."""
+        if self._opens_ms and self._clock.now_ms() < self._opens_ms:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
+        topic = self._topics.table.get(header.topic)
+        if topic is None or header.topic in SEND_FORBIDDEN_TOPICS:
+            topic = self._create_topic(header)
+        # RocketMQ checks its own write permission for order topics only: clients follow the route.
+        if topic.order and not self._options.broker_permission & PERM_WRITE:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
+        return topic
 
     def _create_topic(self, header: AnySendHeader) -> TopicConfig:
         """The first message of a topic brings it to life."""
@@ -175,14 +180,30 @@ class Sending:
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
     ) -> tuple[PutResult, int]:
         """What became of the message, and the queue the sender is told."""
+        text = header.properties or ""
+        record = self.record_of(connection, command, header, topic)
+        queue_id = record.queue_id
+        if header.batch:
+            record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
+            return self._put_batch(record), queue_id
+        if topic.name.startswith(RETRY_PREFIX):
+            self._bury(record, header, command.version)
+        if has(text, TRAN_MSG) and is_transactional(text):
+            return self._prepare(record, with_cluster(text, self._options.broker_cluster_name)), queue_id
+        record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
+        return self._writing.put(record), queue_id
+
+    def record_of(
+        self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
+    ) -> PutRecord:
+        """The message as it goes into the store, but for its properties."""
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = _any_queue(topic.write_queues)
         elif queue_id >= max(topic.read_queues, topic.write_queues):
             remark = f"queue {queue_id} of {topic.name}: it has {max(topic.read_queues, topic.write_queues)}"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
-        text = header.properties or ""
-        record = PutRecord(
+        return PutRecord(
             topic=topic.name,
             queue_id=queue_id,
             body=command.body,
@@ -194,15 +215,6 @@ class Sending:
             store_host=self.store_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        if header.batch:
-            record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
-            return self._put_batch(record), queue_id
-        if topic.name.startswith(RETRY_PREFIX):
-            self._bury(record, header, command.version)
-        if has(text, TRAN_MSG) and is_transactional(text):
-            return self._prepare(record, with_cluster(text, self._options.broker_cluster_name)), queue_id
-        record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
-        return self._writing.put(record), queue_id
 
     def _put_batch(self, record: PutRecord) -> PutResult:
         try:
@@ -223,7 +235,7 @@ class Sending:
             record.topic = self._topics.create_for_system(dlq_topic(name), 1).name
             record.queue_id = 0
 
-    def _answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
+    def answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
         code, remark = OUTCOMES[result.status]
         if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
             remark = f"{remark}{self._writing.disk_use()}"
@@ -235,7 +247,7 @@ class Sending:
             ext["queueOffset"] = str(result.queue_offset)
         return answer
 
-    def _refusal(self, command: Command, code: int, remark: str) -> Command:
+    def refusal(self, command: Command, code: int, remark: str | None) -> Command:
         """Clients read region and trace switch from refusals too."""
         answer = command.response(code, remark)
         answer.ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}

@@ -57,7 +57,6 @@ _REASONS = {
     "consumers may read as slowly as they like": "consumerFallbehindThreshold disableConsumeIfConsumerReadSlowly",
     "routes of another environment are not looked up": "clusterTest productEnvName",
     "name servers are given by namesrvAddr": "fetchNamesrvAddrByAddressServer",
-    "reply messages are not passed on": "storeReplyMessageEnable",
 }
 WITHOUT_EFFECT = {key: reason for reason, keys in _REASONS.items() for key in keys.split()}
 
