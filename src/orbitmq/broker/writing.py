@@ -94,9 +94,12 @@ class Writing:
         """Readdress a delayed message to its level's queue; the properties remember where it belongs."""
         properties = decode_properties(record.properties.decode("utf-8", "replace"))
         text = properties.get(DELAY, "0")
-        level = min(int(text) if text.isdecimal() else 0, self._levels)
+        level = int(text) if text.isdecimal() else 0
         if level <= 0:
             return
+        if level > self._levels:
+            level = self._levels
+            properties[DELAY] = str(level)
         properties[REAL_TOPIC] = record.topic
         properties[REAL_QID] = str(record.queue_id)
         record.properties = encode_properties(properties).encode()

@@ -11,7 +11,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends the messages [first, first + count): --namesrv, --topic, --mode sync|async|oneway|batch, --count, --first,
- * --run, --group, --batch, --queue (a fixed queue id, sync only). A row a result; a oneway run has the final row only.
+ * --run, --group, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
+ * run has the final row only.
  */
 final class Send {
     private static final int ASYNC_IN_FLIGHT = 256;
@@ -37,7 +38,7 @@ final class Send {
         producer.start();
         Send send = new Send(arguments, producer);
         switch (arguments.text("mode", "sync")) {
-            case "sync" -> send.sync(arguments.number("queue", -1));
+            case "sync" -> send.sync(arguments.number("queue", -1), arguments.number("delay-level", 0));
             case "async" -> send.async();
             case "oneway" -> send.oneway();
             case "batch" -> send.batch(arguments.number("batch", 32));
@@ -47,9 +48,12 @@ final class Send {
         producer.shutdown();
     }
 
-    private void sync(int queueId) throws Exception {
+    private void sync(int queueId, int delayLevel) throws Exception {
         for (int i = first; i < first + count; i++) {
             Message message = Messages.create(topic, run, i);
+            if (delayLevel > 0) {
+                message.setDelayTimeLevel(delayLevel);
+            }
             print(i, queueId < 0 ? producer.send(message) : producer.send(message, queue(queueId)));
         }
     }

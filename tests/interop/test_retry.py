@@ -1,0 +1,147 @@
+"""Messages that fail come again, as often as allowed, and end as dead letters: of a Java consumer, and by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from orbitmq.message.config import SubscriptionGroup
+from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.properties import decode_properties
+from orbitmq.message.unit import Unit, decode_units
+from orbitmq.wire.bodies import SubscriptionGroupTable, TopicTable
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader
+from orbitmq.wire.objects import decode, encode
+from tests.interop.conftest import System
+from tests.support.asking import Asker, asking
+from tests.support.delivery import assert_content, messages, results
+from tests.support.java_rocketmq import run_driver
+from tests.support.live import pull_header, send_header
+from tests.support.messages import index_of
+
+COUNT = 5
+
+
+def test_a_message_that_always_fails_becomes_a_dead_letter(system: System, label: str) -> None:
+    client = ("--namesrv", system.namesrv_address, "--topic", label)
+    consume = ("consume", *client, "--group", label, "--fail-below", 99, "--max-reconsume", 2)
+    sent = results(run_driver("send", *client, "--count", COUNT, "--run", label))
+    received = messages(run_driver(*consume, "--expect", 3 * COUNT, "--linger-ms", 1500))
+    assert_content(received, label)
+    assert Counter((index_of(row), row["reconsumeTimes"]) for row in received) == {
+        (index, times): 1 for index in range(COUNT) for times in range(3)
+    }
+    letters = asking(system.address, lambda asker: _read(asker, f"%DLQ%{label}"))
+    origins = {row["index"]: row["offsetMsgId"] for row in sent}
+    assert len(letters) == COUNT
+    for letter in letters:
+        properties = decode_properties(letter.properties)
+        assert letter.reconsume_times == 3
+        assert properties["RETRY_TOPIC"] == label
+        assert properties["ORIGIN_MESSAGE_ID"] == origins.pop(int(properties["index"]))
+    tables = asking(system.address, _tables)
+    grave = tables[0].topics[f"%DLQ%{label}"]
+    assert (grave.read_queues, grave.write_queues, grave.perm) == (1, 1, 6)
+    retry = tables[0].topics[f"%RETRY%{label}"]
+    assert (retry.read_queues, retry.write_queues, retry.perm) == (1, 1, 6)
+    assert tables[1].groups[label].retry_max == 16, "the consumer's own limit changes nothing of the group"
+
+
+async def _tables(asker: Asker) -> tuple[TopicTable, SubscriptionGroupTable]:
+    topics = await asker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+    groups = await asker.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    return decode(TopicTable, topics.body), decode(SubscriptionGroupTable, groups.body)
+
+
+# ------------------------------------------------------------------------------------------------------------- by hand
+
+
+async def _group(asker: Asker, group: SubscriptionGroup) -> None:
+    answer = await asker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode(group))
+    assert answer.code == 0
+
+
+async def _send(asker: Asker, topic: str, **fields: object) -> SendMessageResponseHeader:
+    properties = {"TAGS": "T", "KEYS": "k"}
+    answer = await asker.ask(RequestCode.SEND_MESSAGE_V2, send_header(topic, properties, **fields), b"by hand")
+    assert answer.code == 0, answer.remark
+    return answer.header(SendMessageResponseHeader)
+
+
+async def _read(asker: Asker, topic: str, queue_id: int = 0) -> list[Unit]:
+    """What one pull brings; held until something is there, for RocketMQ shows messages a little later."""
+    header = pull_header(topic, queue_id, sys_flag=PULL_SUBSCRIPTION | PULL_SUSPEND)
+    answer = await asker.ask(RequestCode.PULL_MESSAGE, header)
+    return decode_units(answer.body) if answer.code == 0 else []
+
+
+async def _back(asker: Asker, offset: int, group: str, **fields: object) -> Command:
+    known = {"delay_level": 0, "origin_msg_id": "x", "origin_topic": "y"}
+    header = ConsumerSendMsgBackHeader(offset=offset, group=group, **{**known, **fields})  # type: ignore[arg-type]
+    return await asker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+
+def _place(sent: SendMessageResponseHeader) -> int:
+    return int(sent.msg_id[16:], 16)
+
+
+def test_what_a_group_allows_decides_when_the_request_does_not(system: System, label: str) -> None:
+    async def scenario(asker: Asker) -> None:
+        await _group(asker, SubscriptionGroup(label, retry_max=0, retry_queues=3))
+        place = _place(await _send(asker, label))
+        assert (await _back(asker, place, label)).code == 0
+        (letter,) = await _read(asker, f"%DLQ%{label}")
+        assert (letter.body, letter.reconsume_times) == (b"by hand", 1)
+        topics, _ = await _tables(asker)
+        assert topics.topics[f"%RETRY%{label}"].write_queues == 3
+
+    asking(system.address, scenario)
+
+
+def test_a_group_without_retries_loses_what_is_sent_back(system: System, label: str) -> None:
+    async def scenario(asker: Asker) -> None:
+        await _group(asker, SubscriptionGroup(label, retry_queues=0))
+        place = _place(await _send(asker, label))
+        assert (await _back(asker, place, label)).code == 0
+        topics, _ = await _tables(asker)
+        assert not {f"%RETRY%{label}", f"%DLQ%{label}"} & set(topics.topics)
+
+    asking(system.address, scenario)
+
+
+def test_a_negative_level_is_a_dead_letter_at_once(system: System, label: str) -> None:
+    async def scenario(asker: Asker) -> None:
+        sent = await _send(asker, label)
+        assert (await _back(asker, _place(sent), label, delay_level=-1, max_reconsume_times=16)).code == 0
+        (letter,) = await _read(asker, f"%DLQ%{label}")
+        properties = decode_properties(letter.properties)
+        assert properties["ORIGIN_MESSAGE_ID"] == sent.msg_id
+        assert properties["RETRY_TOPIC"] == label
+        assert properties["DELAY"] == "0"
+        assert properties["WAIT"] == "false"
+
+    asking(system.address, scenario)
+
+
+def test_what_is_sent_to_a_retry_topic_too_often_is_a_dead_letter(system: System, label: str) -> None:
+    """As a Java client does when the broker would not take a message back."""
+
+    async def scenario(asker: Asker) -> None:
+        retry = f"%RETRY%{label}"
+        again = await _send(asker, retry, reconsume_times=1, max_reconsume_times=2)
+        last = await _send(asker, retry, reconsume_times=2, max_reconsume_times=2)
+        assert (again.queue_offset, last.queue_id, last.queue_offset) == (0, 0, 0)
+        assert [unit.reconsume_times for unit in await _read(asker, retry)] == [1]
+        assert [unit.reconsume_times for unit in await _read(asker, f"%DLQ%{label}")] == [2]
+
+    asking(system.address, scenario)
+
+
+def test_what_cannot_be_sent_back_is_refused(system: System, label: str) -> None:
+    async def scenario(asker: Asker) -> None:
+        place = _place(await _send(asker, label))
+        assert (await _back(asker, place + (1 << 40), label)).code == 1
+        assert (await _back(asker, place, label, delay_level=1)).code == 0
+
+    asking(system.address, scenario)
