@@ -24,7 +24,12 @@ PAIRS = [
     (client.PushConsumer, sync.PushConsumer),
     (client.LitePullConsumer, sync.LitePullConsumer),
 ]
-FOR_THE_INSTANCE = {"wanted_topics", "heartbeat_data", "wake_rebalance"}
+FOR_THE_INSTANCE = {"wanted_topics", "heartbeat_data", "wake_rebalance"} | {
+    "known_offsets",
+    "move",
+    "running_info",
+    "consume_directly",
+}
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import MessageIllegal, UnitError
-from orbitmq.message.hosts import decode_host, encode_host, host_text
+from orbitmq.message.hosts import address_text, decode_host, encode_host, host_text
 
 
 @given(st.ip_addresses(), st.integers(0, 65535))
@@ -27,3 +27,16 @@ def test_what_is_no_host_is_refused() -> None:
         encode_host("localhost", 1)
     with pytest.raises(UnitError):
         decode_host(b"12345")
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("10.0.0.1", "10.0.0.1:10911"),
+        ("fd00::1", "[fd00::1]:10911"),
+        ("[fd00::1]", "[fd00::1]:10911"),
+        ("h", "h:10911"),
+    ],
+)
+def test_an_ipv6_address_stands_in_brackets(host: str, text: str) -> None:
+    assert address_text(host, 10911) == text

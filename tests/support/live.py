@@ -51,6 +51,7 @@ def made_broker(directory: Path, clock: Clock | None = None, **pairs: str) -> Br
     defaults = {
         "brokerName": BROKER,
         "listenPort": "0",
+        "waitTimeMillsInSendQueue": "30000",  # a busy test machine must not make it refuse what waited a little
         "storePathRootDir": str(directory),
         "mappedFileSizeCommitLog": str(1 << 20),
         "mappedFileSizeConsumeQueue": str(20 * 300),

@@ -26,6 +26,7 @@ def _broker_properties(broker: OrbitBroker | OrbitUp, config: dict[str, object])
         "brokerId": 0,
         "brokerIP1": "127.0.0.1",
         "listenPort": broker.port,
+        "waitTimeMillsInSendQueue": 30_000,  # a busy test machine must not make it refuse what waited a little
         "storePathRootDir": broker.store_dir,
         "storePathCommitLog": broker.store_dir / "commitlog",
         "autoCreateTopicEnable": "true",

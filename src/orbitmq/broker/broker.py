@@ -38,11 +38,12 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
+from orbitmq.broker.waits import limit_waits
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
-from orbitmq.message.hosts import encode_host
+from orbitmq.message.hosts import address_text, encode_host
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
@@ -133,13 +134,14 @@ class Broker:
             self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics
         )
         self._add_handlers()
+        limit_waits(self.router, options)
         if self._access is not None:
             self.router.guard(self._access.check)
 
     @property
     def address(self) -> str:
         """What clients are told: brokerIP1 and the port."""
-        return f"{self.options.broker_ip1}:{self.port}"
+        return address_text(self.options.broker_ip1, self.port)
 
     async def start(self) -> None:
         """Take the port, open the store, serve, register. What fails leaves nothing behind."""
@@ -331,7 +333,7 @@ class Broker:
 
     def _identity(self) -> RegisterBrokerHeader:
         options = self.options
-        ha_address = f"{options.broker_ip2 or options.broker_ip1}:{self.port + 1}"
+        ha_address = address_text(options.broker_ip2 or options.broker_ip1, self.port + 1)
         return RegisterBrokerHeader(
             options.broker_name,
             self.address,
@@ -387,7 +389,7 @@ class Broker:
 async def _host_field(name: str, port: int) -> bytes:
     """The store host of messages. brokerIP1 may be a host's name, too; IPv4 is preferred, as Java does."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(name.strip("[]"), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"option brokerIP1: {name!r} is no address of a host: {error}") from error
     ip = str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])

@@ -122,6 +122,25 @@ class BrokerOptions(Options):
         "filterDataCleanTimeSpan", 86_400_000, "How long the expression of a group that has gone is kept.", unit="ms",
         minimum=0, changeable=True,
     )  # fmt: skip
+    broker_fast_failure_enable: bool = option(
+        "brokerFastFailureEnable",
+        True,
+        "Refuse requests that have waited too long for the event loop, so that the client tries another broker.",
+    )
+    wait_ms_in_send_queue: int = option(
+        "waitTimeMillsInSendQueue", 200, "How long a send, or a message sent back, may have waited.", unit="ms",
+        minimum=1,
+    )  # fmt: skip
+    wait_ms_in_pull_queue: int = option(
+        "waitTimeMillsInPullQueue", 5000, "How long a pull may have waited to be looked at.", unit="ms", minimum=1
+    )
+    wait_ms_in_heartbeat_queue: int = option(
+        "waitTimeMillsInHeartbeatQueue", 31_000, "How long a heartbeat may have waited.", unit="ms", minimum=1
+    )
+    wait_ms_in_transaction_queue: int = option(
+        "waitTimeMillsInTransactionQueue", 3000, "How long the end of a transaction may have waited.", unit="ms",
+        minimum=1,
+    )  # fmt: skip
     notify_consumer_ids_changed: bool = option(
         "notifyConsumerIdsChangedEnable",
         True,
@@ -186,8 +205,9 @@ class BrokerOptions(Options):
         empty is every address."""
         if self.bind_address:
             return self.bind_address
+        host = self.broker_ip1.strip("[]")  # of an IPv6 address
         try:
-            local = ipaddress.ip_address(self.broker_ip1).is_loopback
+            local = ipaddress.ip_address(host).is_loopback
         except ValueError:
-            local = self.broker_ip1 == "localhost"
-        return self.broker_ip1 if local else ""
+            local = host == "localhost"
+        return host if local else ""

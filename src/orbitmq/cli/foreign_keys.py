@@ -18,11 +18,10 @@ _REASONS = {
         serverWorkerThreads useEpollNativeSelector
     """,
     "requests do not wait in queues between threads": """
-        brokerFastFailureEnable clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
+        clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
         endTransactionPoolQueueCapacity heartbeatThreadPoolQueueCapacity
         pullThreadPoolQueueCapacity putThreadPoolQueueCapacity queryThreadPoolQueueCapacity
-        replyThreadPoolQueueCapacity sendThreadPoolQueueCapacity waitTimeMillsInHeartbeatQueue
-        waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
+        replyThreadPoolQueueCapacity sendThreadPoolQueueCapacity
     """,
     "limits and buffers of connections are fixed": """
         channelNotActiveInterval clientAsyncSemaphoreValue clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout

@@ -35,5 +35,10 @@ def decode_host(data: bytes) -> tuple[str, int]:
 @lru_cache(HOSTS_REMEMBERED)
 def host_text(data: bytes) -> str:
     """`10.0.0.1:10911`, `[fd00::1]:10911`."""
-    ip, port = decode_host(data)
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+    return address_text(*decode_host(data))
+
+
+def address_text(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets: many clients can take it in no other form."""
+    host = host.strip("[]")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -41,7 +41,9 @@ class Connection(asyncio.Protocol):
         frame_size_max: int = FRAME_SIZE_MAX,
         typed: bool = True,
         serving: bool = True,
+        waited_ms: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`waited_ms` tells how long what is read at a moment has waited."""
         self._router = router
         self._handlers = router.handlers
         self._on_open = on_open
@@ -49,7 +51,9 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(size_max=frame_size_max, typed=typed)
         self._out: list[bytes] = []
         self._out_size = 0
+        self._waited_ms = waited_ms
         self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
+        self._backlog_since = 0.0
         self._flush_scheduled = False
         self._in_turn = False
         self._serving = serving
@@ -100,7 +104,7 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             self._backlog += commands
         else:
-            self._take(commands)
+            self._take(commands, self._waited_ms())
 
     def eof_received(self) -> bool:
         return False  # a half-closed peer can no longer be answered usefully
@@ -135,12 +139,14 @@ class Connection(asyncio.Protocol):
 
     # ---------------------------------------------------------------------------------------------------- answering
 
-    def _take(self, commands: list[Command]) -> None:
+    def _take(self, commands: list[Command], waited_ms: float) -> None:
         """Handle commands in order while the peer takes the answers; what is left waits in the backlog.
 
         One read may bring thousands of short requests for long answers: pausing the reader alone would bound nothing.
         """
         self._in_turn = True
+        if waited_ms > self._router.patience_ms:
+            commands = [command for command in commands if not self._refuse_overdue(command, waited_ms)]
         for count, command in enumerate(commands, 1):
             if command.flag & FLAG_RESPONSE:
                 self._resolve(command)
@@ -150,6 +156,7 @@ class Connection(asyncio.Protocol):
                     self._flush()
                     if self._paused_by_writes:
                         self._backlog = commands[count:]
+                        self._backlog_since = self.loop.time()
                         break
         self._in_turn = False
         if self._out:
@@ -158,8 +165,17 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """The peer has taken what was sent: serve what was left, then read again."""
         backlog, self._backlog = self._backlog, []
-        self._take(backlog)
+        since = self._backlog_since
+        self._take(backlog, (self.loop.time() - since) * 1000)
+        self._backlog_since = since  # what is left again has waited since then
         self._regulate()
+
+    def _refuse_overdue(self, command: Command, waited_ms: float) -> bool:
+        """Answer a request that has waited too long; False when it may still be served."""
+        refusal = None if command.flag & FLAG_RESPONSE else self._router.overdue(command, waited_ms)
+        if refusal is not None:
+            self._answer(command, refusal)
+        return refusal is not None
 
     def _serve(self, command: Command) -> None:
         handler = self._handlers.get(command.code, self._router.unsupported)

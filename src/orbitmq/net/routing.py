@@ -7,11 +7,12 @@ sockets nor what any request means.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import OrbitMQError, RequestRejected
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.codes import ANSWERED_WITH_FIELDS, ResponseCode
 from orbitmq.wire.command import Command
 
 if TYPE_CHECKING:
@@ -34,11 +35,27 @@ class Router:
         self.unsupported: Handler = self._unsupported
         """What answers a code nobody handles."""
         self._check: Check | None = None
+        self._patience: dict[int, float] = {}
+        self.patience_ms = math.inf
+        """The shortest time after which a request may be refused because it has waited."""
 
     def add(self, codes: int | Iterable[int], handler: Handler) -> None:
         """Let `handler` answer these codes."""
         for code in (codes,) if isinstance(codes, int) else codes:
             self.handlers[int(code)] = handler if self._check is None else _checked(self._check, handler)
+
+    def limit_wait(self, codes: Iterable[int], limit_ms: float) -> None:
+        """Refuse requests of these codes that have waited longer: whoever asked should try elsewhere, or later."""
+        for code in codes:
+            self._patience[int(code)] = limit_ms
+        self.patience_ms = min(self._patience.values(), default=math.inf)
+
+    def overdue(self, command: Command, waited_ms: float) -> Command | None:
+        """The refusal of a request that has waited too long, None when it may still be served."""
+        if waited_ms <= self._patience.get(command.code, math.inf):
+            return None
+        remark = f"[TIMEOUT_CLEAN_QUEUE] the {self.name} is busy: the request has waited {waited_ms:.0f} ms"
+        return command.response(ResponseCode.SYSTEM_BUSY, remark)
 
     def guard(self, check: Check) -> None:
         """Have `check` see every request from now on, also one of a code nobody handles or that is added later."""
@@ -54,7 +71,10 @@ class Router:
     def failed(self, command: Command, error: BaseException) -> Command:
         """The response an error becomes. An error outside orbitmq's tree is our own bug: logged with its trace."""
         if isinstance(error, RequestRejected):
-            return command.response(error.code, error.remark)
+            answer = command.response(error.code, error.remark)
+            if command.code in ANSWERED_WITH_FIELDS:
+                answer.ext = {}
+            return answer
         if isinstance(error, OrbitMQError):
             return command.response(error.response_code, str(error))
         _log.error("event=handler_failed node=%s code=%d", self.name, command.code, exc_info=error)

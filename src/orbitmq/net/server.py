@@ -10,6 +10,7 @@ from collections.abc import Callable
 from orbitmq.errors import ConfigurationError
 from orbitmq.net.connection import Connection
 from orbitmq.net.door import opener
+from orbitmq.net.lateness import Lateness
 from orbitmq.net.routing import Router
 from orbitmq.net.tls import ServerTls
 from orbitmq.wire.frame import FRAME_SIZE_MAX
@@ -48,6 +49,7 @@ class Server:
         self._typed = typed
         self._servers: list[asyncio.Server] = []
         self._scan: asyncio.TimerHandle | None = None
+        self._lateness = Lateness()
         self.connections: set[Connection] = set()
 
     async def start(self, host: str, port: int) -> int:
@@ -88,6 +90,7 @@ class Server:
                 raise ConfigurationError(f"cannot listen: {error.strerror or error}") from error
         if self._tls is not None:
             self._tls.start()
+        self._lateness.start()
         if self._scan is None:
             self._scan = asyncio.get_running_loop().call_later(IDLE_SCAN_SECONDS, self._close_idle)
 
@@ -98,6 +101,7 @@ class Server:
             on_close=self._closed,
             frame_size_max=self._frame_size_max,
             typed=self._typed,
+            waited_ms=self._lateness.waited_ms,
         )
 
     def _opened(self, connection: Connection) -> None:
@@ -128,6 +132,7 @@ class Server:
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
+        self._lateness.stop()
         for server in self._servers:
             server.close()
         if self._tls is not None:

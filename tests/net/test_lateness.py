@@ -1,0 +1,153 @@
+"""Requests that have waited too long are refused: for a busy loop, or because their peer took no answers."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from orbitmq.net.connection import WRITE_BUFFER_HIGH, Connection
+from orbitmq.net.lateness import TICK_SECONDS, Lateness
+from orbitmq.net.routing import Router
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.frame import encode_frame
+from tests.support.loops import LoopFactory, settle, turned_loop, until
+from tests.support.peers import bare_peer, serving
+
+LIMITED, FREE, BUSY, LARGE = 10, 11, 12, 13
+LIMIT_MS = 200
+
+
+class Hand:
+    """Seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+# ------------------------------------------------------------------------------------------------------------ measuring
+
+
+async def test_a_loop_that_keeps_its_time_is_not_late(turned_clock: LoopFactory) -> None:
+    hand = Hand()
+    lateness = Lateness(hand)
+    assert lateness.waited_ms() == 0
+    lateness.start()
+    for _ in range(3):
+        hand.seconds += TICK_SECONDS
+        await turned_loop().turn(TICK_SECONDS)
+        assert lateness.waited_ms() == pytest.approx(0, abs=0.001)
+    lateness.stop()
+
+
+async def test_a_busy_turn_shows_before_and_right_after_the_timer_and_not_for_ever(turned_clock: LoopFactory) -> None:
+    hand = Hand()
+    lateness = Lateness(hand)
+    lateness.start()
+    hand.seconds += TICK_SECONDS + 0.3
+    assert lateness.waited_ms() == pytest.approx(300), "the timer has not fired yet, and should have"
+    turned_loop()._turned_seconds += TICK_SECONDS
+    lateness._tick()
+    assert lateness.waited_ms() == pytest.approx(300), "sockets may be read after the timers of the same turn"
+    await settle(3)
+    assert lateness.waited_ms() == 0
+    lateness.stop()
+    hand.seconds += 60
+    assert lateness.waited_ms() == 0, "nothing is measured after the end"
+
+
+# ------------------------------------------------------------------------------------------------------------- refusing
+
+
+class Desk:
+    """Handlers for the codes above; `seen` are those that ran."""
+
+    def __init__(self) -> None:
+        self.router = Router("desk")
+        self.seen: list[bytes] = []
+        for code in (LIMITED, FREE):
+            self.router.add(code, self.echo)
+        self.router.limit_wait((LIMITED,), LIMIT_MS)
+
+    def echo(self, _connection: Connection, command: Command) -> Command:
+        self.seen.append(command.body)
+        return command.response(0, body=command.body)
+
+
+async def test_what_waited_longer_than_its_limit_is_refused_and_nothing_else() -> None:
+    desk = Desk()
+    async with serving(desk.router) as (server, address):
+        waited = [0.0]
+        server._lateness.waited_ms = lambda: waited[0]  # type: ignore[method-assign]
+        async with bare_peer(address) as peer:
+            for waited[0], code in ((0.0, 0), (LIMIT_MS, 0), (LIMIT_MS + 1, 2), (5.0, 0)):
+                answer = await peer.ask(request(LIMITED, body=b"x"))
+                assert answer.code == code
+            assert desk.seen == [b"x"] * 3
+            waited[0] = 250.0
+            oneway = request(LIMITED, body=b"oneway", oneway=True)
+            free = request(FREE, body=b"free")
+            await peer.send(request(LIMITED, body=b"late"), oneway, free)
+            refused, served = await peer.read(), await peer.read()
+            assert (refused.code, served.code, served.body) == (2, 0, b"free")
+            assert (refused.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]")
+            assert "250 ms" in (refused.remark or "")
+            assert desk.seen[3:] == [b"free"], "nothing that is refused is done, answered or not"
+
+
+def test_without_a_limit_nothing_is_ever_overdue() -> None:
+    router = Router()
+    assert router.patience_ms == math.inf
+    router.limit_wait((LIMITED,), 200)
+    router.limit_wait((FREE,), 5000)
+    assert router.patience_ms == 200
+    assert router.overdue(request(FREE), 4999) is None
+    assert router.overdue(request(BUSY), 1e9) is None
+
+
+async def test_bytes_that_come_while_the_loop_is_busy_have_waited(both_loops: LoopFactory) -> None:
+    desk = Desk()
+    async with serving(desk.router) as (server, address), bare_peer(address) as late, bare_peer(address) as busy:
+        await until(lambda: len(server.connections) == 2)
+
+        def block(_connection: Connection, command: Command) -> Command:
+            late.writer.write(encode_frame(request(LIMITED, body=b"meanwhile")))  # goes to the kernel at once
+            time.sleep(0.3)  # the busy loop is what is tested
+            return command.response(0)
+
+        desk.router.add(BUSY, block)
+        await settle()
+        assert (await busy.ask(request(BUSY))).code == 0
+        assert (await late.read()).code == 2
+        assert desk.seen == []
+        assert (await late.ask(request(LIMITED, body=b"then"))).code == 0
+
+
+async def test_requests_of_a_peer_that_takes_no_answers_have_waited(turned_clock: LoopFactory) -> None:
+    desk = Desk()
+    size = 256 << 10
+
+    def large(_connection: Connection, command: Command) -> Command:
+        desk.seen.append(b"large")
+        return command.response(0, body=bytes(size))
+
+    desk.router.add(LARGE, large)
+    asked = 4 * WRITE_BUFFER_HIGH // size
+    async with serving(desk.router) as (server, address), bare_peer(address) as peer:
+        frames = [request(LARGE) for _ in range(asked)] + [request(LIMITED, body=b"late")]
+        await peer.send(*frames)
+        await until(lambda: [one for one in server.connections if one._backlog])
+        await turned_loop().turn(1)
+        assert sorted([(await peer.read()).code for _ in frames]) == [0] * asked + [2]
+        assert b"late" not in desk.seen
+
+
+async def test_the_measure_ends_with_the_server() -> None:
+    desk = Desk()
+    async with serving(desk.router) as (server, _):
+        assert server._lateness._timer is not None
+    assert server._lateness._timer is None
