@@ -132,6 +132,17 @@ async def test_a_step_looks_at_so_many_messages(bench: Bench, monkeypatch: pytes
     assert len(bench.peer.asked) == 10
 
 
+async def test_a_step_ends_behind_a_large_message(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STEP_BYTES", 300)
+    for _ in range(4):
+        bench.prepare()
+    bench.clock.advance(60_000)
+    counts = []
+    while bench.checking._step(bench.clock.now_ms()):
+        counts.append(len(bench.peer.asked))
+    assert counts == [2, 4]
+
+
 async def test_a_producer_that_takes_nothing_is_left_out(bench: Bench) -> None:
     deaf = Peer()
     deaf.takes_more = False

@@ -45,7 +45,8 @@ from orbitmq.wire.headers_transaction import CheckTransactionStateHeader
 
 _log = logging.getLogger(__name__)
 
-STEP_MESSAGES = 128  # looked at in one turn of the event loop; each may be read, copied and sent, some 40 µs
+STEP_MESSAGES = 64  # looked at in one turn of the event loop; each may be read, copied and sent, some 60 µs
+STEP_BYTES = 2 << 20  # and no more of them once so much has been looked at: the copies of large bodies take their time
 STEP_PAUSE_SECONDS = 0.002  # between the steps of a round: sends go on beside it
 TICK_SECONDS = 1.0  # how often progress is noted
 NOTED_MAX = 64  # progress that waits for its flush; with more, only the newest is of interest
@@ -121,7 +122,8 @@ class Checking:
             self._turns.clear()
         if self._counts:
             counts = " ".join(f"{name}={count}" for name, count in sorted(self._counts.items()))
-            _log.info("event=transactions_checked %s", counts)
+            level = logging.WARNING if Verdict.DISCARD.name.lower() in self._counts else logging.INFO
+            _log.log(level, "event=transactions_checked %s", counts)
             self._counts.clear()
 
     def _step(self, started_ms: int) -> bool:
@@ -131,9 +133,15 @@ class Checking:
             ledger.pass_over(low - 1)  # their files are gone
         first = ledger.position
         entries = store.entries(HALF_TOPIC, QUEUE_ID, first, STEP_MESSAGES)
-        for offset, (place, _, _) in enumerate(entries, first):
-            if offset >= ledger.position and not self._look(offset, place, started_ms):
+        size_looked_at = 0
+        for offset, (place, size, _) in enumerate(entries, first):
+            if offset < ledger.position:
+                continue  # decided
+            if not self._look(offset, place, started_ms):
                 return False
+            size_looked_at += size
+            if size_looked_at >= STEP_BYTES:
+                return True
         return bool(entries)
 
     def _look(self, offset: int, place: int, started_ms: int) -> bool:
@@ -155,7 +163,7 @@ class Checking:
             if self._put(discard_record(half)) is None:
                 return False
             self._ledger.give_up(half.identity)
-            _log.warning(
+            _log.debug(
                 "event=transaction_given_up topic=%s group=%s id=%s checks=%d",
                 half.topic, half.group, half.unique_id, half.checks,
             )  # fmt: skip
@@ -225,7 +233,7 @@ class Checking:
             await asyncio.sleep(0)
         for batch in self._batches(HALF_TOPIC, ledger.position):
             for offset, place in batch:
-                half = read_half(self._store.unit_at(place))
+                half = read_half(self._store.unit_at(place), with_body=False)
                 if half is None:
                     continue
                 if self._is_delivered(half) and self._put(op_record(offset, self._clock.now_ms(), self.store_host)):

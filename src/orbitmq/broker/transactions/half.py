@@ -104,10 +104,10 @@ def _whole(text: str | None, otherwise: int) -> int:
         return otherwise
 
 
-def read_half(stored: Buffer | None, topic: str = HALF_TOPIC) -> Half | None:
+def read_half(stored: Buffer | None, topic: str = HALF_TOPIC, *, with_body: bool = True) -> Half | None:
     """The half message in these bytes; None when they are none, or a message of another topic."""
     try:
-        unit = decode_unit(stored) if stored is not None else None
+        unit = decode_unit(stored, with_body=with_body) if stored is not None else None
     except UnitError:
         return None
     if unit is None or unit.topic != topic:

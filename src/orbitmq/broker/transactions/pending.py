@@ -62,7 +62,7 @@ class Pending:
     def _open(self, offset: int, places: list[int]) -> Iterator[Half]:
         """Those that are open among the half messages from `offset` on."""
         for number, place in enumerate(places, offset):
-            half = read_half(self._store.unit_at(place))
+            half = read_half(self._store.unit_at(place), with_body=False)
             if half is not None and self._ledger.state(number, half.identity) == (State.OPEN, number):
                 yield half
 
