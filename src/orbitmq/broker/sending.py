@@ -13,7 +13,7 @@ from functools import partial
 
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.stored_properties import has, waits_for_store, with_cluster, without_wait
+from orbitmq.broker.stored_properties import waits_for_store, with_cluster, without_wait
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.half import is_transactional
 from orbitmq.broker.writing import Writing
@@ -188,7 +188,7 @@ class Sending:
             return self._put_batch(record), queue_id
         if topic.name.startswith(RETRY_PREFIX):
             self._bury(record, header, command.version)
-        if has(text, TRAN_MSG) and is_transactional(text):
+        if TRAN_MSG in text and is_transactional(text):
             return self._prepare(record, with_cluster(text, self._options.broker_cluster_name)), queue_id
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
         return self._writing.put(record), queue_id
