@@ -73,6 +73,7 @@ class Broker:
     """One broker. `start` returns when it serves; `stop` when everything is on disk.
 
     `configuration` is the file the options came from: it learns what tools change. Without `tls` connections are plain.
+    Whether clients are alive goes by `presence_clock`, `clock` unless a test turns only the other.
     """
 
     def __init__(
@@ -82,12 +83,15 @@ class Broker:
         clock: Clock | None = None,
         configuration: Path | None = None,
         tls: TlsOptions | None = None,
+        *,
+        presence_clock: Clock | None = None,
     ) -> None:
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
         self.options = options
         self.port = 0
         self._clock = clock or SystemClock()
+        self._presence_clock = presence_clock or self._clock
         config = store_options.root / "config"
         self._levels = parse_delay_levels(options.message_delay_level)
         self.topics = Topics(config, options, self._clock, self._topic_changed)
@@ -212,6 +216,12 @@ class Broker:
         await self._in_time(self._finish())
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
 
+    async def kill(self) -> None:
+        """End at once, as far as one can in a living process: nobody is told, no table is written."""
+        if self._registrar is not None:
+            self._registrar.abandon()
+        await self._abandon()
+
     async def _finish(self) -> None:
         """Everything to the disk."""
         self.transactions.checking.note_progress()
@@ -262,7 +272,13 @@ class Broker:
             self.transactions,
             querying,
             Membership(
-                self.producers, self.consumers, self.groups, self.topics, self._locks, self._filters, self._clock
+                self.producers,
+                self.consumers,
+                self.groups,
+                self.topics,
+                self._locks,
+                self._filters,
+                self._presence_clock,
             ),
             SendingBack(self.store, self._writing, self.topics, self.groups, self.options, self.statistics),
             Administration(self.topics, self.groups, self.offsets, self.store, self.statistics),
@@ -309,7 +325,7 @@ class Broker:
         periodic.every(WAIT_SCAN_SECONDS, self._writing.expire)
         periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
         periodic.every(1, self.statistics.tick)
-        periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._clock.now_ms()))
+        periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._presence_clock.now_ms()))
         periodic.every(SAVE_AGAIN_SECONDS, self._save_again)
         periodic.every(FILTER_SAVE_SECONDS, self._filters.save_soon)
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
@@ -379,7 +395,7 @@ class Broker:
         self.consumers.forget(connection)
 
     def _close_expired_clients(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._presence_clock.now_ms()
         for connection in self.producers.expired(now_ms) | self.consumers.expired(now_ms):
             _log.info("event=client_expired peer=%s", connection.address)
             self._client_gone(connection)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
@@ -36,6 +36,7 @@ class Registrar:
         body: Callable[[list[TopicConfig] | None], bytes],
         *,
         version: Callable[[], DataVersion] | None = None,
+        take_order: Callable[[Container[str]], object] = lambda _: None,
         period_ms: int,
         timeout_ms: int,
     ) -> None:
@@ -44,6 +45,8 @@ class Registrar:
         self._identity = identity
         self._body = body
         self._version = version
+        self._take_order = take_order
+        self._silent = set(name_servers)  # those that did not answer the last time
         self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
         self._timeout_ms = timeout_ms
         self._tasks: list[asyncio.Task[None]] = []
@@ -56,11 +59,15 @@ class Registrar:
         await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
         self._tasks = [asyncio.create_task(self._keep_registered(address)) for address in self._name_servers]
 
-    async def stop(self) -> None:
+    def abandon(self) -> None:
+        """Tell the name servers nothing more, not even goodbye."""
         for task in self._tasks:
             task.cancel()
         if self._announcing is not None:
             self._announcing.cancel()
+
+    async def stop(self) -> None:
+        self.abandon()
         header = self._identity()
         farewell = UnregisterBrokerHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
         await asyncio.gather(*(self._unregister(address, farewell) for address in self._name_servers))
@@ -109,10 +116,15 @@ class Registrar:
         try:
             if self._version is not None and not await self._has_news(address, header, self._version()):
                 return True
-            await register_broker(self._remoting, address, header, self._body(None), timeout_ms=timeout_ms)
+            found = await register_broker(self._remoting, address, header, self._body(None), timeout_ms=timeout_ms)
         except OrbitMQError as error:
+            self._silent.add(address)
             _log.warning("event=register_failed namesrv=%s error=%s", address, error)
             return False
+        self._silent.discard(address)
+        first = next(one for one in self._name_servers if one not in self._silent)
+        if found.order_settings is not None and address == first:  # one of them is believed, should they disagree
+            self._take_order(found.order_settings)
         _log.debug("event=registered namesrv=%s", address)
         return True
 
