@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.message.model import MessageQueue
 
@@ -56,3 +60,18 @@ def test_what_nobody_renews_is_forgotten() -> None:
     assert locks._table == {"h": {QUEUES[0]: ("bert", 30_000)}}
     locks.sweep(90_001)
     assert locks._table == {}
+
+
+def test_there_is_a_limit_of_all_groups(caplog: pytest.LogCaptureFixture) -> None:
+    locks = QueueLocks(limit=3)
+    assert locks.lock("g", "anna", QUEUES[:2], 0) == QUEUES[:2]
+    with caplog.at_level(logging.WARNING):
+        assert locks.lock("h", "bert", QUEUES[:2], 0) == QUEUES[:1]
+    assert "group=h" in caplog.text
+    assert "limit=3" in caplog.text
+    assert locks.lock("i", "carl", QUEUES[:1], 0) == []
+    assert locks.lock("g", "anna", QUEUES[:2], 50_000) == QUEUES[:2], "what is held can be renewed"
+    locks.unlock("g", "anna", QUEUES[:1])
+    assert locks.lock("i", "carl", QUEUES[:1], 50_000) == QUEUES[:1]
+    locks.sweep(60_001)
+    assert locks.lock("j", "dora", QUEUES[:2], 60_001) == QUEUES[:1]

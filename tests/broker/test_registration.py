@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,7 +14,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
-from orbitmq.wire.bodies import BrokerRegistration, TopicTable
+from orbitmq.wire.bodies import BrokerRegistration, KVTable, TopicTable
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import (
@@ -23,7 +23,7 @@ from orbitmq.wire.headers_namesrv import (
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
 )
-from orbitmq.wire.objects import decode
+from orbitmq.wire.objects import decode, encode
 from orbitmq.wire.registration import decode_registration, encode_registration, registration_crc
 from tests.support.loops import LoopFactory, turned_loop, until
 from tests.support.peers import LOOPBACK, quiet_address
@@ -43,6 +43,7 @@ class Listener:
         self.known: DataVersion | None = None
         self.queries = 0
         self.answer = 0
+        self.order_settings: dict[str, str] | None = None
         self.router = Router("listener")
         self.router.add(RequestCode.REGISTER_BROKER, self._register)
         self.router.add(RequestCode.UNREGISTER_BROKER, self._unregister)
@@ -63,7 +64,8 @@ class Listener:
         self.known = table.data_version
         self.topics.append(sorted(table.topics))
         self.oneway.append(command.is_oneway)
-        return command.response(self.answer)
+        body = b"" if self.order_settings is None else encode(KVTable(self.order_settings))
+        return command.response(self.answer, body=body)
 
     def _query(self, _connection: Connection, command: Command) -> Command:
         assert command.header(QueryDataVersionHeader).broker_addr == "10.0.0.1:10911"
@@ -81,6 +83,7 @@ class Party:
 
     def __init__(self, *addresses: str, compressed: bool = False, asks_first: bool = False) -> None:
         self.table = {"Orders": ORDERS, "Bills": BILLS}
+        self.ordered: list[Container[str]] = []
         self.remoting = Remoting(idle_seconds=1e9)
         self.registrar = Registrar(
             self.remoting,
@@ -89,6 +92,7 @@ class Party:
             lambda only: encode_registration(
                 BrokerRegistration(topic_table=self._snapshot(only)), compressed=compressed
             ),
+            take_order=self.ordered.append,
             version=(lambda: VERSION) if asks_first else None,
             period_ms=PERIOD_MS,
             timeout_ms=6000,
@@ -132,6 +136,18 @@ async def test_a_name_server_that_knows_the_topics_is_only_asked(turned_clock: L
         one.known = None  # it has started anew
         await turned_loop().turn(PERIOD_MS / 1000)
         await until(lambda: len(one.topics) == 2)
+
+
+async def test_the_order_settings_of_one_name_server_are_taken(turned_clock: LoopFactory) -> None:
+    first, second = Listener(), Listener()
+    first.order_settings, second.order_settings = {"Orders": "broker-a:4"}, {"Bills": "broker-a:2"}
+    async with party(first, second) as made:
+        assert made.ordered == [{"Orders": "broker-a:4"}]
+        first.answer = 1
+        await turned_loop().turn(PERIOD_MS / 1000 + 0.5)
+        await until(lambda: len(second.topics) == 2)
+        await turned_loop().turn(PERIOD_MS / 1000)
+        await until(lambda: {"Bills": "broker-a:2"} in made.ordered)
 
 
 async def test_it_registers_again_every_period(turned_clock: LoopFactory) -> None:

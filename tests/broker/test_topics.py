@@ -190,3 +190,20 @@ async def test_a_file_of_rocketmq_is_read_and_written_again(tmp_path: Path) -> N
     written = json.loads(topics.file.path.read_text(encoding="utf-8"))
     assert written["dataVersion"] == java["dataVersion"]
     assert {name: written["topicConfigTable"][name] for name in java["topicConfigTable"]} == java["topicConfigTable"]
+
+
+async def test_the_name_servers_say_which_topics_keep_their_order(tmp_path: Path) -> None:
+    changed: list[TopicConfig | None] = []
+    topics = made(tmp_path)
+    topics._on_change = changed.append
+    for name, order in (("Orders", False), ("Bills", True), ("Stock", True)):
+        topics.put(TopicConfig(name, order=order))
+    changed.clear()
+    version = topics.version
+    topics.take_order({"Orders": "broker-a:4", "Stock": "broker-a:4", "Unknown": "broker-a:4"})
+    assert [name for name, config in topics.table.items() if config.order] == ["Orders", "Stock"]
+    assert changed == [TopicConfig("Orders", order=True), TopicConfig("Bills")]
+    assert topics.version.counter == version.counter + 2
+    topics.take_order({"Orders": "broker-a:4", "Stock": "broker-a:4"})
+    assert len(changed) == 2, "nothing is registered anew for nothing"
+    await topics.file.flush()

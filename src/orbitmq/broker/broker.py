@@ -343,6 +343,7 @@ class Broker:
             self._identity,
             RegisteredTopics(self.topics, self.options).body,
             version=None if self.options.force_register else lambda: self.topics.version,
+            take_order=self.topics.take_order,
             period_ms=self.options.register_period_ms,
             timeout_ms=self.options.register_timeout_ms,
         )

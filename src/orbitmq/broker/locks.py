@@ -5,27 +5,44 @@ Pure: the time comes in. Locks live in memory only; after a restart the first to
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from orbitmq.message.model import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+LOCKS_MAX = 1_000_000  # 3,000 groups with 300 queues each, some 300 MB; the names come from the network unchecked
+NEVER = -1 << 62  # the renewal of a lock that is not there
 
 
 class QueueLocks:
     """Group -> queue -> (owner's client id, time of the last renewal). What is not renewed for `expiry_ms` is free."""
 
-    def __init__(self, expiry_ms: int = 60_000) -> None:
+    def __init__(self, expiry_ms: int = 60_000, limit: int = LOCKS_MAX) -> None:
         self._expiry_ms = expiry_ms
+        self._limit = limit
+        self._count = 0
         self._table: dict[str, dict[MessageQueue, tuple[str, int]]] = {}
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
         """The asked queues that `client_id` owns now: those that were free, expired, or its own already."""
         held = self._table.setdefault(group, {})
-        owned = []
+        owned, refused = [], 0
         for queue in queues:
-            owner, renewed_ms = held.get(queue, (client_id, now_ms))
-            if owner == client_id or now_ms - renewed_ms > self._expiry_ms:
+            owner, renewed_ms = held.get(queue, ("", NEVER))
+            if renewed_ms == NEVER and self._count >= self._limit:
+                refused += 1
+            elif owner == client_id or now_ms - renewed_ms > self._expiry_ms:
+                self._count += renewed_ms == NEVER
                 held[queue] = (client_id, now_ms)
                 owned.append(queue)
+        if refused:
+            _log.warning(
+                "event=lock_refused group=%s client=%s queues=%d limit=%d", group, client_id, refused, self._limit
+            )
+        if not held:
+            del self._table[group]
         return owned
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
@@ -34,6 +51,7 @@ class QueueLocks:
         for queue in queues:
             if queue in held and held[queue][0] == client_id:
                 del held[queue]
+                self._count -= 1
         if not held:
             self._table.pop(group, None)
 
@@ -42,5 +60,6 @@ class QueueLocks:
         for group, held in list(self._table.items()):
             for queue in [queue for queue, (_, renewed_ms) in held.items() if now_ms - renewed_ms > self._expiry_ms]:
                 del held[queue]
+                self._count -= 1
             if not held:
                 del self._table[group]

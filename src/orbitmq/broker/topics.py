@@ -6,8 +6,10 @@ The table is saved to config/topics.json at every change and tells `on_change` w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
+
+import msgspec
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
@@ -83,6 +85,14 @@ class Topics:
     def touch(self) -> None:
         """Something about all topics changed: the table counts as new to everybody who compares versions."""
         self._changed(None)
+
+    def take_order(self, ordered: Container[str]) -> None:
+        """Take the name servers' setting: in these topics, and no others, order counts more than service; while the
+        broker may not be written, their messages are refused."""
+        for config in list(self.table.values()):
+            if config.order != (config.name in ordered):
+                _log.info("event=topic_order topic=%s order=%s", config.name, not config.order)
+                self.put(msgspec.structs.replace(config, order=not config.order))
 
     async def saved(self, name: str) -> None:
         """Return when a topic that was created is on disk. StoreError when it cannot be written."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from orbitmq.message.config import DataVersion
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
+from orbitmq.wire.bodies import KVTable
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_namesrv import (
@@ -14,8 +17,15 @@ from orbitmq.wire.headers_namesrv import (
     RegisterBrokerResponseHeader,
     UnregisterBrokerHeader,
 )
-from orbitmq.wire.objects import encode
+from orbitmq.wire.objects import decode, encode
 from orbitmq.wire.registration import registration_crc
+
+
+class Registered(NamedTuple):
+    """What a name server answers: the broker's master, and the order settings by topic, None when it has none."""
+
+    master: RegisterBrokerResponseHeader
+    order_settings: dict[str, str] | None
 
 
 async def register_broker(
@@ -25,11 +35,12 @@ async def register_broker(
     body: bytes,
     *,
     timeout_ms: float,
-) -> RegisterBrokerResponseHeader:
+) -> Registered:
     """Register and wait for the answer; `body` is an encoded registration. BrokerError when the name server refuses."""
     header.body_crc32 = registration_crc(body)
     answer = await ask(remoting, name_server, RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
-    return answer.header(RegisterBrokerResponseHeader)
+    settings = decode(KVTable, answer.body).table if answer.body else None
+    return Registered(answer.header(RegisterBrokerResponseHeader), settings)
 
 
 async def announce_topics(
