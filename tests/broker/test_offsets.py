@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from orbitmq.broker import offsets as offsets_module
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.message.javajson import loads
+from orbitmq.message.javajson import dumps_pretty, loads
+from orbitmq.wire.bodies import ConsumerOffsetTable
+from orbitmq.wire.objects import plain
 from tests.support.golden import GOLDEN
 
 
@@ -101,3 +104,42 @@ async def test_a_file_of_rocketmq_comes_out_byte_for_byte(tmp_path: Path) -> Non
     offsets.file.mark()
     await offsets.file.flush()
     assert offsets.file.path.read_text(encoding="utf-8") == text
+
+
+async def test_thousands_of_changes_are_written_in_turns_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what changed is written anew, and only so much of it before others get their turn."""
+    monkeypatch.setattr(offsets_module, "TURN_ENTRIES", 10)
+    written: list[str] = []
+    entry = offsets_module._entry
+    monkeypatch.setattr(offsets_module, "_entry", lambda key, found: written.append(key) or entry(key, found))
+    offsets = ConsumerOffsets(tmp_path)
+    for number in range(95):
+        offsets.commit(f"g{number}", "Orders", 0, number)
+    offsets.save_soon()
+    turns = []
+    while not offsets.file.path.exists():
+        before = len(written)
+        await asyncio.sleep(0)
+        turns.append(len(written) - before)
+    await offsets.file.flush()
+    assert max(turns) <= 10
+    assert sorted(written) == sorted(f"Orders@g{number}" for number in range(95))
+    written.clear()
+    offsets.commit("g7", "Orders", 0, 100)
+    offsets.forget_group("g8")
+    offsets.save_soon()
+    await offsets.file.flush()
+    assert written == ["Orders@g7"]
+    again = ConsumerOffsets(tmp_path)
+    again.load()
+    assert again.table == offsets.table
+    assert offsets._text() == dumps_pretty(plain(ConsumerOffsetTable(offset_table=offsets.table)))
+
+
+async def test_an_empty_table_and_an_empty_entry_are_written_as_java_does(tmp_path: Path) -> None:
+    offsets = ConsumerOffsets(tmp_path)
+    for table in ({}, {"Orders@g": {}}, {'a"@b': {1: 2, 0: 5}, "Orders@g": {}}):
+        offsets._take(table)
+        assert offsets._text() == dumps_pretty(plain(ConsumerOffsetTable(offset_table=table)))

@@ -1,25 +1,29 @@
 """How far each group has consumed each queue: the next offset to consume, saved every few seconds.
 
-Neither topic nor group is checked when an offset comes in, as in RocketMQ; the number of entries is bounded.
+Neither topic nor group is checked when an offset comes in, as in RocketMQ; the number of entries is bounded. What goes
+into the file is written entry by entry, and again only after a change: thousands of groups must not hold the event loop
+at each save.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from orbitmq.message.javajson import dumps_pretty
+from orbitmq.message.javajson import dumps
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies import ConsumerOffsetTable
-from orbitmq.wire.objects import decode, plain
+from orbitmq.wire.objects import decode
 
 _log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 ENTRIES_MAX = 1_000_000  # offsets, some 300 MB in the worst case; they are accepted unchecked, so a bound must be here
 KEY_LENGTH_MAX = 1024  # more than a topic and a group of the longest allowed names; for the same reason
+TURN_ENTRIES = 500  # topics with group whose text is written before other work gets its turn: some 3 ms
 CORRECTIONS_TOLD = 20  # one by one; thousands of them have one reason
 
 
@@ -30,7 +34,9 @@ class ConsumerOffsets:
         self.table: dict[str, dict[int, int]] = {}
         self._count = 0
         self.file = SavedFile(directory / "consumerOffset.json", self._text)
-        self._changed = False
+        self._changed: set[str] = set()  # keys whose text is not that of the table
+        self._texts: dict[str, str] = {}
+        self._writing: asyncio.Task[None] | None = None
 
     def load(self) -> None:
         saved = load_with_backup(self.file.path, lambda text: decode(ConsumerOffsetTable, text))
@@ -50,11 +56,11 @@ class ConsumerOffsets:
                 end = max_offset(topic, queue_id)
                 if offset > end:
                     offsets[queue_id] = end
+                    self._changed.add(key)
                     count += 1
                     if count <= CORRECTIONS_TOLD:
                         _log.warning("event=offset_corrected key=%s queue=%d from=%d to=%d", key, queue_id, offset, end)
         if count:
-            self._changed = True
             _log.warning("event=offsets_corrected count=%d", count)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -68,7 +74,7 @@ class ConsumerOffsets:
             self._count += 1
             offsets = self.table.setdefault(key, {})
         offsets[queue_id] = offset
-        self._changed = True
+        self._changed.add(key)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         offsets = self.table.get(topic + SEPARATOR + group)
@@ -110,22 +116,53 @@ class ConsumerOffsets:
 
     def save_soon(self) -> None:
         """Write the file if anything changed since the last time."""
-        if self._changed:
-            self._changed = False
+        if len(self._changed) > TURN_ENTRIES:
+            if self._writing is None:
+                self._writing = asyncio.get_running_loop().create_task(self._write_in_turns())
+        elif self._changed:
             self.file.mark()
 
+    async def _write_in_turns(self) -> None:
+        """Most of the texts first, so that little is left for the moment the file is made."""
+        try:
+            while len(self._changed) > TURN_ENTRIES:
+                self._write(TURN_ENTRIES)
+                await asyncio.sleep(0)
+            self.file.mark()
+        finally:
+            self._writing = None
+
+    def _write(self, count: int) -> None:
+        for _ in range(min(count, len(self._changed))):
+            key = self._changed.pop()
+            offsets = self.table.get(key)
+            if offsets is None:
+                self._texts.pop(key, None)
+            else:
+                self._texts[key] = _entry(key, offsets)
+
     def _keep(self, wanted: Callable[[str, str], bool]) -> None:
-        kept = {}
-        for key, offsets in self.table.items():
+        for key in list(self.table):
             topic, _, group = key.partition(SEPARATOR)
-            if wanted(topic, group):
-                kept[key] = offsets
-        self._changed = self._changed or len(kept) != len(self.table)
-        self._take(kept)
+            if not wanted(topic, group):
+                self._count -= len(self.table.pop(key))
+                self._changed.add(key)
 
     def _take(self, table: dict[str, dict[int, int]]) -> None:
         self.table = table
         self._count = sum(map(len, table.values()))
+        self._texts = {key: _entry(key, offsets) for key, offsets in table.items()}
 
     def _text(self) -> str:
-        return dumps_pretty(plain(ConsumerOffsetTable(offset_table=self.table)))
+        """ConsumerOffsetTable as Java's files have it."""
+        self._write(len(self._changed))
+        if not self.table:
+            return '{\n\t"offsetTable":{}\n}'
+        entries = ",\n\t\t".join([self._texts[key] for key in self.table])
+        return f'{{\n\t"offsetTable":{{\n\t\t{entries}\n\t}}\n}}'
+
+
+def _entry(key: str, offsets: Mapping[int, int]) -> str:
+    if not offsets:
+        return f"{dumps(key)}:{{}}"
+    return f"{dumps(key)}:{{{','.join([f'{queue}:{offset}' for queue, offset in offsets.items()])}\n\t\t}}"
