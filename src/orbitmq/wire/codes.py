@@ -167,6 +167,11 @@ class ResponseCode(IntEnum):
     FLOW_CONTROL = 215
 
 
+# Requests whose every answer has header fields, maybe an empty set of them: RocketMQ makes it with a header class.
+ANSWERED_WITH_FIELDS = frozenset(
+    (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+)
+
 LANGUAGES = (
     "JAVA",
     "CPP",
