@@ -232,3 +232,16 @@ async def test_a_broker_with_narrower_permission_says_so_in_every_route(
         assert found is not None
         assert found.queue_datas[0].perm == registered
     await server.stop()
+
+
+@pytest.mark.parametrize("name", ["::1", "[::1]"])
+async def test_a_broker_at_an_ipv6_address_is_found_there(tmp_path: Path, name: str) -> None:
+    broker = made_broker(tmp_path, brokerIP1=name)
+    async with running(broker), client_of(broker) as client:
+        assert broker.address == f"[::1]:{broker.port}"
+        assert (broker._identity().broker_addr, broker._identity().ha_server_addr) == (
+            broker.address, f"[::1]:{broker.port + 1}",
+        )  # fmt: skip
+        await client.send("T", b"over IPv6")
+        (message,) = await client.read("T")
+        assert message.store_host == broker.address

@@ -23,7 +23,7 @@ from orbitmq.message.properties import KEYS, REPLY_TO_CLIENT, TAGS, UNIQ_KEY, de
 from orbitmq.message.unit import unit_size
 from orbitmq.store.records import PutRecord
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.objects import encode
@@ -294,6 +294,8 @@ async def test_a_captured_question_gets_javas_kind_of_answer(
             return
         assert answer.code == java.code, (answer, java)
         assert set(answer.ext or {}) == set(java.ext or {})
+        if java.serialize_type == SerializeType.JSON:
+            assert (answer.ext is None) == (java.ext is None)
         assert bool(answer.body) == bool(java.body)
         for name in (java.ext or {}).keys() - momentary(exchange.question):
             assert (answer.ext or {})[name] == (java.ext or {})[name], name

@@ -77,7 +77,9 @@ class Membership:
         group = self._consumers.groups.get(name)
         if group is None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no consumer of the group {name} is online")
-        return command.response(ResponseCode.SUCCESS, body=encode(ConsumerIdList(consumer_id_list=group.client_ids())))
+        answer = command.response(ResponseCode.SUCCESS, body=encode(ConsumerIdList(group.client_ids())))
+        answer.ext = {}
+        return answer
 
     def check_client(self, _connection: Connection, command: Command) -> Command:
         """Whether the broker can evaluate a subscription that is no tag expression."""

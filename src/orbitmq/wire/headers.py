@@ -202,9 +202,9 @@ class ViewMessageHeader(Header):
 
 
 class UnregisterClientHeader(Header):
-    """UNREGISTER_CLIENT (35)."""
+    """UNREGISTER_CLIENT (35). The connection tells which client; a request without its name is taken too."""
 
-    client_id: str = renamed("clientID")
+    client_id: str | None = renamed("clientID", None)
     producer_group: str | None = None
     consumer_group: str | None = None
 
