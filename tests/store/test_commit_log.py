@@ -65,22 +65,43 @@ def test_what_has_no_size_is_no_unit(log: CommitLog) -> None:
     assert log.unit_at(4) is None, "its size reaches beyond the log"
 
 
-def test_a_file_is_ready_before_it_is_needed(log: CommitLog, tmp_path: Path) -> None:
+def test_the_next_file_and_the_one_after_it_are_ready_before_they_are_needed(log: CommitLog, tmp_path: Path) -> None:
     append(log, b"a" * 10)
-    log.reserve_ahead()
-    assert len(list(tmp_path.iterdir())) == 2
-    assert log.files.end == SIZE, "it is not part of the log yet"
-    log.reserve_ahead()
-    assert len(list(tmp_path.iterdir())) == 2, "one is enough"
-    append(log, b"b" * 4000)
-    append(log, b"c" * 200)
-    assert log.files.end == 2 * SIZE
+    while log.reserve_ahead():
+        pass
+    names = [f"{number * SIZE:020d}" for number in range(6)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names[:3], "two are enough"
+    assert log.files.end == SIZE, "they are not part of the log yet"
+    for number in range(1, 4):
+        append(log, b"b" * 4080)
+        assert log.files.end == (number + 1) * SIZE
+        assert not log.reserve_ahead()
+        assert sorted(path.name for path in tmp_path.iterdir()) == names[: number + 3]
+    assert log.slice(SIZE, 4080) == b"b" * 4080
+    assert log.flush() == log.end
 
 
-def test_a_file_made_ahead_and_not_used_is_removed(log: CommitLog, tmp_path: Path) -> None:
+def test_of_a_large_file_only_some_megabytes_are_claimed_ahead(tmp_path: Path) -> None:
+    log = CommitLog(Files(), tmp_path, 64 << 20)
     append(log, b"a" * 10)
-    log.reserve_ahead()
+    while log.reserve_ahead():
+        pass
+    assert 16 << 20 <= (tmp_path / f"{0:020d}").stat().st_blocks * 512 <= 21 << 20
+    assert len(list(tmp_path.iterdir())) == 1
     log.close()
+
+
+def test_files_made_ahead_and_not_used_are_removed_without_ever_leaving_a_gap(
+    log: CommitLog, tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, b"a" * 10)
+    while log.reserve_ahead():
+        pass
+    removed: list[int] = []
+    remove = disk.remove
+    monkeypatch.setattr(disk, "remove", lambda path: (removed.append(int(path.name) // SIZE), remove(path)))
+    log.close()
+    assert removed == [2, 1]
     assert [path.name for path in tmp_path.iterdir()] == [f"{0:020d}"]
 
 

@@ -132,7 +132,7 @@ def test_a_file_made_ahead_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptur
     store = open_store(tmp_path, clock, disk)
     fill(store, clock, 2)
     store._log.reserve_ahead()
-    assert len(list((tmp_path / "commitlog").iterdir())) == 2
+    assert len(list((tmp_path / "commitlog").iterdir())) == 3
     abandon(store)
     disk.kill()
     store = open_store(tmp_path, clock)

@@ -14,10 +14,11 @@ from orbitmq.errors import StoreError
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import MAGIC
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store import engine
 from orbitmq.store.findings import Level, Report, State
 from orbitmq.store.verify import verify
 from tests.support.disk import FaultyDisk
-from tests.support.stores import abandon, open_store, record
+from tests.support.stores import NEVER_MS, abandon, open_store, record
 
 INDEX = {"message_index_enable": True, "max_hash_slot_num": 20, "max_index_num": 100}
 EXTENDED = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}
@@ -367,6 +368,18 @@ def test_a_running_broker_is_looked_at_up_to_what_it_has_entered(tmp_path: Path)
     store.put(record(b"still open"))
     store.close()
     assert verify(tmp_path).messages == 26
+
+
+def test_an_index_that_a_running_broker_is_about_to_fill_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "INDEX_INTERVAL_MS", NEVER_MS)
+    store = open_store(tmp_path, **INDEX)
+    store.put(record(properties=b"KEYS\x01k"))
+    store._keys.index._writable()
+    assert verify(tmp_path).is_sound
+    store.close()
+    assert verify(tmp_path).findings == []
 
 
 def test_a_broker_that_writes_all_the_time_is_found_sound(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from orbitmq.store.warming import Warmer
 
 RESERVE_STEP = 4 << 20  # one claim; some 50 ms of the highest load one core can take
 STEPS_A_TURN = 4  # after which a worker can be stopped
+FILES_AHEAD = 2  # at most, as RocketMQ; there are so many only when they are small
 RESERVE_AHEAD = 4 * RESERVE_STEP  # the worker needs a quarter of the time to prepare it
 
 
@@ -54,12 +56,11 @@ class CommitLog:
         self.last_store_timestamp = 0
         self._committed_timestamp = 0
         self.units_size_max = file_size - BLANK.size
-        self._door = door
         self._data: mmap.mmap | bytearray = bytearray()  # of the file being written
         self._file_start = self._file_end = 0  # equal while there is none
-        self._next: MappedFile | None = None  # made ahead, not yet part of the log
+        self._ahead: deque[MappedFile] = deque()  # made, not yet part of the log
         self._reserved = 0
-        self._reserving = threading.Lock()  # guards _next and _reserved
+        self._reserving = threading.Lock()  # guards _ahead and _reserved
         self._patience_s = patience_ms / 1000
         self._is_slow = False
         self.staging: Staging | None = None  # set before `begin_at`, when messages take the way through memory
@@ -168,8 +169,7 @@ class CommitLog:
         """Close the file with a blank record and begin the one made ahead."""
         if self._file_end > self.end:  # after a start nothing may be claimed behind the last message
             self.files.files[-1].reserve(self.end - self._file_start, BLANK.size)
-        file, self._next = self._next, None
-        assert file is not None, "reserving beyond the last file makes the next one"
+        file = self._ahead.popleft()  # reserving beyond the last file has made it
         stop = int(self.end)
         if self._file_end > self.end:  # a start may find the last file closed already
             BLANK.pack_into(self._data, self.end - self._file_start, start - self.end, BLANK_MAGIC)
@@ -193,8 +193,8 @@ class CommitLog:
             if not self._data or self._reserved >= self.end + ahead:
                 return False
             with self._reserving:
-                if self._next is not None and self._reserved >= self.files.end + self.files.file_size:
-                    return False  # a whole file is ready already
+                if self._reserved >= self.files.end + FILES_AHEAD * self.files.file_size:
+                    return False  # so many whole files are ready already
                 file, position, size = self._reserve_step()
             self._is_slow = False
             if self.warmer is not None:
@@ -206,10 +206,12 @@ class CommitLog:
     def _reserve_step(self) -> tuple[MappedFile, int, int]:
         position = self._reserved % self.files.file_size
         step = min(RESERVE_STEP, self.files.file_size - position)
-        file = self.files.find(self._reserved) or self._next
-        if file is None:
-            file = self._next = self.files.create_with(self._reserved, step)
+        file = self.files.find(self._reserved)
+        if file is None and position == 0:
+            file = self.files.create_with(self._reserved, step)
+            self._ahead.append(file)
         else:
+            file = file or self._ahead[-1]
             file.reserve(position, step)
         self._reserved += step
         return file, position, step
@@ -244,10 +246,10 @@ class CommitLog:
         return end
 
     def close(self) -> None:
-        """Let go of the files; one made ahead and never used is removed."""
-        unused = self._next
-        self._next, self._data = None, bytearray()
-        if unused is not None:
-            unused.close()
-            self._door.remove(unused.path)
+        """Let go of the files; those made ahead and never used are removed, the last one first: a crash meanwhile must
+        not leave a gap.
+        """
+        self._data = bytearray()
+        while self._ahead:
+            self.files.discard(self._ahead.pop())
         self.files.close()

@@ -120,7 +120,7 @@ class IndexCheck:
         if found and set(found) != set(hashes):
             self._lack("partly", place)
         elif not found:
-            self._lack("before" if not self._has_begun else "behind" if self._row is None else "between", place)
+            self._lack("behind" if self._row is None else "between" if self._has_begun else "before", place)
         self._has_begun = self._has_begun or bool(found)
 
     def _stray(self) -> None:

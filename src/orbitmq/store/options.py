@@ -132,7 +132,7 @@ class StoreOptions(Options):
         "deleteWhen",
         "04",
         "Hours of the day, local time, in which expired files are removed; several separated by `;`.",
-        pattern=r"(\s*\d{1,2}\s*(;\s*\d{1,2}\s*)*)?",
+        pattern=r"[\s\d;]*",
         changeable=True,
     )
     file_reserved_time_hours: int = option(
