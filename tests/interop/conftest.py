@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.support.java_rocketmq import ROCKETMQ_4, JavaSystem
+from tests.support.java_rocketmq import ROCKETMQ_4, SMALL_JVM, JavaSystem
 from tests.support.orbit_process import OrbitUp
 
 System: TypeAlias = JavaSystem | OrbitUp
@@ -15,9 +15,12 @@ System: TypeAlias = JavaSystem | OrbitUp
 # Retries wait for delay level 3; every level is short here, so that a retried message comes back within a second.
 SHORT_DELAYS = " ".join(["1s"] * 18)
 _OPTIONS = {"messageDelayLevel": SHORT_DELAYS, "enablePropertyFilter": "true", "traceTopicEnable": "true"}
+# How long the queues of an orderly consumer that was killed stay locked; RocketMQ takes it as a system property.
+_LOCK_LIFE = ("rocketmq.broker.rebalance.lockMaxLiveTime", 8000)
+_JVM = (*SMALL_JVM, "-D{}={}".format(*_LOCK_LIFE))
 _SYSTEMS: dict[str, Callable[[], System]] = {
-    "java": lambda: JavaSystem(ROCKETMQ_4, **_OPTIONS),
-    "orbitmq": lambda: OrbitUp(**_OPTIONS),
+    "java": lambda: JavaSystem(ROCKETMQ_4, jvm=_JVM, **_OPTIONS),
+    "orbitmq": lambda: OrbitUp(**dict([_LOCK_LIFE]), **_OPTIONS),
 }
 
 

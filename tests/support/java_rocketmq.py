@@ -27,7 +27,7 @@ ROCKETMQ_5 = "5.3.3"
 _MODULE = Path(__file__).parents[1] / "java"
 _LOGGING = _MODULE / "src/main/resources/logback.xml"
 # Small, and quick to start: the figures of these processes are not the test's concern.
-_SMALL_JVM = (
+SMALL_JVM = (
     "-Xmx768m",
     "-XX:MaxDirectMemorySize=512m",
     "-XX:+UseSerialGC",
@@ -56,7 +56,7 @@ def class_path(version: str = ROCKETMQ_4) -> str:
     return (_MODULE / "target" / f"classpath-{version.replace('.', '')}.txt").read_text()
 
 
-def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = _SMALL_JVM, process: str) -> list[str]:
+def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = SMALL_JVM, process: str) -> list[str]:
     """The command line that runs class `main` with all its logs and local state below `home`."""
     properties = {
         "user.home": home,
@@ -120,7 +120,7 @@ class JavaNameServer(_JavaDaemon):
         *,
         port: int | None = None,
         home: Path | None = None,
-        jvm: tuple[str, ...] = _SMALL_JVM,
+        jvm: tuple[str, ...] = SMALL_JVM,
         **config: object,
     ) -> None:
         super().__init__(version, port or free_port(), home, jvm)
@@ -147,7 +147,7 @@ class JavaBroker(_JavaDaemon):
         cluster: str = "DefaultCluster",
         store_dir: Path | None = None,
         home: Path | None = None,
-        jvm: tuple[str, ...] = _SMALL_JVM,
+        jvm: tuple[str, ...] = SMALL_JVM,
         **config: object,
     ) -> None:
         # Beside its port a broker takes the VIP port (-2) and the replication port (+1).
@@ -229,7 +229,7 @@ class Driver:
         *arguments: object,
         version: str = ROCKETMQ_4,
         main: str = "orbitmq.drivers.Main",
-        jvm: tuple[str, ...] = _SMALL_JVM,
+        jvm: tuple[str, ...] = SMALL_JVM,
     ) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="driver-"))
         command = java_command(version, main, self._home, jvm=jvm, process="driver")
