@@ -29,8 +29,9 @@ class_path() { # rocketmq version, file suffix
 
 if up_to_date; then exit 0; fi
 rm -f target/.built
+touch target/.building # a source that changes while this builds is newer than this
 rm -rf target/classes
 maven compile
 class_path 4.9.7 497
 class_path 5.3.3 533
-touch target/.built
+mv target/.building target/.built

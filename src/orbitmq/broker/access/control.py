@@ -27,7 +27,7 @@ from orbitmq.wire.signature import ACCESS_KEY, is_signed
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0  # a changed file counts after two looks; RocketMQ looks every 5 s
+LOOK_SECONDS = 1.0  # a changed file counts after two looks; RocketMQ looks every 5 s
 SHOWN_MAX = 255  # of what a peer calls itself, in an answer
 DENIALS_LOGGED = 1000  # different ones between two looks; a flood of refused requests must not fill the disk
 _IS_WHITE = "access.is_white"

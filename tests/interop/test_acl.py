@@ -1,0 +1,270 @@
+"""Access control with Java's clients and tools, and with raw requests of every code, against both brokers.
+
+Where the two differ on purpose, `broker/access/rules.py` says so, and that is what is expected here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from orbitmq.broker.access.rules import RULES, UNSTATED, Level
+from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.signature import Credentials
+from tests.interop.conftest import System
+from tests.support.access import (
+    ADMIN,
+    GROUP,
+    IMPOSTOR,
+    NOBODY,
+    OWNER,
+    PLAIN_ACL,
+    STRANGER,
+    TOPIC,
+    command_of,
+    signed,
+    write_acl,
+)
+from tests.support.java_rocketmq import ROCKETMQ_4, JavaSystem, run_driver
+from tests.support.live import send_header
+from tests.support.orbit_process import OrbitUp
+from tests.support.peers import bare_peer
+
+T = TypeVar("T")
+ACCOUNTS = {"admin": ADMIN, "owner": OWNER, "nobody": NOBODY, "impostor": IMPOSTOR, "stranger": STRANGER, "none": None}
+NOT_ANSWERED = {RequestCode.END_TRANSACTION}  # by a broker that knows no such message
+ANSWER_SECONDS = 20.0
+
+_SYSTEMS: dict[str, Callable[[], System]] = {
+    "java": lambda: JavaSystem(ROCKETMQ_4, aclEnable="true"),
+    "orbitmq": lambda: OrbitUp(aclEnable="true"),
+}
+
+
+@pytest.fixture(scope="module", params=_SYSTEMS)
+def guarded(request: pytest.FixtureRequest) -> Iterator[System]:
+    """A system whose broker checks accounts; files of its own, below a home of its own."""
+    made = _SYSTEMS[request.param]()
+    if isinstance(made, OrbitUp):
+        made._config["rocketmqHome"] = made.home
+    write_acl(_home(made))
+    with made as running:
+        _wait(send(running, ADMIN, TOPIC), 0)
+        yield running
+
+
+def _home(system: System) -> Path:
+    return system.broker.home if isinstance(system, JavaSystem) else system.home
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(coroutine)
+
+
+def send(system: System, by: Credentials | None, topic: str = TOPIC) -> Callable[[], Command]:
+    """Something that sends one message and gives the broker's answer."""
+
+    async def asked() -> Command:
+        async with bare_peer(system.address) as peer:
+            return await peer.ask(signed(request(RequestCode.SEND_MESSAGE_V2, send_header(topic), b"body"), by))
+
+    return lambda: run(asked())
+
+
+def _wait(asked: Callable[[], Command], code: int) -> None:
+    """Until the broker, which reads its files from time to time, answers with `code`."""
+
+    async def again() -> None:
+        async with asyncio.timeout(60):
+            while (await asyncio.to_thread(asked)).code != code:  # noqa: ASYNC110 - asking is how it is seen
+                await asyncio.sleep(0.1)
+
+    run(again())
+
+
+# -------------------------------------------------------------------------------------------------- applications
+
+REFUSED = {
+    "nobody": "No default permission for ",
+    "impostor": f"Check signature failed for accessKey={OWNER.access_key}",
+    "stranger": f"No acl config for {STRANGER.access_key}",
+    "none": "No accessKey is configured",
+}
+OWNER_MAY = {"send", "heartbeat", "send to retry", "pull", "commit", "bounds", "view"}
+RESOURCES = {
+    "send": f"topic:{TOPIC}",
+    "send elsewhere": "topic:elsewhere",
+    "heartbeat": f"group:{GROUP}",
+    "heartbeat of another group": "group:others",
+    "send to retry": f"group:{GROUP}",
+    "pull": f"group:{GROUP}",
+}
+# Java's broker lets every account read by id, ask for bounds and see the configuration; orbitmq does not.
+OPEN_IN_JAVA = {"view", "bounds", "configuration"}
+
+
+def test_java_clients_may_what_their_account_may(guarded: System) -> None:
+    offset_id = _message_id(guarded)
+    rows = run_driver(*_arguments(guarded, "clients"), "--id", offset_id)
+    errors = {(row["account"], row["what"]): row["error"] for row in rows}
+    is_java = isinstance(guarded, JavaSystem)
+    for (account, what), error in errors.items():
+        known_hole = is_java and what in OPEN_IN_JAVA and account in ("owner", "nobody")
+        may = account == "admin" or (account == "owner" and what in OWNER_MAY) or known_hole
+        assert (error is None) == may, (account, what, error)
+        if account in REFUSED and not known_hole:
+            _assert_reason(account, what, error)
+    assert "topic:elsewhere" in errors["owner", "send elsewhere"]
+    assert "group:others" in errors["owner", "heartbeat of another group"]
+    assert len(errors) == len(ACCOUNTS) * 11
+
+
+def _assert_reason(account: str, what: str, error: str) -> None:
+    if account == "nobody" and what in ("create topic", "configuration"):
+        assert "Need admin permission for request code=" in error
+        return
+    assert REFUSED[account] in error, (account, what)
+    if account == "nobody" and what in RESOURCES:
+        # Java names the resource its hash map has first, where several are missing.
+        assert RESOURCES[what] in error or f"topic:{TOPIC}" in error, (what, error)
+
+
+def _message_id(system: System) -> str:
+    answer = send(system, ADMIN)()
+    assert answer.ext is not None
+    return answer.ext["msgId"]
+
+
+def _arguments(system: System, do: str) -> list[object]:
+    given = ",".join(f"{name}={f'{c.access_key}:{c.secret_key}' if c else ''}" for name, c in ACCOUNTS.items())
+    accounts = given if do == "clients" else given.partition(",")[0]
+    where = ("--namesrv", system.namesrv_address, "--broker", system.address)
+    return ["access", *where, "--topic", TOPIC, "--group", GROUP, "--accounts", accounts, "--do", do]
+
+
+# ------------------------------------------------------------------------------------------------- every request code
+
+
+def test_every_request_code_is_refused_or_taken_as_the_table_says(guarded: System) -> None:
+    """Raw requests without fields or body beside the names of a topic and a group the account may not use."""
+    is_java = isinstance(guarded, JavaSystem)
+    names = ("topic", "b", "consumerGroup", "group", "a", "srcGroup", "destGroup", "compareGroup")
+    fields = {name: f"somebody's-{name}" for name in names} | {"offset": "0", "commitLogOffset": "0", "msgId": "0" * 32}
+    bodies = {
+        RequestCode.HEART_BEAT: b'{"clientID":"c","consumerDataSet":[{"groupName":"somebody\'s","consumeType":'
+        b'"CONSUME_PASSIVELY","subscriptionDataSet":[{"topic":"somebody\'s","subString":"*"}]}],"producerDataSet":[]}',
+        RequestCode.LOCK_BATCH_MQ: b'{"clientId":"c","consumerGroup":"somebody\'s","mqSet":[]}',
+        RequestCode.UNLOCK_BATCH_MQ: b'{"clientId":"c","consumerGroup":"somebody\'s","mqSet":[]}',
+    }
+    codes = [code for code in RULES if code != RequestCode.CONSUME_MESSAGE_DIRECTLY]  # needs a message of its own
+    outcomes = {
+        name: run(_refusals(guarded, [signed(command_of(c, fields, bodies.get(c, b"")), by) for c in codes]))
+        for name, by in (("none", None), ("wrong", IMPOSTOR), ("without", NOBODY))
+    }
+    assert outcomes["none"] == dict.fromkeys(codes, "No accessKey is configured")
+    assert outcomes["wrong"] == dict.fromkeys(codes, REFUSED["impostor"])
+    differing = {
+        RequestCode(code).name: outcomes["without"][code]
+        for code in codes
+        if (outcomes["without"][code] is not None) != (_refuses_original(code) if is_java else _refuses(code))
+    }
+    assert differing == {}
+
+
+def _refuses(code: int) -> bool:
+    rule = RULES[code]
+    return rule.level is Level.ADMIN or rule.needs is not None
+
+
+def _refuses_original(code: int) -> bool:
+    return _refuses(code) and RULES[code].original not in (UNSTATED, "-")
+
+
+async def _refusals(system: System, commands: list[Command]) -> dict[int, str | None]:
+    """Request code -> why it was refused, None for one that reached its handler."""
+    async with bare_peer(system.address) as peer:
+        await peer.send(*commands)
+        wanted = {command.opaque: command.code for command in commands}
+        found: dict[int, str | None] = {}
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while len(found) < len(commands):
+                    answer = await peer.read()
+                    found[wanted[answer.opaque]] = _reason(answer)
+                    if wanted.keys() - {c.opaque for c in commands if c.code in found} <= _silent(commands):
+                        break
+        except TimeoutError:
+            pass
+        missing = {command.code for command in commands} - found.keys()
+        assert missing <= NOT_ANSWERED, missing
+        return found | dict.fromkeys(missing)
+
+
+def _silent(commands: list[Command]) -> set[int | None]:
+    return {command.opaque for command in commands if command.code in NOT_ANSWERED}
+
+
+def _reason(answer: Command) -> str | None:
+    """Java adds its exception's class before the reason, and a stack frame behind."""
+    _, is_refused, text = (answer.remark or "").partition("AclException: ")
+    return text.partition(", org.apache")[0] if is_refused else None
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+def test_a_signature_holds_in_both_header_forms(guarded: System, kind: SerializeType) -> None:
+    async def asked(by: Credentials, extra: dict[str, str]) -> Command:
+        command = request(RequestCode.SEND_MESSAGE_V2, send_header(TOPIC), bytes(range(256)))
+        command.serialize_type = kind
+        assert command.ext is not None
+        command.ext |= extra
+        async with bare_peer(guarded.address) as peer:
+            return await peer.ask(signed(command, by))
+
+    assert run(asked(OWNER, {"fieldOfTomorrow": "今日 \U0001f600", "Zoe": "before a"})).code == 0
+    assert _reason(run(asked(IMPOSTOR, {}))) == REFUSED["impostor"]
+
+
+# --------------------------------------------------------------------------------------- administration, changing files
+
+
+def test_java_tools_change_accounts(guarded: System) -> None:
+    someone = Credentials("newAccess", "newSecret1")
+    rows = {row["what"]: row for row in run_driver(*_arguments(guarded, "accounts"))}
+    errors = {what: row["error"] for what, row in rows.items() if row["error"] is not None}
+    assert set(errors) == {"add one with short keys", "delete what is not there"}
+    assert "length should longer than 6" in errors["add one with short keys"]
+    assert (
+        "The accesskey[nobodyHere] corresponding to accessConfig has been deleted failed."
+        in (errors["delete what is not there"])
+    )
+    name, cluster, address, counter = rows["versions"]["result"]
+    assert (name, cluster, address, counter) == ("broker-a", "DefaultCluster", guarded.address, 2)
+    assert rows["everything"]["result"] == [
+        "10.10.103.*",
+        "192.168.0.*",
+        f"{ADMIN.access_key} true null",
+        f"{OWNER.access_key} false [orders=PUB|SUB, only-in=PUB, only-out=SUB]",
+        f"{NOBODY.access_key} false null",
+        "newAccess false [orders=PUB]",
+    ]
+    assert _reason(send(guarded, someone)()) == "No acl config for newAccess"
+    text = (_home(guarded) / "conf/plain_acl.yml").read_text()
+    assert text.startswith("globalWhiteRemoteAddresses:\n- 10.10.103.*\n- 192.168.0.*\naccounts:\n")
+    assert "dataVersion:\n- counter: 3\n  timestamp: " in text
+
+
+def test_changed_files_count_without_a_restart(guarded: System) -> None:
+    home = _home(guarded)
+    assert _reason(send(guarded, NOBODY)()) == f"No default permission for topic:{TOPIC}"
+    assert _reason(send(guarded, None)()) == "No accessKey is configured"
+    write_acl(home, PLAIN_ACL + "  defaultTopicPerm: PUB\n")
+    _wait(send(guarded, NOBODY), 0)
+    assert _reason(send(guarded, None)()) == "No accessKey is configured"
+    write_acl(home, PLAIN_ACL.replace("- 10.10.103.*", "- 127.0.0.*"))
+    _wait(send(guarded, None), 0)
+    assert send(guarded, IMPOSTOR)().code == 0  # nobody on the list is asked for a signature
