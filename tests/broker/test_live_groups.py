@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from orbitmq.broker import membership
+from orbitmq.errors import SendRequestError
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
-from orbitmq.wire.bodies import CheckClientRequest, ConsumerIdList, LockedQueues, QueueLocks
+from orbitmq.wire.bodies import CheckClientRequest, ConsumerIdList, HeartbeatData, LockedQueues, QueueLocks
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, NotifyConsumerIdsChangedHeader, UnregisterClientHeader
 from orbitmq.wire.objects import decode, encode
 from tests.support.live import BROKER, Client, Time, client_of, consumer, live, made_broker, running
-from tests.support.loops import LoopFactory, until
+from tests.support.loops import LoopFactory, settle, until
 
 ORDERS = SubscriptionData("Orders", version=1)
 
@@ -203,3 +207,70 @@ async def test_a_lock_nobody_renews_is_free_after_a_minute(tmp_path: Path, turne
         await lock(anna, 1)
         await time.pass_by(11)
         assert await lock(bert, 0, 1) == [0]
+
+
+# -------------------------------------------------------------------------------------------------------------- limits
+
+
+async def test_a_client_of_thousands_of_groups_is_registered_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "TURN_GROUPS", 10)
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client, client_of(broker, "other") as other:
+        groups = [consumer(f"g{number}", ORDERS) for number in range(95)]
+        beating = asyncio.ensure_future(client.heartbeat(*groups))
+        counts: list[int] = []
+        while not beating.done():
+            counts.append(len(broker.consumers.groups))
+            await asyncio.sleep(0)
+        assert (await beating).code == 0
+        assert len(broker.consumers.groups) == 95
+        assert max(after - before for before, after in pairwise(counts)) <= 10
+        assert {f"%RETRY%g{number}" for number in range(95)} <= set(broker.topics.table)
+        assert await ids(other, "g94") == ["client"]
+
+
+async def test_a_client_that_goes_while_it_is_registered_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "TURN_GROUPS", 1)
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        beating = asyncio.ensure_future(client.heartbeat(*(consumer(f"g{number}", ORDERS) for number in range(500))))
+        await until(lambda: broker.consumers.groups)
+        client.remoting.disconnect(client.address)
+        with pytest.raises(SendRequestError):
+            await beating
+        await until(lambda: not broker.consumers.groups)
+        await settle(50)
+        assert not broker.consumers.groups
+
+
+@pytest.mark.parametrize("limit", ["GROUPS_MAX", "SUBSCRIPTIONS_MAX", "HEARTBEAT_SIZE_MAX"])
+async def test_what_a_heartbeat_may_bring_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    topics = [SubscriptionData(f"T{number}") for number in range(3)]
+    size = len(encode(HeartbeatData("client", [consumer("g", *topics[:2])])))
+    monkeypatch.setattr(membership, limit, size if limit == "HEARTBEAT_SIZE_MAX" else 2)
+    async with live(tmp_path) as client:
+        if limit == "GROUPS_MAX":
+            assert (await client.heartbeat(*(consumer(f"g{number}") for number in range(2)))).code == 0
+            assert (await client.heartbeat(*(consumer(f"g{number}") for number in range(3)))).code == 1
+            assert (await client.heartbeat(producers=["p", "q", "r"])).code == 1
+        else:
+            assert (await client.heartbeat(consumer("g", *topics[:2]))).code == 0
+            assert (await client.heartbeat(consumer("g", *topics))).code == 1
+
+
+async def test_memberships_of_all_clients_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    broker = made_broker(tmp_path)
+    broker.consumers._memberships._limit = broker.producers._memberships._limit = 2
+    async with running(broker), client_of(broker) as client:
+        await client.heartbeat(*(consumer(f"g{number}", ORDERS) for number in range(3)), producers=["p", "q", "r"])
+        assert (set(broker.consumers.groups), set(broker.producers.groups)) == ({"g0", "g1"}, {"p", "q"})
+        assert caplog.text.count("event=membership_refused") == 2
+        await client.ask(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader("client", "p", "g0"))
+        await client.heartbeat(consumer("g2", ORDERS), producers=["r"])
+        assert (set(broker.consumers.groups), set(broker.producers.groups)) == ({"g1", "g2"}, {"q", "r"})

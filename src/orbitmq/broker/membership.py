@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
 from orbitmq.broker.clients import Client, Consumers, Producers
 from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.locks import QueueLocks as LockTable
 from orbitmq.broker.topics import Topics
-from orbitmq.errors import RequestRejected
+from orbitmq.errors import BodyError, RequestRejected
+from orbitmq.message.javajson import loads
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
-from orbitmq.wire.bodies import CheckClientRequest, ConsumerIdList, HeartbeatData, LockedQueues, QueueLocks
+from orbitmq.wire.bodies import (
+    CheckClientRequest,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockedQueues,
+    QueueLocks,
+)
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
-from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.objects import decode, encode, from_plain
+
+HEARTBEAT_SIZE_MAX = 4 << 20  # bytes: some 8,000 groups with two topics each, and 20 ms to read
+GROUPS_MAX = 10_000  # of one client: nobody runs so many, and each costs memory in this process and a retry topic
+SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a broker is made for
+TURN_GROUPS = 50  # registered before other work gets its turn: some 5 ms
+_CONSUMERS = "consumerDataSet"
 
 
 class Membership:
@@ -47,20 +65,40 @@ class Membership:
         router.add(RequestCode.LOCK_BATCH_MQ, self.lock)
         router.add(RequestCode.UNLOCK_BATCH_MQ, self.unlock)
 
-    def heartbeat(self, connection: Connection, command: Command) -> Command:
-        """Register every group the client names; consumer groups get their retry topic first."""
-        data = decode(HeartbeatData, command.body)
-        now_ms = self._clock.now_ms()
-        client = Client(connection, data.client_id, command.language, command.version, now_ms)
-        for consumer in data.consumer_data_set:
+    def heartbeat(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+        """Register every group the client names; consumer groups get their retry topic first.
+
+        A client of thousands of groups is registered in turns; an error in what it says leaves some of them out.
+        """
+        found = _read(command.body)
+        consumers = found.pop(_CONSUMERS, None) or []
+        data = from_plain(HeartbeatData, found)
+        if len(consumers) > GROUPS_MAX or len(data.producer_data_set) > GROUPS_MAX:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a client may have {GROUPS_MAX} groups, not more")
+        client = Client(connection, data.client_id, command.language, command.version, self._clock.now_ms())
+        for producer in data.producer_data_set:
+            self._producers.register(producer.group_name, client)
+        if len(consumers) > TURN_GROUPS:
+            return self._register_in_turns(client, consumers, command)
+        self._register(client, consumers)
+        return command.response(ResponseCode.SUCCESS)
+
+    async def _register_in_turns(self, client: Client, consumers: list[Any], command: Command) -> Command:
+        for start in range(0, len(consumers), TURN_GROUPS):
+            self._register(client, consumers[start : start + TURN_GROUPS])
+            await asyncio.sleep(0)
+        return command.response(ResponseCode.SUCCESS)
+
+    def _register(self, client: Client, consumers: list[Any]) -> None:
+        for consumer in from_plain(list[ConsumerData], consumers):
+            if len(consumer.subscription_data_set) > SUBSCRIPTIONS_MAX:
+                remark = f"group {consumer.group_name} may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
+                raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
             group = self._groups.find(consumer.group_name)
             if group is not None:
                 self._topics.create_for_group(group.name, group.retry_queues, unit=consumer.unit_mode)
             self._consumers.register(consumer, client)
             self._filters.register(consumer.group_name, consumer.subscription_data_set)
-        for producer in data.producer_data_set:
-            self._producers.register(producer.group_name, client)
-        return command.response(ResponseCode.SUCCESS)
 
     def unregister(self, connection: Connection, command: Command) -> Command:
         header = command.header(UnregisterClientHeader)
@@ -97,3 +135,15 @@ class Membership:
         asked = decode(QueueLocks, command.body)
         self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
         return command.response(ResponseCode.SUCCESS)
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    """The members of a heartbeat as they stand in it."""
+    if not body:
+        raise BodyError("HeartbeatData: the body is empty")
+    if len(body) > HEARTBEAT_SIZE_MAX:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a heartbeat may have {HEARTBEAT_SIZE_MAX} bytes, not more")
+    found = loads(body)
+    if not isinstance(found, dict) or not isinstance(found.get(_CONSUMERS) or [], list):
+        raise BodyError("HeartbeatData: an object with lists expected")
+    return found
