@@ -216,6 +216,11 @@ class Broker:
         await self._in_time(self._finish())
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
 
+    async def announced(self) -> None:
+        """Return when topics made so far are known to every name server that answers."""
+        if self._registrar is not None:
+            await self._registrar.settled()
+
     async def kill(self) -> None:
         """End at once, as far as one can in a living process: nobody is told, no table is written."""
         if self._registrar is not None:
