@@ -50,12 +50,15 @@ def table(report: Mapping[str, Any]) -> Table:
         made.add_column(f"p50 / p99 / p99.9 ms\n{system}", justify="right")
     for name, row in report["rows"].items():
         made.add_row(_title(name), *_cells(row[RIVAL], row[OURS]))
-    start = report["start_seconds"]
+    if report["memory"]:  # else no setting was measured to its end
+        _add_process(made, report["start_seconds"], report["memory"])
+    return made
+
+
+def _add_process(made: Table, start: Mapping[str, float], memory: Mapping[str, Mapping[str, int]]) -> None:
     made.add_row("start-up, s", *_compared(start[RIVAL], start[OURS], "{:.2f}"))
     for kind in ("own", "resident"):
-        rival, ours = (report["memory"][system][kind] for system in SYSTEMS)
-        made.add_row(f"{kind} memory, MiB", *_compared(rival, ours, "{:,.0f}"))
-    return made
+        made.add_row(f"{kind} memory, MiB", *_compared(memory[RIVAL][kind], memory[OURS][kind], "{:,.0f}"))
 
 
 def _title(name: str) -> str:
