@@ -10,7 +10,7 @@ from orbitmq.broker import querying
 from orbitmq.message.unit import decode_units
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader
+from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
 from tests.support.live import Client, Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory
 
@@ -80,6 +80,19 @@ async def test_an_answer_stays_below_the_size_of_a_frame(tmp_path: Path, monkeyp
         for limit, count in ((4 * size, 4), (4 * size - 1, 3), (size, 1), (1, 1)):
             monkeypatch.setattr(querying, "ANSWER_SIZE_MAX", limit)
             assert [body[:1] for body in await found(client, "k")] == [b"0", b"1", b"2", b"3"][-count:]
+
+
+async def test_no_place_of_the_log_brings_more_than_a_frame_can_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names a place inside a message has its bytes taken for a size."""
+    async with live(tmp_path) as client:
+        await client.send("Orders", (5000).to_bytes(4, "big") * 2000)
+        inside = ViewMessageHeader(88)
+        assert len((await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, inside)).body) == 5000
+        monkeypatch.setattr(querying, "ANSWER_SIZE_MAX", 4999)
+        answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, inside)
+        assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
 
 
 async def test_without_an_index_nothing_is_found(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class Querying:
         """One stored unit by its place in the commit log, which clients read out of an offset message id."""
         header = command.header(ViewMessageHeader)
         unit = self._store.unit_at(header.offset)
-        if unit is None:
+        if unit is None or len(unit) > ANSWER_SIZE_MAX:  # inside a message any four bytes may pass for a size
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no message can be read at offset {header.offset}")
         answer = command.response(ResponseCode.SUCCESS)
         answer.body_parts = (unit,)
