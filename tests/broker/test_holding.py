@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from orbitmq.broker import holding
 from orbitmq.broker.holding import LOOKED_AT_MAX, HeldPull, HeldPulls
 from orbitmq.store.reading import EVERYTHING, CloserLook, Matcher, Selection
 from orbitmq.wire.command import request
@@ -191,3 +192,62 @@ def test_a_stopping_broker_runs_all_of_them() -> None:
     bench.held.release_all()
     assert set(bench.ran) == pulls
     assert len(bench.held) == 0
+
+
+def test_many_pulls_that_one_message_wakes_run_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "TURN_PULLS", 10)
+    bench = Bench()
+    pulls = [bench.hold(0) for _ in range(25)]
+    bench.held.arrived("Orders", 0, 1, RED)
+    assert [bench.turn() for _ in range(3)] == [pulls[:10], pulls[10:20], pulls[20:]]
+    assert bench.turns == []
+    assert len(bench.held) == 0
+
+
+def test_a_scan_over_many_queues_is_done_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "TURN_QUEUES", 10)
+    bench = Bench()
+    pulls = [bench.hold(0, queue=queue) for queue in range(25)]
+    looked: list[int] = []
+
+    def newest(_topic: str, queue_id: int) -> int:
+        looked.append(queue_id)
+        return 1
+
+    bench.held.scan(0, newest)
+    assert (looked, bench.ran) == (list(range(10)), pulls[:10])
+    bench.held.scan(0, newest)
+    assert len(looked) == 10, "the last scan is still under way"
+    assert bench.turn() == pulls[10:20]
+    assert bench.turn() == pulls[20:]
+    bench.held.scan(0, newest)
+    assert looked == list(range(25))
+
+
+def test_at_the_end_everything_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "TURN_PULLS", 2)
+    bench = Bench()
+    pulls = [bench.hold(0) for _ in range(5)]
+    bench.held.arrived("Orders", 0, 1, RED)
+    bench.turn()
+    bench.held.release_all()
+    assert bench.ran == pulls
+    assert bench.turn() == []
+
+
+def test_one_connection_leaves_room_for_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(holding, "HELD_BY_ONE_MAX", 2)
+    bench, greedy = Bench(), Client()
+
+    def hold(client: object) -> bool:
+        pull = HeldPull(client, request(11), 0, 1000, Selection(None, None))  # type: ignore[arg-type]
+        return bench.held.hold("Orders", 0, pull)
+
+    assert [hold(greedy) for _ in range(3)] == [True, True, False]
+    assert "event=pull_not_held" in caplog.text
+    assert hold(Client())
+    bench.held.arrived("Orders", 0, 1, RED)
+    bench.turn()
+    assert hold(greedy), "what was answered counts no more"

@@ -1,12 +1,14 @@
 """Long polling: pulls that found nothing wait here until a message they want arrives or their time is up.
 
 Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them with one
-answer. The time comes in; what running a pull again means is the caller's.
+answer. Whether one message wakes ten thousand consumers or a look goes over fifty thousand queues: both are done in
+turns. The time comes in; what running a pull again means is the caller's.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -18,6 +20,9 @@ from orbitmq.wire.command import Command
 _log = logging.getLogger(__name__)
 
 HELD_MAX = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs about 1 KiB
+HELD_BY_ONE_MAX = 25_000  # of one connection: a client of many queues must leave room for others
+TURN_PULLS = 200  # run again before other work gets its turn: some 5 ms
+TURN_QUEUES = 1000  # looked over before other work gets its turn: some 3 ms
 
 # New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
 # the pull is the shorter way.
@@ -54,16 +59,22 @@ class HeldPulls:
         self._limit = limit
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._count = 0
+        self._counts: dict[Connection, int] = {}
+        self._ready: deque[HeldPull] = deque()
+        self._running = False  # whether a turn is scheduled that runs ready pulls
+        self._scanning = False
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
         return self._count
 
     def hold(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
-        """Park a pull; False when the limit is reached and it must be answered now."""
-        if self._count >= self._limit:
-            _log.warning("event=pull_not_held limit=%d", self._limit)
+        """Park a pull; False when a limit is reached and it must be answered now."""
+        own = self._counts.get(pull.connection, 0)
+        if self._count >= self._limit or own >= HELD_BY_ONE_MAX:
+            _log.warning("event=pull_not_held peer=%s held=%d limit=%d", pull.connection, own, self._limit)
             return False
+        self._counts[pull.connection] = own + 1
         self._held.setdefault((topic, queue_id), []).append(pull)
         self._count += 1
         return True
@@ -82,27 +93,66 @@ class HeldPulls:
         for key, messages in arrived.items():
             unit = cache(partial(self._unit, *key))
             self._release(key, partial(_wants, messages, unit))
+        self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
         """Run pulls whose time is up, whose queue grew unnoticed, or whose connection is gone; every few seconds."""
-        for key in list(self._held):
-            newest = newest_offset(*key)
-            self._release(key, partial(_is_due, now_ms, newest))
+        if not self._scanning:
+            self._scan_some(deque(self._held), now_ms, newest_offset)
+
+    def _scan_some(self, keys: deque[QueueKey], now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
+        for _ in range(min(TURN_QUEUES, len(keys))):
+            key = keys.popleft()
+            self._release(key, partial(_is_due, now_ms, newest_offset(*key)))
+        self._run_ready()
+        self._scanning = bool(keys)
+        if keys:
+            self._call_soon(partial(self._scan_some, keys, now_ms, newest_offset))
 
     def release_all(self) -> None:
         """Answer everything that waits: the broker is about to stop."""
         for key in list(self._held):
             self._release(key, lambda _: True)
+        while self._ready:
+            self._run_some()
 
     def _release(self, key: QueueKey, is_ready: Callable[[HeldPull], bool]) -> None:
-        ready: list[HeldPull] = []
         kept: list[HeldPull] = []
         for pull in self._held.pop(key, []):
-            (ready if is_ready(pull) else kept).append(pull)
+            if is_ready(pull):
+                self._ready.append(pull)
+                self._uncount(pull.connection)
+            else:
+                kept.append(pull)
         if kept:
             self._held[key] = kept
-        self._count -= len(ready)
-        for pull in ready:
+
+    def _uncount(self, connection: Connection) -> None:
+        self._count -= 1
+        own = self._counts[connection] - 1
+        if own:
+            self._counts[connection] = own
+        else:
+            del self._counts[connection]
+
+    def _run_ready(self) -> None:
+        """Run what is ready: some of it now, the rest in later turns."""
+        if not self._running:
+            self._run_some()
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._running = bool(self._ready)
+        if self._running:
+            self._call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._run_some()
+        self._schedule()
+
+    def _run_some(self) -> None:
+        for _ in range(min(TURN_PULLS, len(self._ready))):
+            pull = self._ready.popleft()
             if pull.connection.is_open:
                 self._rerun(pull)
 
