@@ -21,7 +21,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * --instances (consumers in this process), --expect (deliveries to wait for), --idle-ms (give up after that long
  * without a delivery), --linger-ms (stay that long after the expected ones, so that surplus ones show), --fail-every k
  * (the first delivery of every k-th index is failed), --fail-below n (deliveries are failed until n retries were made),
- * --max-reconsume (retries before a message is dead), --from FIRST|LAST.
+ * --max-reconsume (retries before a message is dead), --from FIRST|LAST, --trace true.
  * Rows: event assigned whenever the queues of a consumer change, event message for each delivery, event end.
  */
 final class Consume {
@@ -53,7 +53,8 @@ final class Consume {
     }
 
     private void start(int number) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(arguments.text("group"), arguments.is("trace"), null);
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(ProcessHandle.current().pid() + "-" + number);
         String from = "CONSUME_FROM_" + arguments.text("from", "FIRST") + "_OFFSET";

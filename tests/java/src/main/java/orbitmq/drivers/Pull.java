@@ -1,11 +1,11 @@
 package orbitmq.drivers;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
-import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -13,7 +13,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Reads every queue of a topic from its first to its last message by plain pulls: --namesrv, --topic, --group,
- * --expression or --sql. Rows: event message for each, event queue with the bounds of each queue, event end.
+ * --expression or --sql, --bodies true (as text). Rows: event message for each, event queue with the bounds of each queue, event end.
  */
 final class Pull {
     private static final int MESSAGES_A_PULL = 32;
@@ -30,7 +30,7 @@ final class Pull {
         awaitVersion(consumer, queues.get(0));
         int count = 0;
         for (MessageQueue queue : queues) {
-            count += readQueue(consumer, queue, Messages.selector(arguments));
+            count += readQueue(consumer, queue, arguments);
         }
         Rows.event("end", "count", count);
         consumer.shutdown();
@@ -47,18 +47,21 @@ final class Pull {
         }
     }
 
-    private static int readQueue(DefaultMQPullConsumer consumer, MessageQueue queue, MessageSelector selector)
+    private static int readQueue(DefaultMQPullConsumer consumer, MessageQueue queue, Arguments arguments)
         throws Exception {
         long first = consumer.minOffset(queue);
         long end = consumer.maxOffset(queue);
         Rows.event("queue", "queueId", queue.getQueueId(), "minOffset", first, "maxOffset", end);
         int count = 0;
         for (long offset = first; offset < end; ) {
-            PullResult result = consumer.pull(queue, selector, offset, MESSAGES_A_PULL);
+            PullResult result = consumer.pull(queue, Messages.selector(arguments), offset, MESSAGES_A_PULL);
             List<MessageExt> found = result.getMsgFoundList();
             for (MessageExt message : found == null ? List.<MessageExt>of() : found) {
                 Map<String, Object> row = Rows.row("event", "message");
                 row.putAll(Messages.row(message));
+                if (arguments.is("bodies")) {
+                    row.put("body", new String(message.getBody(), StandardCharsets.UTF_8));
+                }
                 Rows.print(row);
                 count++;
             }

@@ -11,7 +11,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends the messages [first, first + count): --namesrv, --topic, --mode sync|async|oneway|batch, --count, --first,
- * --run, --group, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
+ * --run, --trace true, --group, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
  * run has the final row only.
  */
 final class Send {
@@ -32,7 +32,8 @@ final class Send {
     }
 
     static void run(Arguments arguments) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group", "producers"));
+        DefaultMQProducer producer =
+            new DefaultMQProducer(arguments.text("group", "producers"), arguments.is("trace"), null);
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setSendMsgTimeout(arguments.number("timeout-ms", 10_000));
         producer.start();
