@@ -29,6 +29,7 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
+from orbitmq.runtime.limits import raise_open_files
 from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
 
@@ -165,6 +166,7 @@ def _run(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level
             leave(str(error))
 
     logging.configure(sys.stderr, log_level)
+    raise_open_files()
     uvloop.run(watched())
 
 

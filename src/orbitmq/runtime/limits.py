@@ -1,0 +1,18 @@
+"""Limits the operating system sets a process. Knows nothing of what runs in it."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+
+
+def raise_open_files() -> int:
+    """Allow as many open files as the administrator lets the process have, and return that number.
+
+    Shells start processes with 1024 of them, and a broker needs two for each mapped file and one for each connection.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # a system may have a limit of its own below "unlimited"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft
