@@ -35,6 +35,7 @@ from tests.support.live import pull_header, send_header
 from tests.support.loops import PATIENCE_SECONDS, until
 from tests.support.mounts import KINDS, Ballast, CannotMount, mounted
 from tests.support.orbit_process import ORBITMQ, OrbitUp
+from tests.support.process import ProcessFailed
 from tests.support.stores import bodies, record
 
 MIB = 1 << 20
@@ -193,6 +194,24 @@ async def test_a_disk_without_a_free_block_costs_no_message_and_no_file(disk: Pa
         assert await client.send()
         await client.remoting.close()
     print(f"{len(client.acknowledged)} acknowledged, {len(client.refusals)} refused, 0 lost")
+
+
+def test_a_first_start_on_a_full_disk_says_so_and_one_with_room_succeeds(small_disk: Path, tmp_path: Path) -> None:
+    (small_disk / "store").mkdir()
+    ballast = Ballast(small_disk)
+    ballast.fill()
+    broker = OrbitUp(home=tmp_path, store_dir=small_disk / "store", **SMALL_FILES)
+    with pytest.raises(ProcessFailed, match="ended with 1"):
+        broker.start()
+    process, broker.process = broker.process, None
+    assert process is not None
+    assert process.output() == ""
+    (line,) = process.errors().splitlines()
+    assert "No space left on device" in line
+    assert str(broker.store_dir) in line
+    ballast.drop()
+    with broker:
+        pass
 
 
 async def test_on_request_the_oldest_files_of_a_full_disk_go_and_sends_resume(small_disk: Path, tmp_path: Path) -> None:

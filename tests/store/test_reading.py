@@ -125,6 +125,17 @@ def test_a_pull_stays_in_one_queue_file(tmp_path: Path) -> None:
     store.close()
 
 
+def test_entries_whose_file_is_gone_are_passed_over(tmp_path: Path) -> None:
+    """A queue loses its first files while its smallest offset is about to follow."""
+    store = open_store(tmp_path)
+    put(store, 25)
+    store._queues.table["T", 0].files.remove_first()
+    result = store.get("T", 0, 4, 32)
+    assert (result.status, result.next_offset, result.buffers) == (GetStatus.OFFSET_FOUND_NULL, 10, [])
+    assert store.get("T", 0, result.next_offset, 32).next_offset == 20
+    store.close()
+
+
 def test_messages_whose_file_is_gone_are_passed_over(store: MessageStore) -> None:
     put(store, 3)
     store._log.files._stream = (1 << 40, [])
