@@ -184,3 +184,20 @@ def test_a_canceled_send_leaves_the_others_alone() -> None:
             second.cancel()
 
     run(scenario())
+
+
+def test_a_broker_that_failed_is_known_and_left_out_when_asked_for() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, latency_fault=True) as producer:
+            await producer.send(Message("T", b"x"))
+            assert producer.faults[BROKER].latency_ms < 3000
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SYSTEM_BUSY, times=1)
+            with pytest.raises(BrokerError):
+                await producer.send(Message("T", b"x"))
+            left_out_until = producer.faults[BROKER].available_from_ms
+            await producer.send(Message("T", b"x"))  # the only broker there is
+            assert producer.faults[BROKER].available_from_ms < left_out_until
+        async with Producer("g", system.address) as producer:
+            assert producer.faults == {}
+
+    run(scenario())

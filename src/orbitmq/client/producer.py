@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.base import Client
+from orbitmq.client.core.latency import Fault, FaultTable, Latencies, steps
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.core.outgoing import Outgoing, Packing, outgoing, outgoing_batch
 from orbitmq.client.core.retry import RetryRules
+from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
 from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender, Target
 from orbitmq.client.settings import ProducerSettings, complete
@@ -62,6 +65,7 @@ class Producer(Client):
             other_broker_when_not_stored_safely=self._settings["retry_when_not_store_ok"],
         )
         self._outbox = outbox
+        self._choosing = _choosing(self._settings)
         self._sender: Sender | None = None
         self._under_way: set[asyncio.Task[SendResult]] = set()
 
@@ -138,6 +142,11 @@ class Producer(Client):
         template, count = settings["create_topic_key"], settings["default_topic_queue_nums"]
         return list((await self._instance.routes.find_publish(topic, template, count)).queues)
 
+    @property
+    def faults(self) -> dict[str, Fault]:
+        """With `latency_fault`: what is known of each broker, and until when it is left out. For display."""
+        return dict(self._choosing.faults.faults) if self._choosing.faults is not None else {}
+
     # ---------------------------------------------------------------------------------------------------------------
 
     def _deliver(
@@ -170,6 +179,7 @@ class Producer(Client):
         self._sender = Sender(
             instance,
             self.group,
+            self._choosing,
             template=self._settings["create_topic_key"],
             template_queues=self._settings["default_topic_queue_nums"],
         )
@@ -183,3 +193,12 @@ class Producer(Client):
         if self._outbox is not None:
             await self._outbox.close()
         await instance.dismiss(self.group, consumer=False)
+
+
+def _choosing(settings: ProducerSettings) -> Choosing:
+    table = FaultTable(steps(settings["latency_max"]), steps(settings["not_available_duration"]))
+    return Choosing(
+        Random(),  # noqa: S311 - spreads load, keeps no secret
+        table if settings["latency_fault"] else None,
+        Latencies() if settings["queue_strategy"] == LEAST_LATENCY else None,
+    )

@@ -16,6 +16,7 @@ from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStat
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.retry import RetryRules
+from orbitmq.client.core.selection import Choosing
 from orbitmq.client.instance import Instance
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reports import properties, queue_info
@@ -219,7 +220,7 @@ class PushConsumer(Consumer):
             self._subscribe(retry_topic(self.group), "*")
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
         self._puller = Puller(instance, self.group, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
-        self._retry_sender = Sender(instance, CLIENT_INNER_PRODUCER_GROUP)
+        self._retry_sender = Sender(instance, CLIENT_INNER_PRODUCER_GROUP, Choosing(instance.chance))
         self._workers = workers_for(
             self._listener, self._settings["consume_threads"], self.group, self._prepare, self._finished
         )

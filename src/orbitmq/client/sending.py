@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
-from orbitmq.client.core.selection import RoundRobin, queue_of_key
+from orbitmq.client.core.selection import Choosing, queue_of_key
 from orbitmq.client.instance import Instance
 from orbitmq.errors import ClientError, OrbitMQError
 from orbitmq.message.model import MessageQueue
@@ -46,13 +46,19 @@ class Sender:
     """Sends for one producer group."""
 
     def __init__(
-        self, instance: Instance, group: str, *, template: str = AUTO_CREATE_TOPIC, template_queues: int = 4
+        self,
+        instance: Instance,
+        group: str,
+        choosing: Choosing,
+        *,
+        template: str = AUTO_CREATE_TOPIC,
+        template_queues: int = 4,
     ) -> None:
         self._instance = instance
         self._group = group
+        self._choosing = choosing
         self._template = template
         self._template_queues = template_queues
-        self._turns: dict[str, RoundRobin] = {}
 
     async def send(self, message: Outgoing, rules: RetryRules, target: Target = ANYWHERE) -> SendResult:
         """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once."""
@@ -81,6 +87,18 @@ class Sender:
         await sending.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
 
     async def _attempt(self, message: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        if not self._choosing.measures:
+            return await self._send_to(queue, message, timeout_ms)
+        began_ms, failed = self._now_ms(), True
+        try:
+            result = await self._send_to(queue, message, timeout_ms)
+            failed = False
+            return result
+        finally:  # a caller who gives up has waited long enough to say something of the broker
+            now_ms = self._now_ms()
+            self._choosing.note(queue.broker_name, now_ms - began_ms, now_ms, failed=failed)
+
+    async def _send_to(self, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
         address = await self._instance.routes.master(queue)
         header = self._header(message, queue)
         reply = await sending.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
@@ -109,10 +127,7 @@ class Sender:
         queues = await self._queues(topic)
         if target.key is not None:
             return queue_of_key(queues, target.key)
-        turn = self._turns.get(topic)
-        if turn is None:
-            turn = self._turns[topic] = RoundRobin(self._instance.chance.getrandbits(31))
-        return turn.select(queues, last_broker)
+        return self._choosing.choose(topic, queues, last_broker, self._now_ms())
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         routes = self._instance.routes

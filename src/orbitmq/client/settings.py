@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from orbitmq.client.core.identity import DEFAULT_INSTANCE
+from orbitmq.client.core.latency import LATENCY_MAX, NOT_AVAILABLE
+from orbitmq.client.core.selection import LEAST_LATENCY, ROUND_ROBIN
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
@@ -97,6 +99,34 @@ class ProducerSettings(ClientSettings, total=False):
             "retryAnotherBrokerWhenNotStoreOK",
             False,
             "Try another broker when a message is stored but flush or replication was not confirmed; makes duplicates.",
+        ),
+    ]
+    queue_strategy: Annotated[
+        str,
+        Option(
+            "queueStrategy",
+            ROUND_ROBIN,
+            "Queues in turn, or those of the broker that answers fastest; the second spreads unevenly.",
+            choices=(ROUND_ROBIN, LEAST_LATENCY),
+        ),
+    ]
+    latency_fault: Annotated[
+        bool,
+        Option("sendLatencyFaultEnable", False, "Leave brokers out for a while that were slow or failed."),
+    ]
+    latency_max: Annotated[
+        str,
+        Option(
+            "latencyMax", " ".join(map(str, LATENCY_MAX)), "Times from which on a broker counts as slow, rising.", "ms"
+        ),
+    ]
+    not_available_duration: Annotated[
+        str,
+        Option(
+            "notAvailableDuration",
+            " ".join(map(str, NOT_AVAILABLE)),
+            "How long it is left out then, one for each of `latency_max`; a failure counts as 30 s.",
+            "ms",
         ),
     ]
     max_message_size: Annotated[

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from orbitmq.client import base, lite_pull, producer, push
 from orbitmq.client.core.allocation import Allocate, averagely
+from orbitmq.client.core.latency import Fault
 from orbitmq.client.face import Face, direct, run, started, waiting
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings
 from orbitmq.client.workers import Listener
@@ -86,6 +87,11 @@ class Producer(Client[producer.Producer]):
     send_oneway = waiting(producer.Producer.send_oneway)
     send_batch = waiting(producer.Producer.send_batch)
     fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
+
+    @property
+    def faults(self) -> dict[str, Fault]:
+        """With `latency_fault`: what is known of each broker, and until when it is left out. For display."""
+        return self.core.faults
 
 
 class PushConsumer(Client[push.PushConsumer]):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
 
-from orbitmq.client.core.selection import COUNTER_MASK, RoundRobin, position_of_key, queue_of_key
+from orbitmq.client.core.latency import FaultTable, Latencies
+from orbitmq.client.core.selection import COUNTER_MASK, Choosing, RoundRobin, position_of_key, queue_of_key
 from orbitmq.message.model import MessageQueue
 from tests.support.golden import vectors
 
@@ -49,3 +51,54 @@ def test_keys_choose_the_queue_java_chooses(case: dict[str, Any]) -> None:
 
 def test_a_key_has_one_queue() -> None:
     assert queue_of_key(QUEUES, "order-10001") == queue_of_key(QUEUES, b"order-10001") == QUEUES[478770291 % 6]
+
+
+# ------------------------------------------------------------------------------------- brokers that are slow or failed
+
+
+def choosing(**tables: Any) -> Choosing:
+    return Choosing(Random(1), **tables)
+
+
+def chosen(made: Choosing, count: int = 60, *, avoid: str | None = None, now_ms: int = 0) -> Counter[MessageQueue]:
+    return Counter(made.choose("T", QUEUES, avoid, now_ms) for _ in range(count))
+
+
+def test_a_broker_that_failed_is_left_out_and_comes_back() -> None:
+    made = choosing(faults=FaultTable())
+    made.note("a", 5, 0, failed=True)
+    made.note("b", 5, 0, failed=False)
+    assert chosen(made) == dict.fromkeys(QUEUES[3:], 20)
+    assert chosen(made, now_ms=600_000) == dict.fromkeys(QUEUES, 10)
+
+
+def test_a_retry_prefers_another_broker_and_takes_the_same_before_one_that_is_left_out() -> None:
+    made = choosing(faults=FaultTable())
+    assert {queue.broker_name for queue in chosen(made, avoid="a")} == {"b"}
+    made.note("b", 5, 0, failed=True)
+    assert {queue.broker_name for queue in chosen(made, avoid="a")} == {"a"}
+
+
+def test_when_all_are_left_out_messages_go_to_the_least_bad() -> None:
+    made = choosing(faults=FaultTable())
+    made.note("a", 4000, 0, failed=True)
+    made.note("b", 900, 0, failed=True)
+    assert {queue.broker_name for queue in chosen(made)} == {"b"}
+
+
+def test_most_messages_go_to_the_fastest_and_some_find_out_about_the_others() -> None:
+    made = choosing(latencies=Latencies())
+    for _ in range(10):
+        made.note("a", 9, 0, failed=False)
+        made.note("b", 3, 0, failed=False)
+    by_broker = Counter(queue.broker_name for queue in chosen(made, 3000).elements())
+    assert by_broker["b"] > 2850
+    assert by_broker["a"] > 0
+    made.note("b", 5, 0, failed=True)
+    assert Counter(queue.broker_name for queue in chosen(made, 300).elements()).most_common(1)[0][0] == "a"
+
+
+def test_nothing_is_measured_unless_asked_for() -> None:
+    made = choosing()
+    assert not made.measures
+    assert chosen(made) == dict.fromkeys(QUEUES, 10)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from random import Random
 
+from orbitmq.client.core.latency import FaultTable, Latencies
 from orbitmq.message.hashing import string_hash
 from orbitmq.message.model import MessageQueue
 
+ROUND_ROBIN, LEAST_LATENCY = "round_robin", "least_latency"
 COUNTER_MASK = 0x7FFF_FFFF  # Java's counter is a signed int kept non-negative; the order of queues wraps with it
 SIGN_BIT, WORD = 1 << 31, 1 << 32
 
@@ -26,10 +29,57 @@ class RoundRobin:
                     return queue
         return self._step(queues)
 
+    def first(self, queues: Sequence[MessageQueue], suits: Callable[[MessageQueue], bool]) -> MessageQueue | None:
+        """The next queue that suits, None when none of them does."""
+        return next((queue for queue in (self._step(queues) for _ in queues) if suits(queue)), None)
+
     def _step(self, queues: Sequence[MessageQueue]) -> MessageQueue:
         position = self._next
         self._next = (position + 1) & COUNTER_MASK
         return queues[position % len(queues)]
+
+
+EXPLORED = 0.03  # the share of messages that goes to any broker: how else would one learn that another got faster
+
+
+class Choosing:
+    """Which queue a message takes that may go anywhere: the next one in turn, with `faults` of a broker that is not
+    left out, with `latencies` of the fastest of them.
+    """
+
+    def __init__(self, chance: Random, faults: FaultTable | None = None, latencies: Latencies | None = None) -> None:
+        self._chance = chance
+        self.faults = faults
+        self.latencies = latencies
+        self._turns: dict[str, RoundRobin] = {}
+        self.measures = faults is not None or latencies is not None
+        """Whether `note` is of any use."""
+
+    def choose(self, topic: str, queues: Sequence[MessageQueue], avoid_broker: str | None, now_ms: int) -> MessageQueue:
+        """The queue for a message; after a failed attempt one on another broker than `avoid_broker` if that can be."""
+        turn = self._turns.get(topic)
+        if turn is None:
+            turn = self._turns[topic] = RoundRobin(self._chance.getrandbits(31))
+        if not self.measures:
+            return turn.select(queues, avoid_broker)
+        names = self._brokers({queue.broker_name for queue in queues}, avoid_broker, now_ms)
+        return turn.first(queues, lambda queue: queue.broker_name in names) or turn.select(queues, avoid_broker)
+
+    def _brokers(self, names: set[str], avoid_broker: str | None, now_ms: int) -> set[str]:
+        if self.faults is not None:
+            faults = self.faults
+            available = {name for name in names if faults.is_available(name, now_ms)}
+            names = available or {faults.least_bad(names) or next(iter(names))}
+        names = names - {avoid_broker} or names
+        if self.latencies is not None and self._chance.random() >= EXPLORED:
+            names = self.latencies.fastest(names, now_ms)
+        return names
+
+    def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
+        """An attempt at a broker has ended."""
+        for table in (self.faults, self.latencies):
+            if table is not None:
+                table.note(broker_name, latency_ms, now_ms, failed=failed)
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str | int | bytes) -> MessageQueue:

@@ -1,0 +1,100 @@
+"""How brokers have answered lately, and which of them the next message should go to. Pure; time comes in.
+
+Two things a producer may be told to do beside taking queues in turn: leave brokers out for a while that were slow or
+failed, and prefer the one that answers fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from orbitmq.errors import ConfigurationError
+
+LATENCY_MAX = (50, 100, 550, 1_000, 2_000, 3_000, 15_000)
+NOT_AVAILABLE = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
+"""Milliseconds: a broker that took at least so long is left out for so long. RocketMQ's figures."""
+ISOLATION_MS = 30_000  # a failure counts as an answer that took this long
+
+NEWEST_SHARE = 0.2  # of an answer in the average: ten answers tell most of it
+HALF_LIFE_MS = 30_000  # what was measured so long ago counts half: a broker that was slow is tried again
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """What the last answer of a broker says; the order is from better to worse among those that are left out."""
+
+    latency_ms: int
+    available_from_ms: int
+    broker_name: str = ""
+
+
+class FaultTable:
+    """Brokers that are left out, by the rule of RocketMQ's latency fault tolerance."""
+
+    def __init__(
+        self, latency_max: tuple[int, ...] = LATENCY_MAX, not_available: tuple[int, ...] = NOT_AVAILABLE
+    ) -> None:
+        if len(latency_max) != len(not_available) or list(latency_max) != sorted(latency_max):
+            raise ConfigurationError(
+                f"latency_max {latency_max} and not_available_duration {not_available} must have as many steps, rising"
+            )
+        self._steps = list(zip(latency_max, not_available, strict=True))
+        self.faults: dict[str, Fault] = {}
+        self._turn = 0
+
+    def duration_ms(self, latency_ms: int) -> int:
+        """How long a broker is left out that took so long."""
+        return next((duration for limit, duration in reversed(self._steps) if latency_ms >= limit), 0)
+
+    def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
+        """A broker answered, or did not."""
+        duration = self.duration_ms(ISOLATION_MS if failed else latency_ms)
+        self.faults[broker_name] = Fault(latency_ms, now_ms + duration, broker_name)
+
+    def is_available(self, broker_name: str, now_ms: int) -> bool:
+        """Whether a broker may be used; one nothing is known of may."""
+        fault = self.faults.get(broker_name)
+        return fault is None or now_ms >= fault.available_from_ms
+
+    def least_bad(self, broker_names: Collection[str]) -> str | None:
+        """When all are left out: one of the better half of them, in turn. None when nothing is known of any."""
+        known = sorted(fault for name, fault in self.faults.items() if name in broker_names)
+        if not known:
+            return None
+        self._turn += 1
+        return known[self._turn % max(1, len(known) // 2)].broker_name
+
+
+class Latencies:
+    """The average time a broker takes, of which old measurements fade."""
+
+    def __init__(self) -> None:
+        self._averages: dict[str, tuple[float, int]] = {}  # broker -> average, when it was measured
+
+    def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
+        """A broker answered, or did not."""
+        newest = float(ISOLATION_MS if failed else latency_ms)
+        before = self._averages.get(broker_name)
+        average = newest if before is None else NEWEST_SHARE * newest + (1 - NEWEST_SHARE) * before[0]
+        self._averages[broker_name] = (average, now_ms)
+
+    def of(self, broker_name: str, now_ms: int) -> float:
+        """Milliseconds to expect; 0 of a broker nobody has tried yet, so that it is tried."""
+        average, measured_ms = self._averages.get(broker_name, (0.0, now_ms))
+        return average * math.exp2(-max(0, now_ms - measured_ms) / HALF_LIFE_MS)
+
+    def fastest(self, broker_names: Iterable[str], now_ms: int) -> set[str]:
+        """The brokers that are expected to answer first; several only when nothing tells them apart."""
+        expected = {name: self.of(name, now_ms) for name in broker_names}
+        best = min(expected.values())
+        return {name for name, latency in expected.items() if latency == best}
+
+
+def steps(text: str) -> tuple[int, ...]:
+    """Milliseconds separated by spaces or commas, as settings have them. ConfigurationError for anything else."""
+    try:
+        return tuple(int(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is no list of milliseconds; give whole numbers, as in 50 100 550") from None
