@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -60,3 +61,27 @@ async def test_nothing_runs_after_the_stop(turned_clock: LoopFactory) -> None:
     await periodic.stop()
     await turned_loop().turn(100)
     assert runs == []
+
+
+async def test_a_job_that_is_a_coroutine_is_waited_for_and_ends_with_the_stop(turned_clock: LoopFactory) -> None:
+    begun: list[int] = []
+    done = asyncio.Event()
+
+    async def long() -> None:
+        begun.append(1)
+        await done.wait()
+
+    periodic = Periodic()
+    periodic.every(1, long)
+    periodic.start()
+    loop = turned_loop()
+    await loop.turn(1.1)
+    await loop.turn(5)
+    assert begun == [1], "the pause begins when it is done"
+    done.set()
+    await loop.turn(0)
+    await loop.turn(1.1)
+    assert begun == [1, 1]
+    done.clear()
+    await loop.turn(1.1)
+    await periodic.stop()

@@ -34,6 +34,7 @@ from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
+from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
@@ -137,6 +138,7 @@ class Broker:
         self._pulling = Pulling(
             self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics
         )
+        self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._add_handlers()
         limit_waits(self.router, options)
         if self._access is not None:
@@ -330,6 +332,7 @@ class Broker:
         periodic.every(WAIT_SCAN_SECONDS, self._writing.expire)
         periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
         periodic.every(1, self.statistics.tick)
+        periodic.every(LOOK_SECONDS, self._slow_groups.look)
         periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._presence_clock.now_ms()))
         periodic.every(SAVE_AGAIN_SECONDS, self._save_again)
         periodic.every(FILTER_SAVE_SECONDS, self._filters.save_soon)

@@ -122,6 +122,15 @@ class BrokerOptions(Options):
         "filterDataCleanTimeSpan", 86_400_000, "How long the expression of a group that has gone is kept.", unit="ms",
         minimum=0, changeable=True,
     )  # fmt: skip
+    disable_consume_if_consumer_read_slowly: bool = option(
+        "disableConsumeIfConsumerReadSlowly",
+        False,
+        "Switch a consumer group off when it has fallen behind by consumerFallbehindThreshold.",
+    )
+    consumer_fallbehind_threshold: int = option(
+        "consumerFallbehindThreshold", 16 << 30, "How far behind the end of the log a group may read.", unit="bytes",
+        minimum=1,
+    )  # fmt: skip
     broker_fast_failure_enable: bool = option(
         "brokerFastFailureEnable",
         True,

@@ -53,7 +53,6 @@ _REASONS = {
     "figures are not gathered by topic": """
         autoDeleteUnusedStats diskFallRecorded enableDetailStat enableScheduleMessageStats
     """,
-    "consumers may read as slowly as they like": "consumerFallbehindThreshold disableConsumeIfConsumerReadSlowly",
     "routes of another environment are not looked up": "clusterTest productEnvName",
     "name servers are given by namesrvAddr": "fetchNamesrvAddrByAddressServer",
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from inspect import isawaitable
 
 _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Calls plain functions at fixed pauses; one that fails is logged and called again next time."""
+    """Calls functions at fixed pauses, and waits for those that are coroutines; one that fails is logged and called
+    again next time."""
 
     def __init__(self) -> None:
         self._jobs: list[tuple[float, Callable[[], object]]] = []
@@ -35,6 +37,8 @@ class Periodic:
         while True:
             await asyncio.sleep(seconds)
             try:
-                job()
+                result = job()
+                if isawaitable(result):
+                    await result
             except Exception:  # the next round must still come
                 _log.exception("event=periodic_job_failed job=%s", getattr(job, "__qualname__", job))
