@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import cycle
 from pathlib import Path
 
@@ -212,6 +212,30 @@ def test_a_first_start_on_a_full_disk_says_so_and_one_with_room_succeeds(small_d
     ballast.drop()
     with broker:
         pass
+
+
+def test_a_rebuild_that_finds_no_room_leaves_what_was_there(small_disk: Path) -> None:
+    root = small_disk / "store"
+    store = MessageStore(StoreOptions.parse({**texts(SMALL_FILES), "storePathRootDir": str(root)}), clock=ManualClock())
+    store.open()
+    for number in range(2000):
+        store.put(record(b"%d" % number, properties=b"KEYS\x01k%d" % number))
+    store.close()
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    ballast = Ballast(small_disk)
+    ballast.fill()
+    done = subprocess.run([ORBITMQ, "store", "rebuild", root], capture_output=True, text=True, check=False)
+    assert (done.returncode, "No space left" in done.stderr) == (2, True), done.stderr
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    assert_sound(root)
+    ballast.drop()
+    done = subprocess.run([ORBITMQ, "store", "rebuild", root], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert_sound(root)
+
+
+def texts(pairs: Mapping[str, object]) -> dict[str, str]:
+    return {key: str(value) for key, value in pairs.items()}
 
 
 async def test_on_request_the_oldest_files_of_a_full_disk_go_and_sends_resume(small_disk: Path, tmp_path: Path) -> None:
