@@ -28,8 +28,9 @@ def _by_message(records: list[list[str]], at: int) -> dict[str, list[str]]:
 
 def test_what_is_sent_and_consumed_is_traced(system: System, label: str) -> None:
     client = ("--namesrv", system.namesrv_address, "--topic", label, "--group", label)
-    sent = results(run_driver("send", *client, "--count", COUNT, "--run", label, "--trace", "true"))
-    consume = ("consume", *client, "--expect", COUNT, "--linger-ms", 1500, "--trace", "true")
+    tracing = ("--trace", "true", "--linger-ms", 2000)
+    sent = results(run_driver("send", *client, "--count", COUNT, "--run", label, *tracing))
+    consume = ("consume", *client, "--expect", COUNT, *tracing)
     received = messages(run_driver(*consume))
     assert_each_once(received, label, range(COUNT))
 

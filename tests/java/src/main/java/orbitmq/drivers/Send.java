@@ -11,7 +11,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends the messages [first, first + count): --namesrv, --topic, --mode sync|async|oneway|batch, --count, --first,
- * --run, --trace true, --group, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
+ * --run, --trace true, --linger-ms, --group, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
  * run has the final row only.
  */
 final class Send {
@@ -45,6 +45,7 @@ final class Send {
             case "batch" -> send.batch(arguments.number("batch", 32));
             default -> throw new IllegalArgumentException("--mode is sync, async, oneway or batch");
         }
+        Thread.sleep(arguments.number("linger-ms", 0)); // traces follow on other threads, and a shutdown leaves them behind
         Rows.event("end", "count", send.count);
         producer.shutdown();
     }
