@@ -21,6 +21,7 @@ from tests.support.process import wait_until
 
 PAIRS = [
     (client.Producer, sync.Producer),
+    (client.TransactionProducer, sync.TransactionProducer),
     (client.PushConsumer, sync.PushConsumer),
     (client.LitePullConsumer, sync.LitePullConsumer),
 ]

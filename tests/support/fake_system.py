@@ -233,6 +233,7 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: limit,
         RequestCode.PULL_MESSAGE: pull,
         RequestCode.CONSUMER_SEND_MSG_BACK: send_back,
+        RequestCode.END_TRANSACTION: lambda _, command: command.response(0),
     }
 
 

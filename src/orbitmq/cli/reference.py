@@ -16,7 +16,14 @@ from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level, Rule
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.main import app
-from orbitmq.client.settings import ClientSettings, LitePullSettings, ProducerSettings, PushSettings, options_of
+from orbitmq.client.settings import (
+    ClientSettings,
+    LitePullSettings,
+    ProducerSettings,
+    PushSettings,
+    TransactionSettings,
+    options_of,
+)
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.options import Option, Options, as_text
@@ -135,7 +142,12 @@ def commands_page() -> str:
 
 def client_page() -> str:
     """The keyword arguments of every client class."""
-    titles = {"Producer": ProducerSettings, "PushConsumer": PushSettings, "LitePullConsumer": LitePullSettings}
+    titles = {
+        "Producer": ProducerSettings,
+        "TransactionProducer": TransactionSettings,
+        "PushConsumer": PushSettings,
+        "LitePullConsumer": LitePullSettings,
+    }
     return _CLIENT_HEAD + "".join(f"\n## {title}\n{_setting_table(kind)}" for title, kind in titles.items())
 
 

@@ -10,15 +10,19 @@ from orbitmq.client.core.allocation import STRATEGIES, Allocate, averagely, by_c
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
+    LocalTransactionState,
     PullResult,
     PullStatus,
     SendResult,
     SendStatus,
+    TransactionSendResult,
 )
+from orbitmq.client.core.selectors import MessageSelector
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
-from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings
+from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings, TransactionSettings
+from orbitmq.client.transactions import HalfMessage, TransactionListener, TransactionProducer
 from orbitmq.client.workers import Listener
 from orbitmq.errors import (
     BrokerError,
@@ -44,15 +48,18 @@ __all__ = [
     "ConnectError",
     "ConsumeConcurrentlyStatus",
     "ConsumeFromWhere",
+    "HalfMessage",
     "InvalidStateError",
     "Listener",
     "LitePullConsumer",
     "LitePullSettings",
+    "LocalTransactionState",
     "Message",
     "MessageExt",
     "MessageIllegal",
     "MessageModel",
     "MessageQueue",
+    "MessageSelector",
     "OrbitMQError",
     "Producer",
     "ProducerSettings",
@@ -66,6 +73,10 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "TooManyRequestsError",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionSendResult",
+    "TransactionSettings",
     "averagely",
     "by_circle",
     "by_consistent_hash",

@@ -25,6 +25,7 @@ from orbitmq.client.core.route import MASTER_ID
 from orbitmq.client.machine import own_addresses
 from orbitmq.client.nameservers import NameServers
 from orbitmq.client.protection import PROTECTION, signer_of, tls_of
+from orbitmq.client.questions import Questions
 from orbitmq.client.routes import Routes
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientError, OrbitMQError
@@ -61,6 +62,8 @@ class Instance:
         self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
         router = Router("client")
         Answering(self._consumers).add_to(router)
+        self.questions = Questions()
+        self.questions.add_to(router)
         self.remoting = Remoting(router, on_open=self._connected, sign=signer_of(settings), tls=tls_of(settings))
         self.name_servers = NameServers(addresses, chance)
         self.routes = Routes(

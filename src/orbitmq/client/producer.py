@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from orbitmq.client.base import Client
 from orbitmq.client.core.latency import Fault, FaultTable, Latencies, steps
@@ -40,6 +40,7 @@ class Producer(Client):
     """
 
     _consumes = False
+    _kind: ClassVar[type[ProducerSettings]] = ProducerSettings
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Producer(Client):
     ) -> None:
         if group == DEFAULT_PRODUCER_GROUP:
             raise MessageIllegal(f"{DEFAULT_PRODUCER_GROUP} is no group of an application, choose a name")
-        self._settings = complete(ProducerSettings, settings)
+        self._settings = complete(self._kind, settings)
         super().__init__(group, namesrv_addr, self._settings)
         self._packing = Packing(
             self._settings["max_message_size"],

@@ -153,6 +153,25 @@ class ProducerSettings(ClientSettings, total=False):
     ]
 
 
+class TransactionSettings(ProducerSettings, total=False):
+    """Settings of a transaction producer."""
+
+    check_threads: Annotated[
+        int, Option("checkThreadPoolMinSize", 1, "Questions of brokers that are answered at a time.", "", 1, 1000)
+    ]
+    check_queue: Annotated[
+        int,
+        Option(
+            "checkRequestHoldMax",
+            2000,
+            "Questions that wait; further ones are dropped, and asked again in the broker's next round.",
+            "",
+            1,
+            1 << 20,
+        ),
+    ]
+
+
 class ConsumerSettings(ClientSettings, total=False):
     """Settings that push and pull consumers share."""
 

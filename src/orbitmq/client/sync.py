@@ -12,24 +12,27 @@ it. Methods differ from those of asyncio in one thing: they return when the work
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from orbitmq.client import base, lite_pull, producer, push
+from orbitmq.client import base, lite_pull, producer, push, transactions
 from orbitmq.client.core.allocation import Allocate, averagely
 from orbitmq.client.core.latency import Fault
+from orbitmq.client.core.model import LocalTransactionState, TransactionSendResult
 from orbitmq.client.face import Face, direct, run, started, waiting
-from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings
+from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings, TransactionSettings
+from orbitmq.client.transactions import TransactionListener
 from orbitmq.client.workers import Listener
-from orbitmq.message.model import MessageExt
+from orbitmq.message.model import Message, MessageExt
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
     from orbitmq.client.sync_outbox import Outbox
 
-__all__ = ["LitePullConsumer", "Producer", "PushConsumer"]
+__all__ = ["LitePullConsumer", "Producer", "PushConsumer", "TransactionProducer"]
 
 C_co = TypeVar("C_co", bound=base.Client, covariant=True)
 L = TypeVar("L", bound=Listener)
@@ -92,6 +95,51 @@ class Producer(Client[producer.Producer]):
     def faults(self) -> dict[str, Fault]:
         """With `latency_fault`: what is known of each broker, and until when it is left out. For display."""
         return self.core.faults
+
+
+class TransactionProducer(Producer, Client[transactions.TransactionProducer]):
+    """Sends messages that are delivered if and only if something else succeeded; see
+    `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends."""
+
+    core: transactions.TransactionProducer
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        listener: TransactionListener,
+        outbox: Outbox | None = None,
+        **settings: Unpack[TransactionSettings],
+    ) -> None:
+        box = outbox.core if outbox is not None else None
+        Face.__init__(
+            self, transactions.TransactionProducer(group, namesrv_addr, listener=listener, outbox=box, **settings)
+        )
+
+    def send_in_transaction(
+        self, message: Message, argument: Any = None, *, timeout: float | None = None
+    ) -> TransactionSendResult:
+        """As `orbitmq.client.TransactionProducer.send_in_transaction`."""
+        execute = self.core.listener.execute
+        if inspect.iscoroutinefunction(execute):
+            return run(self.core.send_in_transaction(message, argument, timeout=timeout))
+        half = run(self.core.prepare(message, timeout=timeout))
+        if not half.is_safe:
+            return run(self.core.finish(half, LocalTransactionState.ROLLBACK_MESSAGE))
+        try:
+            state, remark = transactions.checked(execute(half.message, argument))
+        except Exception as error:
+            state, remark = transactions.failed(error)
+        return run(self.core.finish(half, state, remark))
+
+    prepare = waiting(transactions.TransactionProducer.prepare)
+    finish = waiting(transactions.TransactionProducer.finish)
+
+    @property
+    def listener(self) -> TransactionListener:
+        """The application's side."""
+        return self.core.listener
 
 
 class PushConsumer(Client[push.PushConsumer]):

@@ -70,6 +70,13 @@ class Remoting:
             self._sign(command)
         connection.send(command)
 
+    def tell(self, connection: Connection, command: Command) -> None:
+        """Send over this very connection without waiting for an answer; a closed one drops it."""
+        command.flag |= FLAG_ONEWAY
+        if self._sign is not None:
+            self._sign(command)
+        connection.send(command)
+
     def connection(self, address: str) -> Connection | None:
         """The open connection to `address`, if there is one."""
         return self._usable(address)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask, tell
+from orbitmq.operations.asking import LANGUAGE, ask
 from orbitmq.wire.bodies_transaction import PendingTransactions
 from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_transaction import (
     EndTransactionHeader,
     PendingTransactionsHeader,
@@ -23,9 +24,20 @@ async def end_transaction(
     await ask(remoting, address, RequestCode.END_TRANSACTION, header, timeout_ms=timeout_ms)
 
 
-async def end_transaction_oneway(remoting: Remoting, address: str, header: EndTransactionHeader) -> None:
-    """The same without an answer, as Java's producers do it: what is lost is asked about later."""
-    await tell(remoting, address, RequestCode.END_TRANSACTION, header)
+async def end_transaction_oneway(
+    remoting: Remoting, address: str, header: EndTransactionHeader, remark: str | None = None
+) -> None:
+    """The same without an answer, as Java's producers do it: what is lost is asked about later. `remark` is for the
+    broker's log. ConnectError when there is no connection.
+    """
+    await remoting.oneway(address, end_command(header, remark))
+
+
+def end_command(header: EndTransactionHeader, remark: str | None = None) -> Command:
+    """The request itself, for a producer that answers over the connection it was asked by."""
+    command = request(RequestCode.END_TRANSACTION, header, oneway=True, language=LANGUAGE)
+    command.remark = remark
+    return command
 
 
 async def pending_transactions(

@@ -39,6 +39,21 @@ class SendResult:
     transaction_id: str | None = None
 
 
+class LocalTransactionState(Enum):
+    """How the work between the two halves of a transaction ended."""
+
+    COMMIT_MESSAGE = "deliver the message"
+    ROLLBACK_MESSAGE = "drop it"
+    UNKNOWN = "not known yet; the broker asks later"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSendResult(SendResult):
+    """The receipt of a half message, and how its transaction ended."""
+
+    local_state: LocalTransactionState = LocalTransactionState.UNKNOWN
+
+
 class ConsumeConcurrentlyStatus(Enum):
     """What a listener says about its messages."""
 

@@ -1,0 +1,54 @@
+"""What a broker asks a transaction producer: whether a message it still holds back is to be delivered.
+
+The message names its producer group; whoever registered for that group answers, when it can.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orbitmq.errors import UnitError
+from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import PGROUP, UNIQ_KEY
+from orbitmq.message.unit import decode_unit, message_of
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_transaction import CheckTransactionStateHeader
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One message in doubt; the answer goes over the connection it came by."""
+
+    connection: Connection
+    header: CheckTransactionStateHeader
+    message: MessageExt
+
+
+class Questions:
+    """Hands each question to the producer of its group."""
+
+    def __init__(self) -> None:
+        self.producers: dict[str, Callable[[Question], None]] = {}
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.CHECK_TRANSACTION_STATE, self.hear)
+
+    def hear(self, connection: Connection, command: Command) -> None:
+        """A question without a producer is no error: the broker asks somebody else in its next round."""
+        header = command.header(CheckTransactionStateHeader)
+        try:
+            message = message_of(decode_unit(command.body))
+        except UnitError as error:
+            _log.warning("event=bad_transaction_question broker=%s error=%s", connection.address, error)
+            return
+        message.transaction_id = message.properties.get(UNIQ_KEY)
+        producer = self.producers.get(message.properties.get(PGROUP, ""))
+        if producer is not None:
+            producer(Question(connection, header, message))

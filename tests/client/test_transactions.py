@@ -1,0 +1,331 @@
+"""A transaction producer does its work between the halves, tells how it ended, and answers when it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orbitmq.client import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    SendStatus,
+    TransactionProducer,
+    sync,
+)
+from orbitmq.client.face import run as run_on_the_loop
+from orbitmq.errors import ClientError
+from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from orbitmq.message.properties import decode_properties, encode_properties
+from orbitmq.message.unit import encode_unit
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import request
+from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.loops import run, settle, until
+from tests.support.process import wait_until
+
+COMMIT, ROLLBACK = LocalTransactionState.COMMIT_MESSAGE, LocalTransactionState.ROLLBACK_MESSAGE
+UNKNOWN = LocalTransactionState.UNKNOWN
+
+
+class Script:
+    """A listener that says what it is told to."""
+
+    def __init__(self, execute: object = COMMIT, check: object = COMMIT) -> None:
+        self.says = {"execute": execute, "check": check}
+        self.executed: list[tuple[Message, Any]] = []
+        self.checked: list[MessageExt] = []
+        self.threads: list[threading.Thread] = []
+
+    def execute(self, message: Message, argument: Any) -> Any:
+        self.executed.append((message, argument))
+        return self._say("execute")
+
+    def check(self, message: MessageExt) -> Any:
+        self.checked.append(message)
+        return self._say("check")
+
+    def _say(self, what: str) -> object:
+        self.threads.append(threading.current_thread())
+        said = self.says[what]
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+
+class CoroutineScript(Script):
+    """The same in coroutines."""
+
+    async def execute(self, message: Message, argument: Any) -> Any:
+        await asyncio.sleep(0)
+        return super().execute(message, argument)
+
+    async def check(self, message: MessageExt) -> Any:
+        await asyncio.sleep(0)
+        return super().check(message)
+
+
+def ends(system: FakeSystem) -> list[EndTransactionHeader]:
+    return [one.header(EndTransactionHeader) for one in system.asked if one.code == RequestCode.END_TRANSACTION]
+
+
+def remarks(system: FakeSystem) -> list[str | None]:
+    return [one.remark for one in system.asked if one.code == RequestCode.END_TRANSACTION]
+
+
+def ask(system: FakeSystem, group: str = "payers", **properties: str) -> None:
+    """As a broker does that did not hear how a transaction ended."""
+    text = encode_properties({"PGROUP": group, "UNIQ_KEY": "u1", "TRAN_MSG": "true", **properties})
+    unit = system.put("Orders", 2, b"in doubt", text)
+    header = CheckTransactionStateHeader(7, 700, "u1", "u1", "offset-id")
+    system.connections[-1].send(request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_unit(unit), oneway=True))
+
+
+@pytest.mark.parametrize("kind", [Script, CoroutineScript])
+@pytest.mark.parametrize(
+    ("said", "state", "decision"),
+    [
+        (COMMIT, COMMIT, TRANSACTION_COMMIT),
+        (ROLLBACK, ROLLBACK, TRANSACTION_ROLLBACK),
+        (UNKNOWN, UNKNOWN, TRANSACTION_NOT),
+        (None, UNKNOWN, TRANSACTION_NOT),
+        (True, UNKNOWN, TRANSACTION_NOT),
+        (ValueError("no money"), UNKNOWN, TRANSACTION_NOT),
+    ],
+)
+def test_what_the_listener_says_is_told(
+    kind: type[Script], said: object, state: LocalTransactionState, decision: int
+) -> None:
+    async def scenario() -> None:
+        listener = kind(said)
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=listener) as producer,
+        ):
+            message = Message("Orders", b"x", tags="T", keys="k", delay_level=3, flag=4)
+            result = await producer.send_in_transaction(message, "argument")
+            assert (result.status, result.local_state) == (SendStatus.SEND_OK, state)
+            await until(lambda: ends(system))
+            (end,) = ends(system)
+            assert end == EndTransactionHeader(
+                "payers", result.queue_offset, result.queue_offset * 1000, decision, False, result.msg_id, None, BROKER
+            )
+            assert message.properties == Message("Orders", b"x", tags="T", keys="k", delay_level=3, flag=4).properties
+            (sent,) = [one for one in system.asked if one.code == RequestCode.SEND_MESSAGE_V2]
+            header = sent.header(SendMessageV2Header)
+            properties = decode_properties(header.properties or "")
+            assert (header.flag, header.sys_flag, "DELAY" in properties) == (4, TRANSACTION_PREPARED, False)
+            assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "payers")
+            ((executed, argument),) = listener.executed
+            assert (executed.transaction_id, executed.body, argument) == (result.msg_id, b"x", "argument")
+
+    run(scenario())
+
+
+def test_the_brokers_log_hears_why_a_state_is_unknown() -> None:
+    async def scenario() -> None:
+        listener = Script(ValueError("no money"))
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=listener) as producer,
+        ):
+            await producer.send_in_transaction(Message("Orders", b"x"))
+            await until(lambda: ends(system))
+            assert remarks(system) == ["the listener failed: ValueError: no money"]
+
+    run(scenario())
+
+
+def test_no_work_is_done_for_a_message_that_is_not_there() -> None:
+    async def scenario() -> None:
+        listener = Script()
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=listener) as producer,
+        ):
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
+            with pytest.raises(ClientError):
+                await producer.send_in_transaction(Message("Orders", b"x"))
+            await settle()
+            assert (listener.executed, ends(system)) == ([], [])
+
+    run(scenario())
+
+
+def test_a_message_that_is_not_stored_safely_is_rolled_back() -> None:
+    async def scenario() -> None:
+        listener = Script()
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=listener) as producer,
+        ):
+            stored = SendMessageResponseHeader("7F00000100000001" + "0" * 16, 0, 5)
+            system.answers[RequestCode.SEND_MESSAGE_V2] = lambda _, command: command.response(
+                ResponseCode.FLUSH_DISK_TIMEOUT, header=stored
+            )
+            result = await producer.send_in_transaction(Message("Orders", b"x"))
+            assert (result.status, result.local_state) == (SendStatus.FLUSH_DISK_TIMEOUT, ROLLBACK)
+            await until(lambda: ends(system))
+            assert [end.commit_or_rollback for end in ends(system)] == [TRANSACTION_ROLLBACK]
+            assert listener.executed == []
+
+    run(scenario())
+
+
+def test_the_two_halves_can_be_taken_apart() -> None:
+    async def scenario() -> None:
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=Script()) as producer,
+        ):
+            half = await producer.prepare(Message("Orders", b"x"))
+            assert half.is_safe
+            assert half.message.transaction_id == half.result.msg_id
+            assert ends(system) == []
+            await producer.finish(half, COMMIT)
+            await until(lambda: ends(system))
+
+    run(scenario())
+
+
+def test_a_broker_that_cannot_be_told_is_no_failure() -> None:
+    async def scenario() -> None:
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=Script()) as producer,
+        ):
+            half = await producer.prepare(Message("Orders", b"x"))
+            producer._instance.routes._brokers.clear()
+            system.topics.clear()
+            assert (await producer.finish(half, COMMIT)).local_state is COMMIT
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", [Script, CoroutineScript])
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [
+        (COMMIT, TRANSACTION_COMMIT),
+        (ROLLBACK, TRANSACTION_ROLLBACK),
+        (None, TRANSACTION_NOT),
+        (OSError("no database"), TRANSACTION_NOT),
+    ],
+)
+def test_a_question_is_answered(kind: type[Script], said: object, decision: int) -> None:
+    async def scenario() -> None:
+        listener = kind(check=said)
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=listener) as producer,
+        ):
+            await producer.fetch_publish_queues("TBW102")
+            await until(lambda: any(one.producer_data_set for one in system.heartbeats))
+            ask(system)
+            await until(lambda: ends(system))
+            assert ends(system) == [EndTransactionHeader("payers", 7, 700, decision, True, "u1", "u1")]
+            (message,) = listener.checked
+            assert (message.topic, message.queue_id, message.body) == ("Orders", 2, b"in doubt")
+            assert message.transaction_id == "u1"
+
+    run(scenario())
+
+
+def test_questions_about_others_and_nonsense_are_passed_over() -> None:
+    async def scenario() -> None:
+        listener = Script()
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=listener) as producer,
+        ):
+            await producer.fetch_publish_queues("TBW102")
+            await until(lambda: system.heartbeats)
+            header = CheckTransactionStateHeader(7, 700)
+            nonsense = request(RequestCode.CHECK_TRANSACTION_STATE, header, b"no unit", oneway=True)
+            system.connections[-1].send(nonsense)
+            ask(system, "others")
+            ask(system)
+            await until(lambda: ends(system))
+            assert len(listener.checked) == 1
+
+    run(scenario())
+
+
+def test_no_more_questions_wait_than_allowed() -> None:
+    async def scenario() -> None:
+        free = asyncio.Event()
+
+        class Slow(CoroutineScript):
+            async def check(self, message: MessageExt) -> Any:
+                await free.wait()
+                return await super().check(message)
+
+        listener = Slow()
+        made = {"listener": listener, "check_queue": 2}
+        async with fake_system() as system, TransactionProducer("payers", system.address, **made) as producer:  # type: ignore[arg-type]
+            await producer.fetch_publish_queues("TBW102")
+            await until(lambda: system.heartbeats)
+            ask(system)
+            await until(lambda: producer._questions.empty() and system.heartbeats)
+            await settle()
+            for _ in range(5):
+                ask(system)
+            await until(lambda: producer._questions.full())
+            await settle()
+            free.set()
+            await until(lambda: len(ends(system)) == 3)
+            await settle()
+            assert len(listener.checked) == 3
+
+    run(scenario())
+
+
+def test_nobody_answers_after_shutdown() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            listener = Script()
+            async with TransactionProducer("payers", system.address, listener=listener) as producer:
+                await producer.fetch_publish_queues("TBW102")
+                instance = producer._instance
+            assert instance.questions.producers == {}
+
+    run(scenario())
+
+
+# ------------------------------------------------------------------------------------------------------------- threads
+
+
+@pytest.fixture
+def system() -> Iterator[FakeSystem]:
+    """A fake on the clients' own loop."""
+    context = fake_system()
+    yield run_on_the_loop(context.__aenter__())
+    run_on_the_loop(context.__aexit__(None, None, None))
+
+
+def test_the_work_is_done_in_the_thread_that_sends(system: FakeSystem) -> None:
+    listener = Script()
+    with sync.TransactionProducer("payers", system.address, listener=listener) as producer:
+        result = producer.send_in_transaction(Message("Orders", b"x"), 5)
+        assert (result.local_state, listener.executed[0][1]) == (COMMIT, 5)
+        assert listener.threads == [threading.current_thread()]
+        wait_until(lambda: len(ends(system)) == 1, 20, "the end")
+        listener.says["execute"] = ValueError("no money")
+        assert producer.send_in_transaction(Message("Orders", b"x")).local_state is UNKNOWN
+        wait_until(lambda: len(ends(system)) == 2, 20, "the end")
+        assert remarks(system)[1] == "the listener failed: ValueError: no money"
+        assert producer.listener is listener
+
+
+def test_a_coroutine_listener_works_with_threads_too(system: FakeSystem) -> None:
+    with sync.TransactionProducer("payers", system.address, listener=CoroutineScript(ROLLBACK)) as producer:
+        assert producer.send_in_transaction(Message("Orders", b"x")).local_state is ROLLBACK
+        half = producer.prepare(Message("Orders", b"y"))
+        assert producer.finish(half, COMMIT).local_state is COMMIT
+        wait_until(lambda: len(ends(system)) == 2, 20, "the ends")
