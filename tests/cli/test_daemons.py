@@ -85,6 +85,13 @@ def test_name_servers_come_from_flag_file_and_environment_in_this_order(tmp_path
     assert [text.splitlines()[0].partition("=")[2] for text in printed] == ["flag:1", "file:1", "environment:1"]
 
 
+def test_a_secret_is_not_printed(tmp_path: Path) -> None:
+    result = run("broker", "-c", conf(tmp_path, **{"tls.server.keyPassword": "hush"}), "-p")
+    assert result.returncode == 0
+    assert "tls.server.keyPassword=******" in result.stdout.splitlines()
+    assert "hush" not in result.stdout
+
+
 def test_the_name_server_prints_its_effective_configuration(tmp_path: Path) -> None:
     file = write_properties(tmp_path / "namesrv.conf", {"orderMessageEnable": "true", "listenPort": 1})
     result = run("namesrv", "-c", file, "--port", 9999, "-p")

@@ -75,6 +75,22 @@ async def test_concurrent_callers_share_one_connect(both_loops: LoopFactory) -> 
         assert opened == [address]
 
 
+async def test_every_request_is_signed_last_and_no_answer_is(both_loops: LoopFactory) -> None:
+    desk, asked = Desk(), Router("asked")
+    asked.add(ECHO, lambda _connection, command: command.response(0))
+
+    def sign(command: Command) -> None:
+        command.ext = {**(command.ext or {}), "signed": "yes"}
+
+    async with serving(desk.router) as (server, address), remoting(asked, sign=sign) as asking:
+        await asking.call(address, request(ECHO), 20_000)
+        await asking.oneway(address, request(ECHO))
+        await until(lambda: len(desk.seen) == 2)
+        assert [command.ext for command in desk.seen] == [{"signed": "yes"}] * 2
+        (serving_end,) = server.connections
+        assert (await serving_end.call(request(ECHO), 20_000)).ext is None
+
+
 async def test_nobody_there_is_a_connect_error(both_loops: LoopFactory) -> None:
     with quiet_address() as address:
         async with remoting() as client:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
 from orbitmq.errors import HeaderError, MessageIllegal, RequestRejected, StorePoisoned
 from orbitmq.net.routing import Router
 from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
-from orbitmq.wire.command import request
+from orbitmq.wire.command import Command, request
 
 
 def test_a_handler_may_serve_several_codes() -> None:
@@ -55,3 +56,28 @@ def test_an_error_of_our_own_making_is_logged_with_its_trace(caplog: pytest.LogC
     (record,) = caplog.records
     assert "node=broker code=10" in record.message
     assert record.exc_info is not None
+
+
+def test_a_guard_sees_every_request_also_of_codes_added_later_or_never() -> None:
+    seen: list[int] = []
+
+    def check(_connection: object, command: Command) -> None:
+        seen.append(command.code)
+        if command.code == 13:
+            raise RequestRejected(1, "not you")
+
+    router = Router()
+    router.add((10, 13), lambda _connection, command: command.response(0))
+    router.guard(check)
+    router.add(11, lambda _connection, command: command.response(0))
+    connection: Any = None
+    for code in (10, 11):
+        answer = router.handlers[code](connection, request(code))
+        assert isinstance(answer, Command)
+        assert answer.code == 0
+    unknown = router.unsupported(connection, request(12))
+    assert isinstance(unknown, Command)
+    assert unknown.code == 3
+    with pytest.raises(RequestRejected, match="not you"):
+        router.handlers[13](connection, request(13))
+    assert seen == [10, 11, 12, 13]

@@ -115,3 +115,12 @@ def test_a_rewritten_file_keeps_its_other_lines(tmp_path: Path) -> None:
     assert text.startswith("# the pump\nmode=GENTLE\n\n")
     path.write_text(text)
     assert read_properties(path) == {"mode": "GENTLE", "label": "two\nlines=here"}
+
+
+def test_a_secret_is_in_no_error_and_not_shown() -> None:
+    declared = Option("password", "", "Opens it.", pattern="[a-z]+", secret=True)
+    with pytest.raises(ConfigurationError, match="password") as refused:
+        declared.parse("HUSH")
+    assert "HUSH" not in str(refused.value)
+    assert declared.shown("hush") == "******"
+    assert declared.shown("") == ""

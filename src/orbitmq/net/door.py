@@ -31,6 +31,7 @@ class Door(asyncio.Protocol):
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._held: list[bytes] = []  # what comes while the certificate is made: next to nothing, reading is paused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -38,6 +39,9 @@ class Door(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
+        if self._opening is not None:
+            self._held.append(data)
+            return
         if data[0] != TLS_HANDSHAKE:
             if self._tls.is_required:
                 self._turn_away("it is plain, and tls.server.mode is enforcing")
@@ -58,7 +62,7 @@ class Door(asyncio.Protocol):
             self._turn_away("there is no certificate")
         elif not self._transport.is_closing():
             self._transport.resume_reading()
-            self._begin(context, data)
+            self._begin(context, b"".join((data, *self._held)))
 
     def _begin(self, context: ssl.SSLContext, data: bytes) -> None:
         assert self._transport is not None

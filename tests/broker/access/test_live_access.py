@@ -231,6 +231,21 @@ async def test_a_waiting_message_belongs_to_the_topic_it_is_for(tmp_path: Path) 
         assert refused == "No default permission for topic:only-in"
 
 
+async def test_a_transaction_is_ended_by_those_who_may_publish(tmp_path: Path) -> None:
+    acl = PLAIN_ACL + "  topicPerms: [orders=SUB]\n"  # reading is not enough
+    async with guarded(tmp_path, acl) as (broker, peer):
+        prepared = send_header(TOPIC, {"TRAN_MSG": "true", "PGROUP": "producers"}, sys_flag=4)
+        sent = await peer.ask(signed(request(RequestCode.SEND_MESSAGE_V2, prepared, b"half"), OWNER))
+        assert sent.code == 0
+        ((offset, _, _),) = broker.store.entries("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, 1)
+        end = {"producerGroup": "producers", "tranStateTableOffset": "0", "commitLogOffset": str(offset)}
+        commit = command_of(RequestCode.END_TRANSACTION, {**end, "commitOrRollback": "8"})
+        assert await refusal(peer, signed(commit, NOBODY)) == f"No default permission for topic:{TOPIC}"
+        assert broker.store.max_offset(TOPIC, 0) == 0
+        assert await refusal(peer, signed(commit, OWNER)) is None
+        await until(lambda: broker.store.max_offset(TOPIC, 0) == 1)
+
+
 # ------------------------------------------------------------------------------------------------------ the files
 
 
@@ -296,6 +311,16 @@ async def until_answered(peer: BarePeer, credentials: Credentials, code: int) ->
     async with asyncio.timeout(20):
         while (await send(peer, credentials)).code != code:  # noqa: ASYNC110 - asking is how it is seen
             await asyncio.sleep(0.005)
+
+
+def test_a_file_that_everybody_can_read_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_acl(tmp_path)
+    places = AclPlaces(path, tmp_path / "conf/acl")
+    for mode, warned in ((0o600, False), (0o644, True)):
+        path.chmod(mode)
+        caplog.clear()
+        AccessControl(places, RULES, lambda _offset: None, ManualClock()).load()
+        assert ("access_file_readable_by_all" in caplog.text) is warned
 
 
 # ------------------------------------------------------------------------------------------------- administration

@@ -116,6 +116,8 @@ class AccessControl:
     def _adopt(self, policy: Policy) -> None:
         self._policy, self._loaded_ms = policy, self._clock.now_ms()
         for file in policy.files:
+            if file.is_open_to_all:
+                _log.warning("event=access_file_readable_by_all file=%s", file.path)
             _log.info(
                 "event=access_rules_loaded file=%s accounts=%d white=%d", file.path, len(file.accounts), len(file.white)
             )

@@ -39,6 +39,11 @@ class AclFile:
     accounts: tuple[Config, ...]
     version: DataVersion
 
+    @property
+    def is_open_to_all(self) -> bool:
+        """Whether every user of this machine can read the secrets in it."""
+        return self.path.exists() and self.path.stat().st_mode & stat.S_IROTH != 0
+
 
 @dataclass(frozen=True)
 class AclPlaces:
