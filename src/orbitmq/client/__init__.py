@@ -17,7 +17,6 @@ from orbitmq.client.core.model import (
     SendStatus,
     TransactionSendResult,
 )
-from orbitmq.client.core.selectors import MessageSelector
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
@@ -59,7 +58,6 @@ __all__ = [
     "MessageIllegal",
     "MessageModel",
     "MessageQueue",
-    "MessageSelector",
     "OrbitMQError",
     "Producer",
     "ProducerSettings",
