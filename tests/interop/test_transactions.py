@@ -10,18 +10,23 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from orbitmq.client import LocalTransactionState, Message, MessageExt, TransactionProducer
+from orbitmq.client import sync as threads
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import decode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
-from orbitmq.message.unit import Unit, decode_units
+from orbitmq.message.unit import Unit, decode_units, message_of
+from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import max_offset, query_consumer_offset
 from orbitmq.operations.pulling import pull
 from orbitmq.operations.transactions import resume_check
@@ -34,6 +39,7 @@ from tests.support.java_rocketmq import ROCKETMQ_4, Driver, JavaSystem, run_driv
 from tests.support.live import pull_header
 from tests.support.messages import index_of
 from tests.support.orbit_process import OrbitUp
+from tests.support.python_client import message
 from tests.support.transactions import COMMIT, ROLLBACK, RawProducer, raw_producer
 
 # Producers are asked every 1.5 s, three times: a test sees a transaction through to its end.
@@ -295,6 +301,104 @@ def test_a_java_producer_decides_at_once_or_when_it_is_asked(system: System, lab
     assert asked == {index: 3 if index % 5 == 4 else 1 for index in range(60) if index % 5 > 1}
 
 
+# --------------------------------------------------------------------------------------------------- orbitmq's client
+
+DECISIONS = {
+    "commit": LocalTransactionState.COMMIT_MESSAGE,
+    "rollback": LocalTransactionState.ROLLBACK_MESSAGE,
+    "unknown": LocalTransactionState.UNKNOWN,
+}
+
+
+class Planned:
+    """A listener that does as the message's property `plan` says, now and when it is asked."""
+
+    def __init__(self) -> None:
+        self.checked: Counter[int] = Counter()
+
+    def execute(self, message: Message, _argument: object) -> LocalTransactionState:
+        return DECISIONS.get(message.properties["plan"], LocalTransactionState.UNKNOWN)
+
+    def check(self, message: MessageExt) -> LocalTransactionState:
+        self.checked[int(message.properties["index"])] += 1
+        return DECISIONS[message.properties["plan"].removeprefix("check-")]
+
+
+class PlannedCoroutines(Planned):
+    """The same in coroutines."""
+
+    async def execute(self, message: Message, argument: object) -> LocalTransactionState:  # type: ignore[override]
+        return super().execute(message, argument)
+
+    async def check(self, message: MessageExt) -> LocalTransactionState:  # type: ignore[override]
+        return super().check(message)
+
+
+PLANNED = ("commit", "rollback", "check-commit", "check-rollback", "unknown")
+
+
+def planned(topic: str, index: int) -> Message:
+    made = message(topic, topic, index)
+    made.set_property("plan", PLANNED[index % len(PLANNED)])
+    return made
+
+
+def test_orbitmqs_producers_decide_at_once_or_when_they_are_asked(system: System, label: str) -> None:
+    """Both faces, side by side."""
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(_decide_in_threads, system, f"{label}-threads")
+        asyncio.run(_decide(system, f"{label}-tasks"))
+        other.result()
+
+
+async def _decide(system: System, topic: str) -> None:
+    listener = PlannedCoroutines()
+    async with TransactionProducer(topic, system.namesrv_address, listener=listener) as producer:
+        for index in range(20):
+            await producer.send_in_transaction(planned(topic, index))
+        await once(partial(_seen, system, topic, listener), bool)
+    assert_as_planned(topic, listener, await _read(system, topic))
+
+
+def _decide_in_threads(system: System, topic: str) -> None:
+    listener = Planned()
+    with threads.TransactionProducer(topic, system.namesrv_address, listener=listener) as producer:
+        for index in range(20):
+            producer.send_in_transaction(planned(topic, index))
+        asyncio.run(once(partial(_seen, system, topic, listener), bool))
+    assert_as_planned(topic, listener, asyncio.run(_read(system, topic)))
+
+
+async def _seen(system: System, topic: str, listener: Planned) -> bool:
+    """Whether everything has come that must come."""
+    unknown = [listener.checked[index] for index in range(4, 20, 5)]
+    return min(unknown) == 3 and len(await _read(system, topic)) >= 8
+
+
+async def _read(system: System, topic: str) -> list[MessageExt]:
+    remoting = Remoting()
+    try:
+        return [one for queue_id in range(4) for one in await _messages(remoting, system.address, topic, queue_id)]
+    finally:
+        await remoting.close()
+
+
+async def _messages(remoting: Remoting, address: str, topic: str, queue_id: int) -> list[MessageExt]:
+    """Everything in one queue."""
+    found: list[MessageExt] = []
+    while len(found) < await max_offset(remoting, address, MessageQueue(topic, "", queue_id)):
+        reply = await pull(remoting, address, pull_header(topic, queue_id, len(found)))
+        found += [message_of(unit) for unit in decode_units(reply.body)]
+    return found
+
+
+def assert_as_planned(topic: str, listener: Planned, delivered: list[MessageExt]) -> None:
+    indexes = sorted(int(one.properties["index"]) for one in delivered)
+    assert indexes == [index for index in range(20) if index % 5 in (0, 2)]
+    assert all(one.body == planned(topic, int(one.properties["index"])).body for one in delivered)
+    assert listener.checked == {index: 3 if index % 5 == 4 else 1 for index in range(20) if index % 5 > 1}
+
+
 # ------------------------------------------------------------------------------------------------------ the handover
 
 COUNT = 100
@@ -338,12 +442,7 @@ async def _take_over(system: System) -> None:
 
 
 async def _bodies(producer: RawProducer, topic: str) -> list[bytes]:
-    """Everything in queue 0 of a topic."""
-    found: list[bytes] = []
-    while len(found) < await max_offset(producer.remoting, producer.address, MessageQueue(topic, "", 0)):
-        header = pull_header(topic, 0, len(found))
-        found += [unit.body for unit in decode_units((await pull(producer.remoting, producer.address, header)).body)]
-    return found
+    return [one.body for one in await _messages(producer.remoting, producer.address, topic, 0)]
 
 
 async def _until_over(producer: RawProducer) -> None:
