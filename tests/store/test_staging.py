@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.records import PutStatus
 from tests.support.disk import FaultyDisk
+from tests.support.process import wait_until
 from tests.support.stores import NEVER_MS, abandon, bodies, open_store, record
 
 POOL = {
@@ -34,9 +36,16 @@ def disk() -> FaultyDisk:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: ManualClock, disk: FaultyDisk) -> Iterator[MessageStore]:
-    made = open_store(tmp_path, clock, disk, **POOL)
+    made = opened(tmp_path, clock, disk)
     yield made
     made.close()
+
+
+def opened(root: Path, clock: ManualClock, disk: FaultyDisk | None = None, **changes: Any) -> MessageStore:
+    """A store with the pool, whose commits are the test's."""
+    store = open_store(root, clock, disk, **(POOL | changes))
+    store._commit_worker.stop()
+    return store
 
 
 def commit(store: MessageStore, clock: ManualClock) -> None:
@@ -57,7 +66,7 @@ def test_readers_see_what_is_committed(store: MessageStore, clock: ManualClock, 
 
 
 def test_four_pages_do_not_wait_for_their_time(tmp_path: Path, clock: ManualClock) -> None:
-    store = open_store(tmp_path, clock, mapped_file_size_commit_log=1 << 20, **POOL)
+    store = opened(tmp_path, clock, mapped_file_size_commit_log=1 << 20)
     store.put(record(bytes(10_000)))
     store._log_committer.step()
     assert bodies(store) == []
@@ -68,9 +77,9 @@ def test_four_pages_do_not_wait_for_their_time(tmp_path: Path, clock: ManualCloc
 
 
 def test_the_bytes_on_disk_are_the_same(tmp_path: Path) -> None:
-    for name, options in (("plain", {}), ("pool", POOL)):
+    for name, open_it in (("plain", open_store), ("pool", opened)):
         clock = ManualClock()
-        store = open_store(tmp_path / name, clock, **options)
+        store = open_it(tmp_path / name, clock)
         for number in range(40):
             store.put(record(b"%d" % number + bytes(number * 50)))
             if number % 3 == 0:
@@ -97,7 +106,7 @@ def test_more_files_than_buffers(store: MessageStore, clock: ManualClock) -> Non
 
 
 def test_messages_may_be_refused_rather_than_written_directly(tmp_path: Path, clock: ManualClock) -> None:
-    store = open_store(tmp_path, clock, fast_fail_if_no_buffer_in_store_pool=True, **POOL)
+    store = opened(tmp_path, clock, fast_fail_if_no_buffer_in_store_pool=True)
     statuses = [store.put(record(bytes(1000))).status for _ in range(12)]
     assert (statuses[0], statuses[-1]) == (PutStatus.PUT_OK, PutStatus.CREATE_MAPEDFILE_FAILED)
     assert store.commit_log_max_offset <= 2 * 4096, "nothing of it is written"
@@ -118,7 +127,7 @@ def test_a_store_without_a_free_buffer_is_busy(store: MessageStore, clock: Manua
 def test_a_killed_process_loses_what_was_not_committed_and_no_more(
     tmp_path: Path, clock: ManualClock, disk: FaultyDisk
 ) -> None:
-    store = open_store(tmp_path, clock, disk, **(POOL | {"transient_store_pool_size": 5}))
+    store = opened(tmp_path, clock, disk, transient_store_pool_size=5)
     for number in range(7):
         store.put(record(b"%d" % number + bytes(1000)))
     commit(store, clock)
@@ -126,7 +135,7 @@ def test_a_killed_process_loses_what_was_not_committed_and_no_more(
         store.put(record(b"%d" % number + bytes(1000)))
     abandon(store)
     disk.kill()
-    again = open_store(tmp_path, clock, disk, **POOL)
+    again = opened(tmp_path, clock, disk)
     assert [body[:1] for body in bodies(again)] == [b"%d" % number for number in range(7)]
     assert again.put(record(b"next")).queue_offset == 7
     commit(again, clock)
@@ -134,17 +143,29 @@ def test_a_killed_process_loses_what_was_not_committed_and_no_more(
     again.close()
 
 
-def test_who_waits_for_the_disk_does_not_wait_for_the_next_commit(store: MessageStore) -> None:
+def test_who_waits_for_the_disk_does_not_wait_for_the_next_commit(tmp_path: Path, clock: ManualClock) -> None:
+    store = open_store(tmp_path, clock, **POOL)
     told = Event()
     result = store.put(record(b"x"))
     store.when_flushed(result.end_offset, lambda _: told.set())
     assert told.wait(60)
     assert store.flushed_offset == result.end_offset
     assert bodies(store) == [b"x"]
+    store.close()
+
+
+def test_a_full_file_gives_its_buffer_back_at_once(tmp_path: Path, clock: ManualClock) -> None:
+    """However rarely the buffers are looked at: messages would be refused for want of one."""
+    store = open_store(tmp_path, clock, **POOL)
+    for number in range(20):
+        assert store.put(record(b"%d" % number + bytes(1000))).status is PutStatus.PUT_OK
+        wait_until(lambda: not store.is_busy, 60, "a buffer to be free")
+    assert len(bodies(store)) >= 15
+    store.close()
 
 
 def test_a_clean_exit_loses_nothing(tmp_path: Path, clock: ManualClock) -> None:
-    store = open_store(tmp_path, clock, **POOL)
+    store = opened(tmp_path, clock)
     for number in range(10):
         store.put(record(b"%d" % number + bytes(1000)))
     store.close()

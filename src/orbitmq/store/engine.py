@@ -387,6 +387,7 @@ class MessageStore:
                     return BUSY
                 self._log.make_room(size)
                 self._reserve_worker.wake()
+                self._commit_worker.wake()
         except TimeoutError as error:
             _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
             return BUSY

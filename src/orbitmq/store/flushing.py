@@ -132,10 +132,11 @@ class LogCommitter:
         self._asked = True
 
     def step(self) -> None:
-        """Commit if enough is new, if it is time, or if somebody asked. OSError when the disk failed."""
+        """Commit if enough is new, a file is full, it is time, or somebody asked. OSError when the disk failed."""
         now_ms = self._clock.now_ms()
         new_bytes = self._log.end - self._log.written
-        is_due = self._asked or now_ms - self._last_ms >= self._thorough_interval_ms
+        is_full = self._log.staging is not None and self._log.staging.has_full_file
+        is_due = is_full or self._asked or now_ms - self._last_ms >= self._thorough_interval_ms
         if new_bytes and (is_due or new_bytes >= self._least_bytes):
             self._last_ms = now_ms
             self._asked = False

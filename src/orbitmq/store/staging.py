@@ -75,6 +75,11 @@ class Staging:
         return self._pool.available
 
     @property
+    def has_full_file(self) -> bool:
+        """Whether a commit would set a buffer free."""
+        return len(self._stages) > 1
+
+    @property
     def lacks_buffer(self) -> bool:
         """Whether a next file must not begin now."""
         return self._must_have_buffer and self.is_exhausted

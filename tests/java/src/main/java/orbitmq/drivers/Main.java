@@ -30,7 +30,6 @@ public final class Main {
             case "pull" -> Pull.run(arguments);
             case "admin" -> Admin.run(arguments);
             case "access" -> Access.run(arguments);
-            case "access" -> Access.run(arguments);
             case "stores" -> Stores.run(arguments);
             case "mqadmin" -> Mqadmin.run(arguments);
             case "transactions" -> Transactions.run(arguments);
