@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from orbitmq.client import BrokerError, LitePullConsumer, MessageSelector, PushConsumer, sync
 from tests.interop.conftest import System
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import Driver, run_driver
 from tests.support.messages import index_of
 from tests.support.process import ProcessFailed
+from tests.support.python_client import FIRST, Collector, Row, received_row, send
 
 COUNT = 600
 SQL = "index BETWEEN 100 AND 299 AND (TAGS IN ('TagA', 'TagC') OR index = 100) AND missing IS NULL"
@@ -62,3 +64,38 @@ def test_tags_are_chosen_by_hash_and_then_by_name(system: System, label: str) ->
     run_driver("send", *client[:4], "--mode", "batch", "--count", COUNT, "--run", label)
     consume = ("consume", *client, "--expression", "TagC || TagX", "--expect", COUNT // 3, "--linger-ms", 500)
     assert_each_once(messages(run_driver(*consume)), label, range(2, COUNT, 3))
+
+
+async def test_orbitmqs_own_consumers_bring_expressions_too(system: System, label: str) -> None:
+    await send(system.namesrv_address, label, label, COUNT, "batch")
+    collector = Collector()
+    pushed = PushConsumer(label, system.namesrv_address, consume_from_where=FIRST)
+    pushed.subscribe(label, MessageSelector.sql(SQL))
+    pushed.set_listener(collector)
+    async with pushed:
+        assert_each_once(await collector.until(len(WANTED)), label, WANTED)
+
+    pulled = LitePullConsumer(f"{label}-pull", system.namesrv_address, consume_from_where=FIRST)
+    pulled.subscribe(label, MessageSelector.sql(SQL))
+    rows: list[Row] = []
+    async with pulled:
+        while len(rows) < len(WANTED):
+            rows += map(received_row, await pulled.poll(20))
+    assert_each_once(rows, label, WANTED)
+
+    refused = PushConsumer(f"{label}-refused", system.namesrv_address)
+    refused.subscribe(label, MessageSelector.sql("index >"))
+    refused.set_listener(collector)
+    with pytest.raises(BrokerError) as caught:
+        await refused.start()
+    assert caught.value.code == 23
+
+
+def test_the_synchronous_face_takes_selectors(system: System, label: str) -> None:
+    client = _client(system, label)
+    run_driver("send", *client[:4], "--mode", "batch", "--count", 30, "--run", label)
+    consumer = sync.LitePullConsumer(label, system.namesrv_address, consume_from_where=FIRST)
+    consumer.subscribe(label, MessageSelector.sql("index = 17"))
+    with consumer:
+        (found,) = consumer.poll(20)
+        assert found.properties["index"] == "17"

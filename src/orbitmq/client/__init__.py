@@ -17,6 +17,7 @@ from orbitmq.client.core.model import (
     SendStatus,
     TransactionSendResult,
 )
+from orbitmq.client.core.selectors import MessageSelector
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
@@ -58,6 +59,7 @@ __all__ = [
     "MessageIllegal",
     "MessageModel",
     "MessageQueue",
+    "MessageSelector",
     "OrbitMQError",
     "Producer",
     "ProducerSettings",

@@ -20,12 +20,13 @@ from orbitmq.client.core.flow import Thresholds
 from orbitmq.client.core.position import Ask, start_position
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.rebalance import Membership, change
+from orbitmq.client.core.route import MASTER_ID, read_address
+from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.settings import ConsumerSettings
 from orbitmq.errors import BrokerError, ConfigurationError, MessageIllegal, OrbitMQError
-from orbitmq.filter.tags import tag_subscription
-from orbitmq.message.config import SubscriptionData
+from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, check_topic
 from orbitmq.operations import membership, offsets
@@ -151,9 +152,9 @@ class Consumer(Client):
 
     # ----------------------------------------------------------------------------------------------- subscriptions
 
-    def _subscribe(self, topic: str, expression: str) -> None:
+    def _subscribe(self, topic: str, selector: Selector) -> None:
         check_topic(topic)
-        self._subscriptions[topic] = tag_subscription(topic, expression, self._clock.now_ms())
+        self._subscriptions[topic] = subscription_of(topic, selector, self._clock.now_ms())
         if self.is_running:
             self._background.spawn(self._announce(self._instance))
 
@@ -184,10 +185,24 @@ class Consumer(Client):
         self._store = self._make_store(instance)
         await self._store.open()
         await self._find_routes(instance)
+        for subscription in self._subscriptions.values():
+            await self._check(instance, subscription)
         await instance.beat()
         await self._rebalance(instance)
         self._background.spawn(self._rebalance_regularly(instance))
         self._background.spawn(self._persist_regularly())
+
+    async def _check(self, instance: Instance, subscription: SubscriptionData) -> None:
+        """Have a broker of the topic look at an expression that it will evaluate. BrokerError when it will not."""
+        queues = instance.routes.subscribed(subscription.topic)
+        if subscription.expression_type == TAG or not queues:
+            return
+        source = read_address(instance.routes.addresses(queues[0].broker_name), MASTER_ID)
+        if source is not None:
+            timeout_ms = self._consumer_settings["api_timeout_ms"]
+            await membership.check_client(
+                instance.remoting, source.address, instance.client_id, self.group, subscription, timeout_ms=timeout_ms
+            )
 
     async def _find_routes(self, instance: Instance) -> None:
         missing = [topic for topic in self.wanted_topics() if not instance.routes.subscribed(topic)]

@@ -15,13 +15,13 @@ from orbitmq.client.consumer import HOLD_LOOK_S, Consumer, Held
 from orbitmq.client.core.allocation import Allocate, averagely
 from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reports import properties
 from orbitmq.client.settings import LitePullSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError, RequestRejected
-from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -103,7 +103,7 @@ class LitePullConsumer(Consumer):
 
     # ------------------------------------------------------------------------------------------------ what to read
 
-    def subscribe(self, topic: str, expression: str = "*") -> None:
+    def subscribe(self, topic: str, expression: Selector = "*") -> None:
         """Share the queues of `topic` with the group; `expression` as for a push consumer. Before or after start.
 
         InvalidStateError after `assign`.
@@ -123,12 +123,12 @@ class LitePullConsumer(Consumer):
         self._assigned_queues = frozenset(queues)
         self.wake_rebalance()
 
-    def set_assign_expression(self, topic: str, expression: str) -> None:
-        """The tags to read of the assigned queues of `topic`; before start."""
+    def set_assign_expression(self, topic: str, expression: Selector) -> None:
+        """What to read of the assigned queues of `topic`; before start."""
         check_topic(topic)
         if self.is_running:
             raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
-        self._expressions[topic] = tag_subscription(topic, expression)
+        self._expressions[topic] = subscription_of(topic, expression)
 
     # ------------------------------------------------------------------------------------------------------ messages
 

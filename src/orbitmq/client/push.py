@@ -17,6 +17,7 @@ from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
+from orbitmq.client.core.selectors import Selector
 from orbitmq.client.instance import Instance
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reports import properties, queue_info
@@ -123,8 +124,9 @@ class PushConsumer(Consumer):
 
     # ------------------------------------------------------------------------------------------------------ interface
 
-    def subscribe(self, topic: str, expression: str = "*") -> None:
-        """Consume the messages of `topic` whose tag is one of `TagA || TagB`, or all. Before or after start.
+    def subscribe(self, topic: str, expression: Selector = "*") -> None:
+        """Consume the messages of `topic` whose tag is one of `TagA || TagB`, or all, or those that
+        `MessageSelector.sql` chooses. Before or after start; start raises BrokerError when a broker refuses the SQL.
 
         All members of a group must subscribe the same; a broker knows one subscription a group.
         """
