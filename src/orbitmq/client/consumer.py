@@ -23,12 +23,13 @@ from orbitmq.client.core.rebalance import Membership, change
 from orbitmq.client.core.route import MASTER_ID, read_address
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
+from orbitmq.client.lag import QueueLag, lag_of
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.settings import ConsumerSettings
 from orbitmq.errors import BrokerError, ConfigurationError, MessageIllegal, OrbitMQError
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MessageExt, MessageQueue
-from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, check_topic
+from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, RETRY_PREFIX, check_topic
 from orbitmq.operations import membership, offsets
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
@@ -175,6 +176,21 @@ class Consumer(Client):
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic`. ClientError when it does not exist."""
         return list(await self._instance.routes.find_subscribed(topic))
+
+    async def lag(self, topic: str | None = None) -> list[QueueLag]:
+        """How far the group is behind, in every queue of its subscriptions or of one topic, whoever reads it. A
+        broadcasting consumer tells its own progress. What cannot be found out is None, with the problem; `total` of
+        `orbitmq.client.lag` adds up. ClientError when a topic does not exist.
+        """
+        queues: list[MessageQueue] = []
+        for name in self._subscriptions if topic is None else (topic,):
+            if self._instance.routes.subscribed(name) or not name.startswith(RETRY_PREFIX):
+                queues += await self.fetch_queues(name)
+        return await lag_of(self._instance, self.group, queues, self._stored_offset)
+
+    async def _stored_offset(self, queue: MessageQueue) -> int | None:
+        offset = await self._offsets.stored(queue)
+        return offset if offset >= 0 else None
 
     # --------------------------------------------------------------------------------------------------- lifecycle
 

@@ -176,6 +176,7 @@ class PushConsumer(Client[push.PushConsumer]):
     send_message_back = waiting(push.PushConsumer.send_message_back)
     assignment = direct(push.PushConsumer.assignment)
     fetch_queues = waiting(push.PushConsumer.fetch_queues)
+    lag = waiting(push.PushConsumer.lag)
 
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
@@ -229,6 +230,7 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
     pause = direct(lite_pull.LitePullConsumer.pause)
     resume = direct(lite_pull.LitePullConsumer.resume)
     fetch_queues = waiting(lite_pull.LitePullConsumer.fetch_queues)
+    lag = waiting(lite_pull.LitePullConsumer.lag)
 
     def __iter__(self) -> Iterator[MessageExt]:
         while self.is_running:
