@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
-from orbitmq.errors import OrbitMQError, RequestRejected
+from orbitmq.errors import BodyError, OrbitMQError, RequestRejected
 from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, TopicConfig
+from orbitmq.message.javajson import loads
 from orbitmq.message.topics import check_group, check_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
+from orbitmq.runtime.turns import in_turns
 from orbitmq.store.engine import MessageStore
-from orbitmq.wire.bodies import SubscriptionGroupList, TopicConfigList
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import (
@@ -25,8 +27,11 @@ from orbitmq.wire.headers_admin import (
     GetSubscriptionGroupConfigHeader,
     GetTopicConfigHeader,
 )
-from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.objects import decode, encode, from_plain
 
+T = TypeVar("T")
+
+LISTED_A_TURN = 100  # topics or groups of one request that are taken before other work gets its turn: some 5 ms
 QUEUES_MAX = 65_536  # of one topic: a queue costs memory and a directory, and nobody shares work that finely
 
 
@@ -73,7 +78,7 @@ class Administration:
         return command.response(ResponseCode.SUCCESS)
 
     async def create_topics(self, _connection: Connection, command: Command) -> Command:
-        for config in decode(TopicConfigList, command.body).topic_config_list:
+        async for config in _listed(TopicConfig, command.body, "topicConfigList"):
             self._put_topic(config)
         await self._topics.file.flush()
         return command.response(ResponseCode.SUCCESS)
@@ -120,7 +125,7 @@ class Administration:
         return command.response(ResponseCode.SUCCESS)
 
     async def create_groups(self, _connection: Connection, command: Command) -> Command:
-        for group in decode(SubscriptionGroupList, command.body).group_config_list:
+        async for group in _listed(SubscriptionGroup, command.body, "groupConfigList"):
             self._put_group(group)
         await self._groups.file.flush()
         return command.response(ResponseCode.SUCCESS)
@@ -173,3 +178,12 @@ def _refuse_illegal(check: Callable[[str], None], name: str) -> None:
         check(name)
     except OrbitMQError as error:
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+async def _listed(kind: type[T], body: bytes, member: str) -> AsyncIterator[T]:
+    """The objects of a list that may be long, read and given out in turns of the event loop."""
+    found = loads(body) if body else None
+    if not isinstance(found, dict) or not isinstance(found.get(member), list):
+        raise BodyError(f"an object with the list {member} expected")
+    async for one in in_turns(found[member], LISTED_A_TURN):
+        yield from_plain(kind, one)

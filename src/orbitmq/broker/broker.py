@@ -400,8 +400,9 @@ class Broker:
         return self.options.notify_consumer_ids_changed and (config is None or config.notify_consumer_ids_changed)
 
     def _client_gone(self, connection: Connection) -> None:
-        self.producers.forget(connection)
-        self.consumers.forget(connection)
+        more = self.producers.forget(connection)
+        if self.consumers.forget(connection) or more:
+            asyncio.get_running_loop().call_soon(self._client_gone, connection)
 
     def _close_expired_clients(self) -> None:
         now_ms = self._presence_clock.now_ms()

@@ -72,6 +72,7 @@ class Groups:
     def put(self, group: SubscriptionGroup) -> None:
         """Create or replace a group."""
         self.table[group.name] = group
+        self._texts.write(group.name, group)
         self._changed()
 
     def delete(self, name: str) -> None:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 HELD_MAX = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs about 1 KiB
 HELD_BY_ONE_MAX = 25_000  # of one connection: a client of many queues must leave room for others
 TURN_PULLS = 200  # run again before other work gets its turn: some 5 ms
-TURN_QUEUES = 1000  # looked over before other work gets its turn: some 3 ms
+TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
 
 # New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
 # the pull is the shorter way.

@@ -76,6 +76,7 @@ class Topics:
         if self.table.get(config.name) == config:
             return
         self.table[config.name] = config
+        self._texts.write(config.name, config)
         self._changed(config)
 
     def delete(self, name: str) -> None:
@@ -154,6 +155,7 @@ class Topics:
     def _add(self, config: TopicConfig) -> TopicConfig:
         _log.info("event=topic_created topic=%s queues=%d perm=%d", config.name, config.write_queues, config.perm)
         self.table[config.name] = config
+        self._texts.write(config.name, config)
         self.unsaved.add(config.name)
         self._changed(config)
         return config

@@ -59,10 +59,17 @@ def loads(text: str | bytes | bytearray | memoryview) -> Any:
 def _shallow(value: Any, data: bytes) -> Any:
     """The value, unless it nests deeper than the limit; looked at only if the text has brackets enough for that."""
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX:
-        level = [value]
-        for _ in range(DEPTH_MAX + 1):
-            level = [member for container in level for member in _content(container)]
-        if level:
+        level = [value] if isinstance(value, (dict, list)) else []
+        for _ in range(DEPTH_MAX):
+            level = [
+                member
+                for container in level
+                for member in (container.values() if type(container) is dict else container)
+                if type(member) is dict or type(member) is list  # most members are plain: they are not looked at twice
+            ]
+            if not level:
+                break
+        if any(level):
             raise _too_deep()
     return value
 

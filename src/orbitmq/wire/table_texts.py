@@ -25,6 +25,10 @@ class TableTexts(Generic[T]):
         self._name = name
         self._known: dict[str, tuple[T, str, str]] = {}
 
+    def write(self, name: str, value: T) -> None:
+        """Write an entry now. Who makes thousands of them spreads this over as many turns of the event loop."""
+        self._known[name] = _written(name, value)
+
     def compact(self, version: DataVersion, table: Mapping[str, T]) -> str:
         """As it goes over the wire: version and table."""
         entries = ",".join([entry[1] for entry in self._entries(table)])
