@@ -178,10 +178,11 @@ class BrokerOptions(Options):
         "Age from which the producer of an undecided message is asked about it.",
         unit="ms",
         minimum=0,
+        changeable=True,
     )
     transaction_check_interval_ms: int = option(
         "transactionCheckInterval", 60_000, "How often producers of undecided messages are asked.", unit="ms",
-        minimum=100,
+        minimum=100, changeable=True,
     )  # fmt: skip
     transaction_check_max: int = option(
         "transactionCheckMax",
@@ -189,9 +190,10 @@ class BrokerOptions(Options):
         "How often a producer is asked about a message before it moves to TRANS_CHECK_MAX_TIME_TOPIC; so do messages "
         "older than fileReservedTime.",
         minimum=0,
+        changeable=True,
     )
     reject_transaction_message: bool = option(
-        "rejectTransactionMessage", False, "Refuse messages that belong to a transaction."
+        "rejectTransactionMessage", False, "Refuse messages that belong to a transaction.", changeable=True
     )
     register_period_ms: int = option(
         "registerNameServerPeriod", 30_000, "How often the broker registers; held within 10,000 and 60,000.", unit="ms",

@@ -43,6 +43,10 @@ class Writing:
         """Store a message, in the schedule topic first if it is delayed."""
         if _DELAY_PAIR in record.properties:
             self._put_aside(record)
+        return self.put_here(record)
+
+    def put_here(self, record: PutRecord) -> PutResult:
+        """Store a message in the queue it names, even if it asks for a delay."""
         begun = self._timer()
         result = self._store.put(record)
         self._statistics.put(record.topic, 1, result.size, self._timer() - begun)

@@ -21,6 +21,7 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.runtime.options import change
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
@@ -58,7 +59,7 @@ class Bench:
 
     def begin(self) -> None:
         """A broker that has just started."""
-        options = BrokerOptions.parse({"brokerName": "b", **self.pairs})
+        self.options = options = BrokerOptions.parse({"brokerName": "b", **self.pairs})
         self.ledger = Ledger()
         self.producers = Producers()
         self.register(self.peer)
@@ -303,7 +304,7 @@ async def test_a_store_of_rocketmq_is_taken_over(tmp_path: Path) -> None:
 
 async def test_the_rounds_go_by_themselves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """And survive what goes wrong in one."""
-    bench.checking.interval_ms = 10
+    change(bench.options, {"transactionCheckInterval": "100"})
     wrong = iter([True])
     step = bench.checking._step
 

@@ -16,6 +16,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
 from orbitmq.operations.transactions import end_transaction_oneway, pending_transactions, resume_check
+from orbitmq.runtime.options import change
 from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.wire.bodies_transaction import PendingTransaction
 from tests.support.live import Client, Time, client_of, made_broker, running
@@ -282,6 +283,20 @@ async def test_a_producer_is_asked_only_so_often(tmp_path: Path, turned_clock: L
         await it.producer.end(question.prepared, COMMIT)  # late, and still the producer's word
         await it.producer.end(prepared, COMMIT)
         assert await it.delivered() == [b"dead"]
+
+
+async def test_the_options_can_be_changed_while_it_runs(tmp_path: Path, turned_clock: LoopFactory) -> None:
+    async with scene(tmp_path) as it:
+        await it.prepare()
+        change(it.broker.options, {"transactionCheckInterval": "1000", "transactionTimeOut": "500"})
+        await it.pass_by(1)
+        await it.question()
+        await until(lambda: it.broker.transactions.checking.next_round_ms == it.time.clock.now_ms() + 1000)
+        change(it.broker.options, {"transactionCheckMax": "1", "rejectTransactionMessage": "true"})
+        await it.pass_by(1)
+        assert it.stored(TRANSACTION_CHECK_MAX_TOPIC) == 1
+        with pytest.raises(BrokerError, match="CODE: 16 "):
+            await it.prepare(unique_id="u2")
 
 
 async def test_an_old_transaction_is_given_up(tmp_path: Path, turned_clock: LoopFactory) -> None:

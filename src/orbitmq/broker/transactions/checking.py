@@ -71,12 +71,7 @@ class Checking:
         self._offsets = offsets
         self._producers = producers
         self._clock = clock
-        self.limits = Limits(
-            options.transaction_timeout_ms,
-            options.transaction_check_max,
-            store.options.file_reserved_time_hours * HOUR_MS,
-        )
-        self.interval_ms = options.transaction_check_interval_ms
+        self._options = options
         self.next_round_ms = 0
         self.store_host = b""  # known when the port is
         self._task: asyncio.Task[None] | None = None
@@ -84,6 +79,20 @@ class Checking:
         self._counts: Counter[str] = Counter()  # of one round
         self._noted: deque[tuple[int, int, int]] = deque()  # end of the log -> progress that is safe when it is flushed
         self._committed = (0, 0)
+
+    @property
+    def limits(self) -> Limits:
+        """As the options are now."""
+        return Limits(
+            self._options.transaction_timeout_ms,
+            self._options.transaction_check_max,
+            self._store.options.file_reserved_time_hours * HOUR_MS,
+        )
+
+    @property
+    def interval_ms(self) -> int:
+        """From one round to the next."""
+        return self._options.transaction_check_interval_ms
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -96,10 +105,11 @@ class Checking:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + self.interval_ms / 1000
-            self.next_round_ms = self._clock.now_ms() + self.interval_ms
+            begun, begun_ms = loop.time(), self._clock.now_ms()
+            self.next_round_ms = begun_ms + self.interval_ms
             try:
-                while (left := due - loop.time()) > 0:
+                while (left := begun + self.interval_ms / 1000 - loop.time()) > 0:
+                    self.next_round_ms = begun_ms + self.interval_ms
                     await asyncio.sleep(min(left, TICK_SECONDS))
                     await self._keep_progress()
                 await self.round()
@@ -128,7 +138,7 @@ class Checking:
 
     def _step(self, started_ms: int) -> bool:
         """Look at some messages; False when the round is over."""
-        ledger, store = self._ledger, self._store
+        ledger, store, limits = self._ledger, self._store, self.limits
         if ledger.position < (low := store.min_offset(HALF_TOPIC, QUEUE_ID)):
             ledger.pass_over(low - 1)  # their files are gone
         first = ledger.position
@@ -137,25 +147,27 @@ class Checking:
         for offset, (place, size, _) in enumerate(entries, first):
             if offset < ledger.position:
                 continue  # decided
-            if not self._look(offset, place, started_ms):
+            if not self._look(offset, place, limits, started_ms):
                 return False
             size_looked_at += size
             if size_looked_at >= STEP_BYTES:
                 return True
         return bool(entries)
 
-    def _look(self, offset: int, place: int, started_ms: int) -> bool:
+    def _look(self, offset: int, place: int, limits: Limits, started_ms: int) -> bool:
         """Deal with the first open message; False when it ends the round."""
         half = read_half(self._store.unit_at(place))
         if half is None:
             _log.warning("event=half_message_skipped offset=%d", place)
-        elif self._ledger.state(offset, half.identity) == (State.OPEN, offset) and not self._handle(half, started_ms):
+        elif self._ledger.state(offset, half.identity) == (State.OPEN, offset) and not self._handle(
+            half, limits, started_ms
+        ):
             return False
         self._ledger.pass_over(offset)
         return True
 
-    def _handle(self, half: Half, started_ms: int) -> bool:
-        verdict = judge(half, self.limits, started_ms, self._clock.now_ms())
+    def _handle(self, half: Half, limits: Limits, started_ms: int) -> bool:
+        verdict = judge(half, limits, started_ms, self._clock.now_ms())
         if verdict is Verdict.WAIT:
             return False
         if verdict is Verdict.DISCARD:

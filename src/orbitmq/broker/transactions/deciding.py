@@ -61,7 +61,7 @@ class Deciding:
             remark = f"{WINDOW_MAX} transactions came while an older one stays open; it is looked at in the next round"
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, remark)
         make_half(record, text)
-        return self._store.put(record)
+        return self._writing.put_here(record)
 
     def end(self, _connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
         header = command.header(EndTransactionHeader)
