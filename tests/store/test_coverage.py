@@ -73,10 +73,14 @@ class Whole:
         self._clock = killed(self._root, fill_, **options)
         self.snapshot = self.after(directory / "whole", lambda _root: None)
 
-    def after(self, root: Path, damage: Callable[[Path], object]) -> Any:
+    def copy(self, root: Path, damage: Callable[[Path], object]) -> ManualClock:
         shutil.copytree(self._root, root)
         damage(root)
-        return snapshot(root, self._clock, **self._options)
+        return self._clock
+
+    def after(self, root: Path, damage: Callable[[Path], object]) -> Any:
+        """What a start finds after the damage."""
+        return snapshot(root, self.copy(root, damage), **self._options)
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +248,21 @@ def test_a_start_reads_what_the_checkpoint_does_not_prove(
     walked_from, end, searched, walked = figures(caplog)
     assert (searched, walked, end - walked_from) == (0, end - walked_from, walked)
     assert walked <= 2 * 4096 < end
+
+
+def test_files_of_the_log_that_the_queues_prove_are_not_read(tmp_path: Path, whole: Whole) -> None:
+    """But for the head that tells when they began, and the record that closes them."""
+
+    def empty(root: Path) -> None:
+        for path in sorted((root / "commitlog").iterdir())[:-3]:
+            data = path.read_bytes()
+            last = data.rindex((-875286124).to_bytes(4, "big", signed=True)) - 4
+            path.write_bytes(data[:91] + bytes(last - 91) + data[last:])
+
+    root = tmp_path / "store"
+    store = open_store(root, whole.copy(root, empty))
+    assert {queue: store.entries(*queue, 0, COUNT) for queue in whole.snapshot[1]} == whole.snapshot[1]
+    store.close()
 
 
 def test_of_files_with_messages_that_no_queue_has_only_these_are_read(

@@ -72,6 +72,22 @@ def test_an_entry_that_skips_offsets_goes_to_the_end(queue: ConsumeQueue, caplog
     assert "event=queue_offset_skipped topic=T queue=0 expected=2 found=9" in caplog.text
 
 
+@pytest.mark.parametrize("claimed", [6, 14, 23])
+def test_a_queue_without_living_messages_goes_on_where_the_next_one_says(
+    queue: ConsumeQueue, directory: Path, claimed: int
+) -> None:
+    """Its last file was lost, and with it the entries of messages that the log does not have any more, either."""
+    fill(queue, 5)
+    queue.forget_below(queue.max_physical_offset)
+    queue.put(claimed, 9000, 100, 7)
+    assert (queue.min_offset, queue.max_offset, queue.entry(claimed)) == (claimed, claimed + 1, (9000, 100, 7))
+    again = make(directory)
+    again.recover()
+    again.forget_below(0)
+    assert (again.min_offset, again.max_offset) == (claimed, claimed + 1)
+    again.close()
+
+
 @pytest.mark.parametrize("first", [1, 10, 23, 40])
 def test_a_queue_that_begins_in_the_middle_is_filled_up(queue: ConsumeQueue, directory: Path, first: int) -> None:
     queue.put(first, 5000, 100, 7)

@@ -19,16 +19,20 @@ from orbitmq.message.hashing import tags_code
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.checkpoint import FIELDS
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.multi_dispatch import with_offsets
 from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.store.walk import Walk
 from orbitmq.store.worker import Worker
 from tests.support.batches import BatchItem, put_batch
-from tests.support.power import PowerDisk, PowerLost
+from tests.support.power import SECTOR, PowerDisk, PowerLost
 from tests.support.stores import record, small_options
 
 QUEUES = [("T", 0), ("T", 1), ("Other", 0), (SCHEDULE_TOPIC, 2)]
+LIGHT_QUEUES = [("%LMQ%one", 0), ("%LMQ%two", 0)]
+LIGHT_NAMES = b"\x02INNER_MULTI_DISPATCH\x01%LMQ%one,%LMQ%two"
 DELAY_LEVEL = 3
 DELAYS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 FAR_FUTURE_MS = 1 << 42
@@ -81,6 +85,11 @@ class Stored:
     is_promised: bool = False  # no crash may take it: it was acknowledged, flushed, or seen by a reader
 
     @property
+    def is_light(self) -> bool:
+        """Whether it is in the light queues, too."""
+        return LIGHT_NAMES in self.properties
+
+    @property
     def key(self) -> str:
         return f"key{int(self.body[:6])}"
 
@@ -95,7 +104,9 @@ def _code(topic: str, store_timestamp: int) -> int:
 
 
 class History:
-    """`counts` tells what happened."""
+    """`counts` tells what happened. With `damages` a file of a queue or of the index is damaged at each crash as well,
+    and the checkpoint may speak of queues that are not on disk: whatever is in the log must be made good from it.
+    """
 
     def __init__(
         self,
@@ -105,38 +116,42 @@ class History:
         flush: str = SYNC_FLUSH,
         store: type[SimulatedStore] = SimulatedStore,
         disk: type[PowerDisk] = PowerDisk,
+        damages: bool = False,
         **changes: Any,
     ) -> None:
         self.random = Random(seed)
+        self._damages = damages
         self.counts: Counter[str] = Counter()
         self._is_sync = flush == SYNC_FLUSH
         self._disk = disk(directory, self.random)
         self._make = store
-        self._options = small_options(
-            directory / "store",
-            flush_disk_type=flush,
-            message_index_enable=True,
-            max_hash_slot_num=50,
-            max_index_num=120,
-            file_reserved_time_hours=0,
-            flush_consume_queue_thorough_interval_ms=10_000,
-            flush_consume_queue_least_pages=0,
-            **changes,
-        )
+        options: dict[str, Any] = {
+            "flush_disk_type": flush,
+            "message_index_enable": True,
+            "max_hash_slot_num": 50,
+            "max_index_num": 120,
+            "file_reserved_time_hours": 0,
+            "flush_consume_queue_thorough_interval_ms": 10_000,
+            "flush_consume_queue_least_pages": 0,
+        }
+        self._options = small_options(directory / "store", **{**options, **changes})
         self._clock = ManualClock()
         self._clock.advance(1 << 40)  # files have real times: all of them are old
         self._stored: list[Stored] = []
         self._removed_below = 0
         self._number = 0
         self._under_way: list[tuple[str, int, bytes, bytes]] = []  # a put that has not returned
+        self._progress: Counter[tuple[str, int]] = Counter()  # queue -> how far a consumer has come
         self._works: list[tuple[int, Callable[[], None]]] = [
             (40, self._put),
             (6, self._put_batch),
             (2, self._put_prepared),
+            (8 if self._options.enable_lmq else 0, self._put_light),
             (8, self._put_delayed),
             (12, self._run_woken),
             (6, self._disk.write_back),
             (8, self._read),
+            (3, self._query),
             (16, self._run_one),
             (2, self._clean),
             (1, self._restart),
@@ -148,11 +163,50 @@ class History:
             self._open()
             for _ in range(lives):
                 self._live()
+                if self.random.random() < 0.1:
+                    self._kill()
+                    continue
                 self._disk.lose_power()
                 self.counts["crashes"] += 1
+                if self._damages:
+                    self._damage()
                 self._reopen()
                 self._check()
             self.store.close()
+
+    def _kill(self) -> None:
+        """The process alone dies: what was in its files is there, on disk or not, and is on disk after the start."""
+        self._disk.kill()
+        self.counts["kills"] += 1
+        if not self._options.uses_transient_pool:
+            self._promise(FAR_FUTURE_MS)
+        self._open()
+        self._check()
+
+    def _damage(self) -> None:
+        """As file systems, restored copies and operators do it. A start after a clean exit does not look for that, and
+        light queues cannot be made good from every damage.
+        """
+        store = self._options.root
+        if not (store / "abort").exists():
+            return
+        queues = [path for path in (store / "consumequeue").rglob("0*") if path.is_file() and "%LMQ%" not in str(path)]
+        kinds = [sorted(files) for files in (queues, (store / "index").glob("2*"))]
+        chosen = {self.random.choice(files) for files in kinds if files and self.random.random() < 0.6}
+        for path in sorted(chosen):
+            self.counts["files damaged"] += 1
+            data = path.read_bytes()
+            start = SECTOR * self.random.randrange(max(1, -(-len(data) // SECTOR)))
+            part = self.random.choice((slice(0, len(data)), slice(start, min(start + SECTOR, len(data)))))
+            if self.random.random() < 0.4:
+                self._disk.remove(path)
+                self._disk.sync_directory(path.parent)
+            else:
+                self._disk.write(path, data[: part.start] + bytes(part.stop - part.start) + data[part.stop :])
+        path = store / "checkpoint"
+        if path.is_file() and path.stat().st_size >= FIELDS.size and self.random.random() < 0.3:
+            log_ms, queue_ms, index_ms = FIELDS.unpack_from(path.read_bytes())
+            self._disk.write(path, FIELDS.pack(log_ms, queue_ms + 60_000, index_ms))
 
     # --------------------------------------------------------------------------------------------------------- living
 
@@ -217,6 +271,13 @@ class History:
             topic, queue_id, [(body, properties)], lambda: self.store.put(record(body, topic, queue_id, properties))
         )
 
+    def _put_light(self) -> None:
+        body, properties = self._message(self.random.randint(0, 300))
+        properties += LIGHT_NAMES
+        number = sum(message.is_light for message in self._stored)
+        stored = with_offsets(properties, [number, number])
+        self._keep("T", 0, [(body, stored)], lambda: self.store.put(record(body, "T", 0, properties)))
+
     def _message(self, size: int) -> tuple[bytes, bytes]:
         """Body and properties of a new message; its key is its number."""
         self._number += 1
@@ -260,10 +321,19 @@ class History:
         """What a consumer has seen must not vanish when each message is flushed: its offset would point beyond."""
         topic, queue_id = self.random.choice(QUEUES)
         end = self.store.max_offset(topic, queue_id)
+        self._progress[topic, queue_id] = max(end, self._progress[topic, queue_id])
         found = self._units(topic, queue_id, max(int(self.store.min_offset(topic, queue_id)), end - 5))
         for message in self._stored:
             if self._is_sync and message.place in found:
                 message.is_promised = True
+
+    def _query(self) -> None:
+        """A message that was found by its key must not vanish, either."""
+        if self._stored:
+            message = self.random.choice(self._stored[-20:])
+            units = self.store.query(message.topic, message.key, 1, 0, FAR_FUTURE_MS).buffers
+            found = [decode_unit(unit).physical_offset for unit in units]
+            message.is_promised = message.is_promised or (self._is_sync and message.place in found)
 
     def _clean(self) -> None:
         """One file of the log may go, and what leads there."""
@@ -296,6 +366,8 @@ class History:
         assert start <= self._removed_below, "files are gone that nobody removed"
         for topic, queue_id in QUEUES:
             self._check_queue(topic, queue_id, start)
+        if self._options.enable_lmq:
+            self._check_light(start)
         # A removed file may come back, when that was not on disk yet; nobody asks for its messages.
         self._check_index([message for message in kept if message.place >= max(start, self._removed_below)])
 
@@ -331,6 +403,20 @@ class History:
         assert [entry[2] for entry in entries] == [message.code for message in there], "an entry has another code"
         for message in there:
             assert found[message.place] == message.content, "a message is damaged"
+        if not there and self._damages:  # where a lost queue ended, nothing can tell without a message of it
+            del self._progress[topic, queue_id]
+        if self._is_sync:
+            assert store.max_offset(topic, queue_id) >= self._progress[topic, queue_id], "progress beyond the queue"
+
+    def _check_light(self, start: int) -> None:
+        expected = [message.place for message in self._stored if message.is_light]
+        for topic, queue_id in LIGHT_QUEUES:
+            first = int(self.store.min_offset(topic, queue_id))
+            found = [entry[0] for entry in self.store.entries(topic, queue_id, first, 1 << 20)]
+            missing = expected[: len(expected) - len(found)]
+            assert found == expected[len(missing) :], "a light queue leads astray"
+            assert all(place < max(start, self._removed_below) for place in missing), "a light queue has a gap"
+        self.counts["in light queues"] += len(expected)
 
     def _check_index(self, kept: list[Stored]) -> None:
         asked = {*self.random.sample(range(len(kept)), min(8, len(kept))), *range(max(0, len(kept) - 4), len(kept))}

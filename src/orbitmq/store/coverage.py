@@ -54,7 +54,7 @@ def prove(log: CommitLog, queues: ConsumeQueues, settled: int, clock: Clock) -> 
     start = min((coverage.cut(queue, settled) for queue in watched(queues, clock)), default=settled)
     if start < settled:
         _log.warning("event=queues_torn walked_from=%d", start)
-    if all(queue.max_physical_offset == NO_OFFSET for queue in queues):
+    if all(map(is_empty, queues)):
         return Proof(log.files.start, 0)  # nothing of the queues has survived
     return coverage.first_gap(queues, start, clock)
 
@@ -175,6 +175,11 @@ def _is_torn(queue: ConsumeQueue, number: int, settled: int) -> bool:
     return any(size > 0 and place < settled for place, size, _ in map(queue.stored_entry, (number, *later)))
 
 
+def is_empty(queue: ConsumeQueue) -> bool:
+    """Whether nothing is left of it, or never was."""
+    return queue.max_physical_offset == NO_OFFSET
+
+
 class _Expected:
     """Which messages the queues must have, by the entries they have left."""
 
@@ -189,22 +194,23 @@ class _Expected:
     def includes(self, unit: Unit) -> bool:
         """Whether the message, to which no entry leads, should have one.
 
-        It should not when it is older than what is left of its topic, which was removed then and made anew; nor when
-        nothing at all is left, because that is how a removed topic looks. Some are never removed.
+        It should not when it is older than what is left of its queue, or of its topic without that queue, which was
+        removed then and made anew; nor when nothing at all is left, because that is how a removed topic looks. Some
+        are never removed.
         """
         if not is_queued(unit.sys_flag):
             return False
         queue = self._queues.table.get((unit.topic, unit.queue_id))
-        if queue is not None and queue.max_physical_offset != NO_OFFSET:
-            return unit.queue_offset * ENTRY_SIZE < queue.files.start or unit.physical_offset > self._firsts[queue]
+        if queue is not None:
+            is_before = unit.queue_offset * ENTRY_SIZE < queue.files.start
+            return is_before or is_empty(queue) or unit.physical_offset > self._firsts[queue]
         if unit.topic in KEPT_TOPICS:
             return True
         return self._queues.has_directory(unit.topic) and unit.physical_offset >= self._begins.get(unit.topic, 0)
 
     def is_within(self, unit: Unit) -> bool:
-        """Whether more may be missing before it: the queue has nothing, and this is not its first message."""
-        queue = self._queues.table.get((unit.topic, unit.queue_id))
-        return unit.queue_offset > 0 and (queue is None or queue.max_physical_offset == NO_OFFSET)
+        """Whether more may be missing before it: its queue is gone, and this is not the first message."""
+        return unit.queue_offset > 0 and (unit.topic, unit.queue_id) not in self._queues.table
 
 
 def _fillers(view: memoryview) -> int:

@@ -142,7 +142,11 @@ class ConsumeQueue:
         self._file_start = self.files.end - self.files.file_size
 
     def _jump(self, queue_offset: int) -> None:
-        """The next entry does not follow the last one."""
+        """The next entry does not follow the last one. A queue of whose messages none exists any more, and which has
+        lost the entries of others, begins anew further on: messages keep the offsets they were acknowledged with.
+        """
+        if self._min >= self.end and queue_offset * ENTRY_SIZE > self.end:
+            self.files.cut(self.files.start)
         if not self.files.files:
             self._fill_up_to(queue_offset)
         elif queue_offset:

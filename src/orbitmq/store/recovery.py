@@ -60,6 +60,7 @@ def recover(
         known = start
         for queue in queues:
             queue.truncate(start)
+            queue.forget_below(log.files.start)
     progress = Progress(clock, start, log.files.end)
     end, ended = _walk(log, dispatcher, start, known, progress, check_crc=check_crc, check_text=not clean)
     clean = clean and ended is not WalkEnd.DAMAGED and end >= log.files.end - log.files.file_size
