@@ -74,7 +74,7 @@ def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = 
         "java.net.preferIPv4Stack": "true",
     }
     definitions = [f"-D{name}={value}" for name, value in properties.items()]
-    return ["java", *jvm, *_OPENS, *_FULL_DISK_IS_FINE, *definitions, "-cp", class_path(version), main]
+    return ["java", *_FULL_DISK_IS_FINE, *jvm, *_OPENS, *definitions, "-cp", class_path(version), main]
 
 
 class _JavaDaemon(Daemon):
