@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -321,6 +322,21 @@ def test_the_work_is_done_in_the_thread_that_sends(system: FakeSystem) -> None:
         wait_until(lambda: len(ends(system)) == 2, 20, "the end")
         assert remarks(system)[1] == "the listener failed: ValueError: no money"
         assert producer.listener is listener
+
+
+def test_the_example_of_the_documentation_works(system: FakeSystem) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "transactions.md").read_text(encoding="utf-8")
+    example = page.split("```python\n")[1].split("```")[0].replace("127.0.0.1:9876", system.address)
+    saved: dict[str, object] = {}
+    names = {
+        "order": "an order",
+        "save": lambda order, transaction: saved.update({transaction: order}),
+        "is_saved": lambda transaction: transaction in saved,
+    }
+    exec(compile(example, "docs/transactions.md", "exec"), names)
+    wait_until(lambda: len(ends(system)) == 1, 20, "the end")
+    (end,) = ends(system)
+    assert (end.commit_or_rollback, list(saved)) == (TRANSACTION_COMMIT, [end.msg_id])
 
 
 def test_a_coroutine_listener_works_with_threads_too(system: FakeSystem) -> None:
