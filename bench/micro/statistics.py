@@ -36,7 +36,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=200_000)
     arguments = parser.parse_args()
     clock = ManualClock()
-    statistics = Statistics(cast("Any", SimpleNamespace(put_count=0)), "c", clock)
+    statistics = Statistics(
+        cast("Any", SimpleNamespace(put_count=0, options=SimpleNamespace(enable_lmq=False))), "c", clock
+    )
     topics = [f"SomeTopicOfOrders{number}" for number in range(arguments.topics)]
     asked = [topics[number * 7919 % len(topics)] for number in range(arguments.requests)]
     timer = time.perf_counter

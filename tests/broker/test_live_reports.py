@@ -166,6 +166,8 @@ async def test_the_progress_of_delay_levels(tmp_path: Path, turned_clock: LoopFa
         assert decode(DelayOffsetTable, answer.body).offset_table[1] == 1
         assert b"{1:1" in answer.body
         assert (await runtime_of(client))["scheduleMessageOffset_1"] == "1,1"
+        assert await figure(client, "TOPIC_PUT_NUMS", "T") == 1
+        assert await figure(client, "GROUP_GET_NUMS", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER") == 1
 
 
 async def test_all_producers_at_once(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ class Running:
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_700_000_000_000)
-        self.store = SimpleNamespace(put_count=0)
+        self.store = SimpleNamespace(put_count=0, options=SimpleNamespace(enable_lmq=False))
         self.statistics = Statistics(cast("Any", self.store), "c", self.clock)
 
     def seconds(self, count: int) -> None:

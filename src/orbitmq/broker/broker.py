@@ -109,7 +109,9 @@ class Broker:
             delay_levels=self._levels,
             filter_bitmap=self._filters.bitmap if options.enable_calc_filter_bit_map else no_bitmap,
         )
-        self._delayed = DelayedDelivery(self.store, self._levels, config, self._clock)
+        self._delayed = DelayedDelivery(
+            self.store, self._levels, config, self._clock, lambda topic, size: self.statistics.delivered(topic, size)
+        )
         self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self._filters.file)
         self._locks = QueueLocks(options.lock_max_live_ms)
         self.router = Router("broker")

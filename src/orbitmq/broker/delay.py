@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from orbitmq.errors import StoreError, UnitError
@@ -37,12 +38,20 @@ FAILURE_PAUSE_SECONDS = 10.0  # as in RocketMQ, after a failure that is our own
 
 
 class DelayedDelivery:
-    """Delivers what is due. `levels` are milliseconds, level 1 first."""
+    """Delivers what is due. `levels` are milliseconds, level 1 first; `delivered` hears of topic and size."""
 
-    def __init__(self, store: MessageStore, levels: tuple[int, ...], directory: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        levels: tuple[int, ...],
+        directory: Path,
+        clock: Clock,
+        delivered: Callable[[str, int], object] = lambda _topic, _size: None,
+    ) -> None:
         self._store = store
         self._levels = levels
         self._clock = clock
+        self._delivered = delivered
         self.offsets: dict[int, int] = {}
         self.file = SavedFile(directory / "delayOffset.json", self._text)
         self._task: asyncio.Task[None] | None = None
@@ -156,7 +165,11 @@ class DelayedDelivery:
             store_host=unit.store_host,
             reconsume_times=unit.reconsume_times,
         )
-        return self._store.put(record).status is PutStatus.PUT_OK
+        result = self._store.put(record)
+        if result.status is not PutStatus.PUT_OK:
+            return False
+        self._delivered(topic, result.size)
+        return True
 
     def _text(self) -> str:
         if self._changed:

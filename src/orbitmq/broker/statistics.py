@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from orbitmq.message.topics import SCHEDULE_GROUP, SCHEDULE_TOPIC
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.sampling import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Durations, Flow, Rate, Snapshots
 from orbitmq.store.engine import MessageStore
@@ -126,6 +127,15 @@ class Statistics:
             return
         flow = self.puts.table.get(topic) or self.puts.make(topic)
         flow.messages += messages
+        flow.bytes += size
+        flow.calls += 1
+
+    def delivered(self, topic: str, size: int) -> None:
+        """One delayed message stored under its topic; the group that RocketMQ says reads them has read it."""
+        self.put(topic, 1, size, 0)
+        key = (SCHEDULE_TOPIC, SCHEDULE_GROUP)
+        flow = self.gets.table.get(key) or self.gets.make(key)
+        flow.messages += 1
         flow.bytes += size
         flow.calls += 1
 

@@ -50,9 +50,9 @@ _REASONS = {
     "deliveries of delayed messages do not wait for the disk": """
         enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     """,
-    "figures are not gathered by topic": """
-        autoDeleteUnusedStats diskFallRecorded enableDetailStat enableScheduleMessageStats
-    """,
+    "figures are gathered by topic and group, not by queue": "diskFallRecorded enableDetailStat",
+    "figures of what is deleted always go with it": "autoDeleteUnusedStats",
+    "deliveries of delayed messages are always counted": "enableScheduleMessageStats",
     "routes of another environment are not looked up": "clusterTest productEnvName",
     "name servers are given by namesrvAddr": "fetchNamesrvAddrByAddressServer",
 }

@@ -5,10 +5,12 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.io.RandomAccessFile;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
@@ -17,7 +19,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * The stock mqadmin, many commands in one process: a JVM takes longer to start than a command to run. Reads the file
  * --commands as it grows, one command a line: a number and the words, separated by tabs. A row tells what it printed. The line "end" ends the process.
  */
-final class Mqadmin extends MQAdminStartup {
+final class Mqadmin {
     private static final ThreadLocal<ByteArrayOutputStream> PRINTED = new ThreadLocal<>();
     private static final long POLL_MS = 10;
 
@@ -51,11 +53,25 @@ final class Mqadmin extends MQAdminStartup {
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PRINTED.set(printed);
         long begun = System.currentTimeMillis();
-        subCommandList.clear(); // some commands work once only; main0 makes them anew
-        main0(words, null);
+        try {
+            forgetCommands();
+            MQAdminStartup.main0(words, null);
+        } catch (Throwable e) {
+            e.printStackTrace();
+        }
         PRINTED.remove();
         Rows.print(Rows.row("number", Integer.valueOf(number), "printed", printed.toString(StandardCharsets.UTF_8),
             "milliseconds", System.currentTimeMillis() - begun));
+    }
+
+    /** Some commands work once only; main0 makes them anew. Their collection has another name in 5.x. */
+    private static void forgetCommands() throws Exception {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (Collection.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((Collection<?>) field.get(null)).clear();
+            }
+        }
     }
 
     /** A whole line, as soon as it is there. */
