@@ -95,9 +95,10 @@ class Broker:
         self._presence_clock = presence_clock or self._clock
         config = store_options.root / "config"
         self._levels = parse_delay_levels(options.message_delay_level)
-        self.topics = Topics(config, options, self._clock, self._topic_changed)
-        self.groups = Groups(config, options, self._clock)
-        self.offsets = ConsumerOffsets(config)
+        light = store_options.enable_lmq
+        self.topics = Topics(config, options, self._clock, self._topic_changed, with_light_queues=light)
+        self.groups = Groups(config, options, self._clock, with_light_queues=light)
+        self.offsets = ConsumerOffsets(config, with_light_queues=light)
         self.producers = Producers()
         self._filters = Filters(config, options, self._clock)
         self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone)
@@ -127,7 +128,9 @@ class Broker:
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
-        self.statistics = Statistics(self.store, options.broker_cluster_name, self._clock)
+        self.statistics = Statistics(
+            self.store, options.broker_cluster_name, self._clock, with_light_queues=light
+        )
         self._settings = Settings((options, store_options), self._clock, self._settings_changed, configuration)
         self._writing = Writing(self.store, len(self._levels), self.statistics)
         self.transactions = Transactions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from orbitmq.broker.light_queues import light_group
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.config import DataVersion, SubscriptionGroup
 from orbitmq.message.topics import (
@@ -15,6 +16,7 @@ from orbitmq.message.topics import (
     ONS_HTTP_PROXY_GROUP,
     SELF_TEST_CONSUMER_GROUP,
     TOOLS_CONSUMER_GROUP,
+    is_lmq,
     is_system_group,
 )
 from orbitmq.runtime.clock import Clock
@@ -41,7 +43,10 @@ AUTO_CREATED_MAX = 100_000  # groups; one client that invents names must not fil
 class Groups:
     """Group name -> configuration."""
 
-    def __init__(self, directory: Path, options: BrokerOptions, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, options: BrokerOptions, clock: Clock, *, with_light_queues: bool = False
+    ) -> None:
+        self._with_light_queues = with_light_queues
         self._options = options
         self._clock = clock
         self.table = {name: SubscriptionGroup(name) for name in BUILT_IN}
@@ -59,6 +64,8 @@ class Groups:
     def find(self, name: str) -> SubscriptionGroup | None:
         """The group, created if the options allow it; None when it is unknown and may not be."""
         group = self.table.get(name)
+        if group is None and self._with_light_queues:
+            group = light_group(name)
         if group is not None:
             return group
         allowed = self._options.auto_create_subscription_group or is_system_group(name)
@@ -70,7 +77,9 @@ class Groups:
         return group
 
     def put(self, group: SubscriptionGroup) -> None:
-        """Create or replace a group."""
+        """Create or replace a group. Nothing about light groups can be configured."""
+        if self._with_light_queues and is_lmq(group.name):
+            return
         self.table[group.name] = group
         self._texts.write(group.name, group)
         self._changed()

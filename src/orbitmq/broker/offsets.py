@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from orbitmq.message.javajson import dumps
+from orbitmq.message.topics import is_lmq
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies import ConsumerOffsetTable
@@ -30,18 +31,26 @@ CORRECTIONS_TOLD = 20  # one by one; thousands of them have one reason
 class ConsumerOffsets:
     """`topic@group` -> queue id -> next offset to consume."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, with_light_queues: bool = False) -> None:
         self.table: dict[str, dict[int, int]] = {}
+        self._with_light_queues = with_light_queues
         self._count = 0
-        self.file = SavedFile(directory / "consumerOffset.json", self._text)
+        self._plain_path = directory / "consumerOffset.json"
+        light_path = directory / "lmqConsumerOffset.json"
+        self.file = SavedFile(light_path if with_light_queues else self._plain_path, self._text)
         self._changed: set[str] = set()  # keys whose text is not that of the table
         self._texts: dict[str, str] = {}
         self._writing: asyncio.Task[None] | None = None
 
     def load(self) -> None:
+        """A broker whose light queues have just been switched on goes on with the offsets it had; one of RocketMQ
+        forgets them."""
         saved = load_with_backup(self.file.path, lambda text: decode(ConsumerOffsetTable, text))
+        if saved is None and self._with_light_queues:
+            saved = load_with_backup(self._plain_path, lambda text: decode(ConsumerOffsetTable, text))
         if saved is not None:
-            self._take({key: dict(offsets) for key, offsets in saved.offset_table.items()})
+            light = {key: {0: offset} for key, offset in (saved.lmq_offset_table or {}).items()}
+            self._take({key: dict(offsets) for key, offsets in saved.offset_table.items()} | light)
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
         """After a crash: move back what lies beyond the end of its queue, which `max_offset` tells.
@@ -64,7 +73,9 @@ class ConsumerOffsets:
             _log.warning("event=offsets_corrected count=%d", count)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Take an offset as it is, also a smaller one: a reset is a commit."""
+        """Take an offset as it is, also a smaller one: a reset is a commit. A light group has one for all queues."""
+        if self._with_light_queues and is_lmq(group):
+            queue_id = 0
         key = topic + SEPARATOR + group
         offsets = self.table.get(key)
         if offsets is None or queue_id not in offsets:
@@ -77,6 +88,8 @@ class ConsumerOffsets:
         self._changed.add(key)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        if self._with_light_queues and is_lmq(group):
+            queue_id = 0
         offsets = self.table.get(topic + SEPARATOR + group)
         return None if offsets is None else offsets.get(queue_id)
 
@@ -139,7 +152,7 @@ class ConsumerOffsets:
             if offsets is None:
                 self._texts.pop(key, None)
             else:
-                self._texts[key] = _entry(key, offsets)
+                self._texts[key] = self._entry(key, offsets)
 
     def _keep(self, wanted: Callable[[str, str], bool]) -> None:
         for key in list(self.table):
@@ -151,15 +164,30 @@ class ConsumerOffsets:
     def _take(self, table: dict[str, dict[int, int]]) -> None:
         self.table = table
         self._count = sum(map(len, table.values()))
-        self._texts = {key: _entry(key, offsets) for key, offsets in table.items()}
+        self._texts = {key: self._entry(key, offsets) for key, offsets in table.items()}
 
     def _text(self) -> str:
         """ConsumerOffsetTable as Java's files have it."""
         self._write(len(self._changed))
-        if not self.table:
-            return '{\n\t"offsetTable":{}\n}'
-        entries = ",\n\t\t".join([self._texts[key] for key in self.table])
-        return f'{{\n\t"offsetTable":{{\n\t\t{entries}\n\t}}\n}}'
+        if not self._with_light_queues:
+            return f'{{\n\t"offsetTable":{self._object(self.table)}\n}}'
+        light = [key for key in self.table if self._is_light(key)]
+        others = [key for key in self.table if not self._is_light(key)]
+        return f'{{\n\t"lmqOffsetTable":{self._object(light)},\n\t"offsetTable":{self._object(others)}\n}}'
+
+    def _object(self, keys: Collection[str]) -> str:
+        if not keys:
+            return "{}"
+        entries = ",\n\t\t".join([self._texts[key] for key in keys])
+        return f"{{\n\t\t{entries}\n\t}}"
+
+    def _is_light(self, key: str) -> bool:
+        return is_lmq(key.partition(SEPARATOR)[2])
+
+    def _entry(self, key: str, offsets: Mapping[int, int]) -> str:
+        if self._with_light_queues and self._is_light(key):
+            return f"{dumps(key)}:{offsets.get(0, 0)}"
+        return _entry(key, offsets)
 
 
 def _entry(key: str, offsets: Mapping[int, int]) -> str:

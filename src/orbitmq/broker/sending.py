@@ -168,6 +168,8 @@ class Sending:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if header.topic in SEND_FORBIDDEN_TOPICS:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"{header.topic} is written by the broker alone")
+        if (light := self._topics.get(header.topic)) is not None:  # it is in no table
+            return light
         queues = header.default_topic_queue_nums
         topic = self._topics.create_for_send(header.topic, header.default_topic, queues, unit=header.unit_mode)
         if topic is None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from orbitmq.broker.light_queues import folded
 from orbitmq.message.topics import SCHEDULE_GROUP, SCHEDULE_TOPIC
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.sampling import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Durations, Flow, Rate, Snapshots
@@ -97,8 +98,9 @@ class Daily:
 class Statistics:
     """All figures of one broker. `tick` is to be called once a second."""
 
-    def __init__(self, store: MessageStore, cluster: str, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, cluster: str, clock: Clock, *, with_light_queues: bool = False) -> None:
         self._store = store
+        self._folds = with_light_queues
         self._cluster = cluster
         self._clock = clock
         self.started_ms = clock.now_ms()
@@ -125,6 +127,7 @@ class Statistics:
         if not size:
             self.totals.put_failures += 1
             return
+        topic = folded(topic) if self._folds else topic
         flow = self.puts.table.get(topic) or self.puts.make(topic)
         flow.messages += messages
         flow.bytes += size
@@ -146,7 +149,7 @@ class Statistics:
         if not messages:
             self.totals.missed_calls += 1
             return
-        key = (topic, group)
+        key = (folded(topic), folded(group)) if self._folds else (topic, group)
         flow = self.gets.table.get(key) or self.gets.make(key)
         flow.messages += messages
         flow.bytes += size
@@ -156,7 +159,7 @@ class Statistics:
 
     def sent_back(self, topic: str, group: str) -> None:
         """One message that a group wants again. `topic` is the one it was first sent to."""
-        key = (topic, group)
+        key = (folded(topic), folded(group)) if self._folds else (topic, group)
         flow = self.send_backs.table.get(key) or self.send_backs.make(key)
         flow.messages += 1
         flow.calls += 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from orbitmq.broker.light_queues import light_topic
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
@@ -22,6 +23,7 @@ from orbitmq.message.topics import (
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    is_lmq,
     is_system_topic,
     reply_topic,
     retry_topic,
@@ -49,10 +51,13 @@ class Topics:
         options: BrokerOptions,
         clock: Clock,
         on_change: Callable[[TopicConfig | None], None] = lambda _: None,
+        *,
+        with_light_queues: bool = False,
     ) -> None:
         self._options = options
         self._clock = clock
         self._on_change = on_change
+        self._with_light_queues = with_light_queues
         self.table: dict[str, TopicConfig] = {}
         self.unsaved: set[str] = set()  # created since the start and, as far as anybody asked, not yet on disk
         self.version = DataVersion(0, clock.now_ms())
@@ -69,10 +74,13 @@ class Topics:
         self.compact()  # writes each entry once, before anybody waits for an answer
 
     def get(self, name: str) -> TopicConfig | None:
-        return self.table.get(name)
+        found = self.table.get(name)
+        return light_topic(name) if found is None and self._with_light_queues else found
 
     def put(self, config: TopicConfig) -> None:
-        """Create or replace a topic."""
+        """Create or replace a topic. Nothing about light topics can be configured."""
+        if self._with_light_queues and is_lmq(config.name):
+            return
         if self.table.get(config.name) == config:
             return
         self.table[config.name] = config
