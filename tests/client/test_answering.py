@@ -175,11 +175,17 @@ async def test_a_push_consumer_tells_what_it_is_doing() -> None:
             assert (queue.cached_msg_count, queue.cached_msg_min_offset, queue.cached_msg_max_offset) == (2, 0, 1)
             assert queue.last_pull_timestamp >= before_ms
             assert not queue.dropped
+            assert found.status_table["T"].pull_tps > 0
             assert found.jstack is None
             stacks = decode(ConsumerRunningInfo, (await info(system, stacks=True)).body).jstack or ""
             assert "thread MainThread" in stacks
             assert "await self.go_on.wait()" in stacks, "where the listener hangs"
+            listener.says = LATER
             listener.go_on.set()
+            await until(lambda: system.sent_back)
+            status = decode(ConsumerRunningInfo, (await info(system)).body).status_table["T"]
+            assert status.consume_failed_msgs == 2
+            assert status.consume_ok_tps == 0
 
 
 async def test_a_pull_consumer_tells_its_settings_and_subscriptions() -> None:

@@ -12,18 +12,22 @@ from orbitmq.client.background import Background
 from orbitmq.client.consumer import HOLD_LOOK_S, Consumer, Held
 from orbitmq.client.core.allocation import Allocate, averagely
 from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed, retry_copy
+from orbitmq.client.core.hooks import ConsumeHook
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus, PullResult, PullStatus
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
 from orbitmq.client.core.selectors import Selector
+from orbitmq.client.figures import Figures
+from orbitmq.client.hooking import hooked
 from orbitmq.client.instance import Instance
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reports import properties, queue_info
 from orbitmq.client.sending import Sender
 from orbitmq.client.settings import PushSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
+from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
 from orbitmq.client.workers import Listener, Portion, Workers, workers_for
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
@@ -32,6 +36,7 @@ from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import CONSUME_START_TIME
 from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP, retry_topic
 from orbitmq.operations import sending
+from orbitmq.runtime.sampling import SAMPLE_SECONDS
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
     ConsumeFromWhere,
@@ -113,11 +118,14 @@ class PushConsumer(Consumer):
             allocate=allocate,
         )
         self._listener: Listener | None = None
+        self._figures = Figures(self._clock)
         self._own_thresholds = self._thresholds
         self._paused = False
         self._puller: Puller | None = None
         self._workers: Workers | None = None
         self._retry_sender: Sender | None = None
+        self._hooks: list[ConsumeHook] = []
+        self._traces: Traces | None = None
         self._returning = Background(f"{self._name()}, sending back")
         times = self._settings["max_reconsume_times"]
         self._reconsume_times_max = RECONSUME_TIMES_MAX if times < 0 else times
@@ -141,6 +149,12 @@ class PushConsumer(Consumer):
         if self._workers is not None:
             raise InvalidStateError(f"{self._name()} has its listener already")
         self._listener = listener
+
+    def add_consume_hook(self, hook: ConsumeHook) -> None:
+        """Have `hook` see every call of the listener, before and after; before start. InvalidStateError afterwards."""
+        if self._workers is not None:
+            raise InvalidStateError(f"{self._name()} is started; hooks are added before")
+        self._hooks.append(hook)
 
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
@@ -198,6 +212,7 @@ class PushConsumer(Consumer):
                 workers=self._settings["consume_threads"],
                 started_ms=self._started_ms,
             ),
+            status_table=self._figures.table(),
             subscription_set=list(self._subscriptions.values()),
         )
 
@@ -223,17 +238,25 @@ class PushConsumer(Consumer):
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
         self._puller = Puller(instance, self.group, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
         self._retry_sender = Sender(instance, CLIENT_INNER_PRODUCER_GROUP, Choosing(instance.chance))
+        if self._settings["enable_trace"]:
+            self._traces = traces_of(instance, self.group, "CONSUME", self._settings["trace_topic"])
+            ids = instance.unique_ids
+            self._hooks.append(ConsumeTracing(self._traces, lambda: ids.create(self._clock.now_ms())))
+        listener = hooked(self._listener, self._hooks, self.group, self._clock) if self._hooks else self._listener
         self._workers = workers_for(
-            self._listener, self._settings["consume_threads"], self.group, self._prepare, self._finished
+            listener, self._settings["consume_threads"], self.group, self._prepare, self._finished
         )
         await self._begin_consuming(instance)
         self._background.spawn(self._look_for_overdue(instance))
+        self._background.spawn(self._sample_regularly())
 
     async def _end(self, instance: Instance) -> None:
         await self._background.stop()
         grace_s = self._settings["await_termination_ms"] / 1000
         await self._running_workers.close(grace_s)
         await self._returning.finish(grace_s)
+        if self._traces is not None:
+            await self._traces.close()
         await self._end_consuming(instance)
 
     @property
@@ -272,6 +295,8 @@ class PushConsumer(Consumer):
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await self._start_over(held, result.next_begin_offset)
         elif result.messages:
+            pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
+            self._figures.pulled(held.queue.topic, len(result.messages), pull_ms)
             held.cached.put(result.messages, result.max_offset)
             for portion in chunks(result.messages, self._settings["consume_batch_max_size"]):
                 self._submit(held, portion)
@@ -310,6 +335,7 @@ class PushConsumer(Consumer):
             return
         portion.cached.last_consume_ms = self._clock.now_ms()
         failed = portion.messages[first_failed(portion.status, portion.context, len(portion.messages)) :]
+        self._count(portion, len(failed))
         if failed and self._message_model is MessageModel.CLUSTERING and self._shared is not None:
             self._returning.spawn(self._return(self._shared, portion, failed))
             return
@@ -318,6 +344,11 @@ class PushConsumer(Consumer):
                 "event=messages_dropped group=%s queue=%s count=%d", self.group, portion.held.queue, len(failed)
             )
         self._settle(portion.held, portion.cached, portion.messages)
+
+    def _count(self, portion: Portion, failed: int) -> None:
+        now_ms = portion.cached.last_consume_ms
+        begun_ms = int(portion.messages[0].properties.get(CONSUME_START_TIME, now_ms))
+        self._figures.consumed(portion.held.queue.topic, len(portion.messages), failed, now_ms - begun_ms)
 
     def _settle(self, held: Held, cached: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         """These messages are done: their queue has room, its offset may rise."""
@@ -362,6 +393,11 @@ class PushConsumer(Consumer):
             copy = retry_copy(message, self.group, self._reconsume_times_max)
             packed = outgoing(copy, lambda: instance.unique_ids.create(self._clock.now_ms()), Packing())
             await self._retry_sender.send(packed, RetryRules(RETRY_SEND_ATTEMPTS, RETRY_SEND_TIMEOUT_MS))
+
+    async def _sample_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_SECONDS)
+            self._figures.sample()
 
     async def _look_for_overdue(self, instance: Instance) -> None:
         """A listener that hangs must not hold its queue for ever: its message is delivered again elsewhere."""
