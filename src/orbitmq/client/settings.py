@@ -14,7 +14,7 @@ from orbitmq.client.core.latency import LATENCY_MAX, NOT_AVAILABLE
 from orbitmq.client.core.selection import LEAST_LATENCY, ROUND_ROBIN
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB
-from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.message.topics import AUTO_CREATE_TOPIC, TRACE_TOPIC
 from orbitmq.runtime.options import Option
 
 DAY_MS = 86_400_000
@@ -84,7 +84,16 @@ class ClientSettings(TypedDict, total=False):
     tls_key_password: Annotated[str, Option("tls.client.keyPassword", "", "Password of that key.", secret=True)]
 
 
-class ProducerSettings(ClientSettings, total=False):
+class TraceSettings(ClientSettings, total=False):
+    """Settings of those who can write message traces."""
+
+    enable_trace: Annotated[
+        bool, Option("enableMsgTrace", False, "Write message traces: what was sent or consumed when, where, how fast.")
+    ]
+    trace_topic: Annotated[str, Option("customizedTraceTopic", TRACE_TOPIC, "Topic that traces go to.")]
+
+
+class ProducerSettings(TraceSettings, total=False):
     """Settings of a producer."""
 
     send_timeout_ms: Annotated[
@@ -203,7 +212,7 @@ class ConsumerSettings(ClientSettings, total=False):
     ]
 
 
-class PushSettings(ConsumerSettings, total=False):
+class PushSettings(ConsumerSettings, TraceSettings, total=False):
     """Settings of a push consumer."""
 
     pull_batch_size: Annotated[int, Option("pullBatchSize", 32, "Messages asked for by one pull.", "", 1, 1024)]

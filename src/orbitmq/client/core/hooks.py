@@ -1,0 +1,104 @@
+"""What an application may look at around every send and every delivery. Pure data and protocols.
+
+A hook sees; it does not decide, but for the one that forbids. What a hook raises is logged and does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol, TypeVar
+
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus, SendResult
+from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.message.flags import TRANSACTION_PREPARED
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.properties import DELAY, NAME_END, PAIR_END
+
+_log = logging.getLogger(__name__)
+
+_DELAYED = f"{PAIR_END}{DELAY}{NAME_END}"
+
+H = TypeVar("H")
+C = TypeVar("C")
+
+
+class MessageKind(IntEnum):
+    """What sort of message is sent; numbers as in RocketMQ's traces."""
+
+    NORMAL = 0
+    HALF = 1
+    COMMIT = 2
+    DELAYED = 3
+
+
+@dataclass(slots=True)
+class SendContext:
+    """One attempt to send a message: a retry is another one. `result` or `error` is there afterwards."""
+
+    group: str
+    message: Outgoing
+    """As it goes out: its body may be compressed."""
+    queue: MessageQueue
+    broker_address: str
+    kind: MessageKind
+    oneway: bool = False
+    began_ms: int = 0
+    """Milliseconds since the epoch."""
+    cost_ms: int = 0
+    result: SendResult | None = None
+    """None after a oneway send, of which nothing is known."""
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class ConsumeContext:
+    """One call of a listener. `status`, or the `error` it raised, is there afterwards."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[MessageExt]
+    listener: ConcurrentContext
+    began_ms: int = 0
+    cost_ms: int = 0
+    status: ConsumeConcurrentlyStatus | None = None
+    error: Exception | None = None
+
+
+def message_kind(message: Outgoing) -> MessageKind:
+    """What sort of message this is."""
+    if message.sys_flag & TRANSACTION_PREPARED:
+        return MessageKind.HALF
+    delayed = not message.batch and _DELAYED in f"{PAIR_END}{message.properties}"
+    return MessageKind.DELAYED if delayed else MessageKind.NORMAL
+
+
+class SendHook(Protocol):
+    """Called on the event loop around every attempt; it must not wait."""
+
+    def before(self, context: SendContext, /) -> None: ...
+
+    def after(self, context: SendContext, /) -> None: ...
+
+
+class ConsumeHook(Protocol):
+    """Called around every call of the listener, in the listener's thread, or on the loop for a coroutine."""
+
+    def before(self, context: ConsumeContext, /) -> None: ...
+
+    def after(self, context: ConsumeContext, /) -> None: ...
+
+
+ForbiddenHook = Callable[[SendContext], object]
+"""Raises what the sender shall get when a message must not be sent; no other attempt is made then."""
+
+
+def each(hooks: Sequence[H], call: Callable[[H, C], object], context: C) -> None:
+    """Call every hook; what one raises keeps the others from nothing."""
+    for hook in hooks:
+        try:
+            call(hook, context)
+        except Exception:  # the application's code
+            _log.exception("event=hook_failed hook=%s", type(hook).__name__)

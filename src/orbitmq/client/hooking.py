@@ -1,0 +1,50 @@
+"""Calls the hooks of a consumer around its listener. Knows no queue and no offset."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import cast
+
+from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, each
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.client.workers import CoroutineListener, FunctionListener, Listener
+from orbitmq.message.model import MessageExt
+from orbitmq.runtime.clock import Clock
+
+
+def hooked(listener: Listener, hooks: Sequence[ConsumeHook], group: str, clock: Clock) -> Listener:
+    """The listener with `hooks` around every call; they are looked at anew each time."""
+
+    def begin(messages: Sequence[MessageExt], told: ConcurrentContext) -> ConsumeContext:
+        context = ConsumeContext(group, told.message_queue, messages, told, clock.now_ms())
+        each(hooks, lambda hook, seen: hook.before(seen), context)
+        return context
+
+    def end(context: ConsumeContext) -> None:
+        context.cost_ms = clock.now_ms() - context.began_ms
+        each(hooks, lambda hook, seen: hook.after(seen), context)
+
+    def function(messages: Sequence[MessageExt], told: ConcurrentContext) -> ConsumeConcurrentlyStatus | None:
+        context = begin(messages, told)
+        try:
+            context.status = cast("FunctionListener", listener)(messages, told)
+            return context.status
+        except Exception as error:
+            context.error = error
+            raise
+        finally:
+            end(context)
+
+    async def coroutine(messages: Sequence[MessageExt], told: ConcurrentContext) -> ConsumeConcurrentlyStatus | None:
+        context = begin(messages, told)
+        try:
+            context.status = await cast("CoroutineListener", listener)(messages, told)
+            return context.status
+        except Exception as error:
+            context.error = error
+            raise
+        finally:
+            end(context)
+
+    return coroutine if inspect.iscoroutinefunction(listener) else function

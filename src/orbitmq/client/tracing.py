@@ -1,0 +1,205 @@
+"""Writes message traces: hooks that make records, and a sender of its own that sends them, a batch at a time.
+
+Nothing here holds up or fails a send or a listener: records wait in a bounded queue, and those that find it full are
+counted and dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from itertools import count
+
+from orbitmq.client.core.hooks import ConsumeContext, SendContext
+from orbitmq.client.core.model import ConsumeConcurrentlyStatus, SendResult, SendStatus
+from orbitmq.client.core.outgoing import Packing, outgoing
+from orbitmq.client.core.retry import RetryRules
+from orbitmq.client.core.selection import Choosing
+from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Outcome, Published, Record, encode_record
+from orbitmq.client.instance import Instance
+from orbitmq.client.sending import Sender
+from orbitmq.errors import OrbitMQError
+from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.properties import KEYS, MSG_REGION, TAGS, TRACE_ON, decode_properties
+
+_log = logging.getLogger(__name__)
+
+WAITING_MAX = 1024  # records; RocketMQ's number
+BODY_FROM = 118_000  # bytes from which a batch goes: the message may have 128,000
+AGE_MAX_S = 0.5
+SENDS_MAX = 20  # batches under way; RocketMQ has as many threads for them
+CLOSE_S = 5.0  # for the last batch; its send has a limit of its own
+DEFAULT_REGION = "DefaultRegion"
+
+RULES = RetryRules(3, 5000)  # attempts and milliseconds, as RocketMQ's trace producer
+PACKING = Packing(size_max=128_000)
+
+_numbers = count(1)  # trace producers of this process
+
+Send = Callable[[Message], "asyncio.Future[SendResult]"]
+
+
+def traces_of(instance: Instance, group: str, what: str, topic: str) -> Traces:
+    """Traces that go out over the connections of `instance`; `what` is PRODUCE or CONSUME."""
+    inner = f"_INNER_TRACE_PRODUCER-{group}-{what}-{next(_numbers)}"
+    sender = Sender(instance, inner, Choosing(instance.chance))
+
+    def send(message: Message) -> asyncio.Future[SendResult]:
+        packed = outgoing(message, lambda: instance.unique_ids.create(instance.clock.now_ms()), PACKING)
+        return asyncio.get_running_loop().create_task(sender.send(packed, RULES))
+
+    return Traces(topic, send)
+
+
+class Traces:
+    """Records on their way to the trace topic. For the event loop's thread, `add` for any."""
+
+    def __init__(self, topic: str, send: Send) -> None:
+        self.topic = topic
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._texts: list[str] = []
+        self._keys: dict[str, None] = {}
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._under_way: set[asyncio.Future[SendResult]] = set()
+        self.dropped = 0
+        """Records that found the queue full, or whose batch could not be sent."""
+
+    def add(self, records: Iterable[Record], keys: Iterable[str]) -> None:
+        """Have records sent soon; `keys` find them, message ids and the messages' own."""
+        texts, found = [encode_record(record) for record in records], list(keys)
+        self._loop.call_soon_threadsafe(self._add, texts, found)
+
+    def _add(self, texts: list[str], keys: list[str]) -> None:
+        if len(self._texts) >= WAITING_MAX or len(self._under_way) >= SENDS_MAX:
+            self._drop(len(texts))
+            return
+        self._texts += texts
+        self._keys.update(dict.fromkeys(keys))
+        self._size += sum(map(len, texts))
+        if self._size >= BODY_FROM:
+            self._flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(AGE_MAX_S, self._flush)
+
+    def _drop(self, number: int) -> None:
+        if not self.dropped:
+            _log.warning("event=traces_dropped topic=%s", self.topic)
+        self.dropped += number
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._texts:
+            return
+        number, body, keys = len(self._texts), "".join(self._texts).encode(), list(self._keys)
+        self._texts, self._keys, self._size = [], {}, 0
+        try:
+            sent = self._send(Message(self.topic, body, keys=keys))
+        except OrbitMQError as error:
+            _log.debug("event=traces_not_sent error=%s", error)
+            self._drop(number)
+            return
+        self._under_way.add(sent)
+        sent.add_done_callback(lambda future: self._sent(future, number))
+
+    def _sent(self, future: asyncio.Future[SendResult], number: int) -> None:
+        self._under_way.discard(future)
+        if future.cancelled() or future.exception() is not None:
+            self._drop(number)
+
+    async def close(self) -> None:
+        """Send what waits, within a limit."""
+        await asyncio.sleep(0)  # records of other threads are already on their way to the loop
+        self._flush()
+        if self._under_way:
+            await asyncio.wait(set(self._under_way), timeout=CLOSE_S)
+
+
+class SendTracing:
+    """Makes a record of every message a producer stored."""
+
+    def __init__(self, traces: Traces) -> None:
+        self._traces = traces
+
+    def before(self, context: SendContext) -> None:
+        """Nothing is known yet."""
+
+    def after(self, context: SendContext) -> None:
+        """A message that was not stored leaves no trace, as with RocketMQ: there is nothing to be found."""
+        result, message = context.result, context.message
+        if result is None or not result.trace_on or message.topic == self._traces.topic:
+            return
+        properties = {} if message.batch else decode_properties(message.properties)
+        keys = properties.get(KEYS, "")
+        record = Published(
+            context.began_ms, result.region_id, context.group, message.topic, message.msg_id, properties.get(TAGS),
+            properties.get(KEYS), context.broker_address, len(message.body), context.cost_ms, int(context.kind),
+            result.offset_msg_id, result.status is SendStatus.SEND_OK,
+        )  # fmt: skip
+        self._traces.add([record], [*message.msg_id.split(","), *keys.split()])
+
+
+class ConsumeTracing:
+    """Makes two records of every message a listener gets."""
+
+    def __init__(self, traces: Traces, new_id: Callable[[], str]) -> None:
+        self._traces = traces
+        self._new_id = new_id
+        self._requests: dict[int, str] = {}  # of calls under way: their context -> request id
+
+    def before(self, context: ConsumeContext) -> None:
+        traced = self._traced(context)
+        if not traced:
+            return
+        request = self._requests[id(context)] = self._new_id()
+        self._traces.add(
+            [
+                ConsumeBegun(
+                    context.began_ms, message.properties.get(MSG_REGION, DEFAULT_REGION), context.group, request,
+                    message.msg_id, message.reconsume_times, message.keys,
+                )
+                for message in traced
+            ],
+            _keys(traced),
+        )  # fmt: skip
+
+    def after(self, context: ConsumeContext) -> None:
+        request = self._requests.pop(id(context), None)
+        if request is None:
+            return
+        traced = self._traced(context)
+        outcome = _outcome(context)
+        cost_ms = context.cost_ms // len(context.messages)
+        self._traces.add(
+            [
+                ConsumeEnded(
+                    request, message.msg_id, cost_ms, outcome is Outcome.SUCCESS, message.keys, int(outcome),
+                    context.began_ms + context.cost_ms, context.group,
+                )
+                for message in traced
+            ],
+            _keys(traced),
+        )  # fmt: skip
+
+    def _traced(self, context: ConsumeContext) -> list[MessageExt]:
+        return [
+            message
+            for message in context.messages
+            if message.topic != self._traces.topic and message.properties.get(TRACE_ON) != "false"
+        ]
+
+
+def _keys(messages: Iterable[MessageExt]) -> list[str]:
+    return [key for message in messages for key in (message.msg_id, *(message.keys or "").split())]
+
+
+def _outcome(context: ConsumeContext) -> Outcome:
+    if context.error is not None:
+        return Outcome.EXCEPTION
+    if context.status is None:
+        return Outcome.RETURNED_NOTHING
+    return Outcome.SUCCESS if context.status is ConsumeConcurrentlyStatus.CONSUME_SUCCESS else Outcome.FAILED
