@@ -35,6 +35,7 @@ public final class Main {
             case "transactions" -> Transactions.run(arguments);
             case "filter" -> Filter.run(arguments);
             case "requestreply" -> RequestReply.run(arguments);
+            case "lightqueues" -> LightQueues.run(arguments);
             default -> throw new IllegalArgumentException("unknown driver " + words[0]);
         }
     }
