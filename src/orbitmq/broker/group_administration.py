@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 
 from orbitmq.broker.clients import Client, ConsumerGroup, Consumers, Producers
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.progress import queue_progress
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageQueue
-from orbitmq.message.unit import store_timestamp_of
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.store.engine import MessageStore
@@ -115,7 +115,7 @@ class GroupAdministration:
         for topic in self._topics_of(group, header.topic, online=True):
             for queue_id in range(topic.read_queues):
                 queue = MessageQueue(topic.name, self._broker_name, queue_id)
-                table[queue] = self._progress(group, topic.name, queue_id)
+                table[queue] = queue_progress(self._store, self._offsets, group, topic.name, queue_id)
                 if len(table) % TURN_QUEUES == 0:
                     await asyncio.sleep(0)
             tps += self._consume_tps(topic.name, group)
@@ -132,23 +132,6 @@ class GroupAdministration:
             if config is not None and (not subscribed or name in subscribed):
                 found.append(config)
         return found
-
-    def _progress(self, group: str, topic: str, queue_id: int) -> QueueProgress:
-        consumed = max(self._offsets.query(group, topic, queue_id) or 0, 0)
-        return QueueProgress(
-            broker_offset=self._store.max_offset(topic, queue_id),
-            consumer_offset=consumed,
-            last_timestamp=self._store_time(topic, queue_id, consumed - 1),
-        )
-
-    def _store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """When a message was stored, 0 when it is none."""
-        if offset < self._store.min_offset(topic, queue_id):
-            return 0
-        for place, _size, _code in self._store.entries(topic, queue_id, offset, 1):
-            unit = self._store.unit_at(place)
-            return store_timestamp_of(unit) if unit is not None else 0
-        return 0
 
     # ------------------------------------------------------------------------------------------------------- setting
 
