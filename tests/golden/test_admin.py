@@ -1,4 +1,4 @@
-"""What RocketMQ's tools asked its broker gets the same code, the same header fields and a body of the same shape here.
+"""Tools and slaves of RocketMQ get from orbitmq the code, header fields and shape of body that RocketMQ gave them.
 
 One broker answers all captures of a file in turn; before each request it is given what the captured answer presupposes:
 topics with messages, groups with offsets, members.
@@ -28,7 +28,7 @@ from tests.support.frames import Frame, frames
 from tests.support.live import made_broker, running
 from tests.support.peers import BarePeer, bare_peer
 
-FILES = ("admin_json.jsonl.gz", "admin_rocketmq.jsonl.gz")
+FILES = ("admin_json.jsonl.gz", "admin_rocketmq.jsonl.gz", "slave_json.jsonl", "slave_rocketmq.jsonl")
 HOST = encode_host("127.0.0.1", 10911)
 GROUP_FIELDS = ("consumerGroup", "group", "producerGroup", "compareGroup", "srcGroup")
 
@@ -40,6 +40,11 @@ RELAYED = {
 ELSEWHERE = {  # tests/golden/test_broker.py looks at these in every capture of clients
     RequestCode.PULL_MESSAGE, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID,
     RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.RESUME_CHECK_HALF_MESSAGE,
+}  # fmt: skip
+
+SLAVES = {  # what a slave copies; the rest of those captures are clients again
+    RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_ALL_DELAY_OFFSET,
 }  # fmt: skip
 
 # Members of a body that need not be there, or may be more, and why.
@@ -133,6 +138,10 @@ async def prepare(broker: Broker, peer: BarePeer, question: Command, java: Comma
         code == RequestCode.QUERY_TOPIC_CONSUME_BY_WHO and loads(java.body)["groupList"]
     ):
         broker.offsets.commit("someone", str(topic), 0, 1)
+    elif code == RequestCode.GET_ALL_CONSUMER_OFFSET:
+        broker.offsets.commit("someone", "Consumed", 0, 1)
+    elif code == RequestCode.GET_ALL_DELAY_OFFSET:
+        broker._delayed.offsets = {1: 1} if loads(java.body)["offsetTable"] else {}
     elif code == RequestCode.VIEW_BROKER_STATS_DATA:
         prepare_figure(broker, ext, counted=java.code == 0)
 
@@ -185,7 +194,7 @@ async def test_tools_get_answers_of_javas_kind(tmp_path: Path, file: str) -> Non
     async with running(broker):
         for number, (frame, reply) in enumerate(captured(file)):
             question, java = command_of(frame), command_of(reply)
-            if question.code in RELAYED | ELSEWHERE:
+            if question.code in RELAYED | ELSEWHERE or (file.startswith("slave") and question.code not in SLAVES):
                 continue
             async with bare_peer(broker.address) as peer:
                 await prepare(broker, peer, question, java)
