@@ -273,7 +273,19 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_a_java_producer_decides_at_once_or_when_it_is_asked(system: System, label: str) -> None:
+def test_producers_decide_at_once_or_when_they_are_asked(system: System, label: str) -> None:
+    """Java's and both faces of orbitmq's, side by side."""
+    with ThreadPoolExecutor(2) as beside:
+        others = [
+            beside.submit(_decide_in_threads, system, f"{label}-threads"),
+            beside.submit(lambda: asyncio.run(_decide_in_tasks(system, f"{label}-tasks"))),
+        ]
+        _decide_in_java(system, f"{label}-java")
+        for other in others:
+            other.result()
+
+
+def _decide_in_java(system: System, label: str) -> None:
     plans = ["commit", "rollback", "check-commit", "check-rollback", "unknown"]
     create(system, label)
     with Driver(*produce(system, label, "--plans", ",".join(plans), "--count", 60)) as producer:
@@ -300,8 +312,6 @@ def test_a_java_producer_decides_at_once_or_when_it_is_asked(system: System, lab
     asked = Counter(row["index"] for row in checked)
     assert asked == {index: 3 if index % 5 == 4 else 1 for index in range(60) if index % 5 > 1}
 
-
-# --------------------------------------------------------------------------------------------------- orbitmq's client
 
 DECISIONS = {
     "commit": LocalTransactionState.COMMIT_MESSAGE,
@@ -343,15 +353,7 @@ def planned(topic: str, index: int) -> Message:
     return made
 
 
-def test_orbitmqs_producers_decide_at_once_or_when_they_are_asked(system: System, label: str) -> None:
-    """Both faces, side by side."""
-    with ThreadPoolExecutor(1) as thread:
-        other = thread.submit(_decide_in_threads, system, f"{label}-threads")
-        asyncio.run(_decide(system, f"{label}-tasks"))
-        other.result()
-
-
-async def _decide(system: System, topic: str) -> None:
+async def _decide_in_tasks(system: System, topic: str) -> None:
     listener = PlannedCoroutines()
     async with TransactionProducer(topic, system.namesrv_address, listener=listener) as producer:
         for index in range(20):
