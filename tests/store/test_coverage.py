@@ -22,7 +22,7 @@ from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue import ENTRY, ENTRY_SIZE
 from tests.support.contents import contents
 from tests.support.disk import FaultyDisk
-from tests.support.stores import abandon, bodies, open_store, record
+from tests.support.stores import abandon, bodies, open_store, record, units
 
 QUEUES = [("T", 0), ("T", 1), ("Other", 0), (SCHEDULE_TOPIC, 2), (HALF_TOPIC, 0), (OP_HALF_TOPIC, 0)]
 LAST = ("Last", 0)  # gets every third message, so that other queues end before the checkpoint does
@@ -181,6 +181,25 @@ def test_a_queue_that_is_gone_with_its_directory_is_made_anew(tmp_path: Path, wh
     """The other queue of its topic tells that the topic was not removed, even of messages before its own first one."""
     found = whole.after(tmp_path / "store", lambda root: shutil.rmtree(root / "consumequeue" / "T" / str(lost)))
     assert found == whole.snapshot
+
+
+def test_messages_keep_their_offsets_when_only_entries_of_removed_ones_are_left(tmp_path: Path) -> None:
+    """Of the files of a queue the last one was lost; what the log has lost of its messages nothing can bring back."""
+
+    def early_and_late(store: MessageStore, clock: ManualClock) -> None:
+        for number in range(60):
+            store.put(record(bytes(380), *(("T", 0) if number < 15 or number >= 50 else LAST)))
+            clock.advance(1000)
+
+    clock = killed(tmp_path, early_and_late)
+    for path in sorted((tmp_path / "commitlog").iterdir())[:4]:
+        path.unlink()
+    for path in queue_files(tmp_path, ("T", 0))[1:]:
+        path.unlink()
+    store = open_store(tmp_path, clock)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (15, 25)
+    assert [unit.queue_offset for unit in units(store)] == list(range(15, 25))
+    store.close()
 
 
 def test_two_messages_with_one_offset_both_stay(tmp_path: Path) -> None:
