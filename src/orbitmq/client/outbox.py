@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,6 +138,7 @@ class Outbox:
         self._losses = Losses(on_loss)
         self._backlog = Backlog()
         self._unwritten: dict[int, Kept] = {}  # taken, not yet on disk
+        self._evicted: deque[int] = deque()  # given up, not yet told
         self._file: OutboxFile | None = None
         self._resend: Resend | None = None
         self._under_way = 0
@@ -286,7 +287,9 @@ class Outbox:
                 return
             if not oldest.is_under_way:
                 self._backlog.remove(oldest.sequence)
-                self._background.spawn(self._give_up(oldest.sequence, LossReason.EVICTED, "a newer message came"))
+                if not self._evicted:
+                    self._background.spawn(self._tell_evicted())
+                self._evicted.append(oldest.sequence)
 
     def _written(self, waiting: Waiting, failure: Exception | None, written: asyncio.Future[Exception | None]) -> None:
         """The disk has taken a message, or not. One that is being sent just then may still get through."""
@@ -387,11 +390,14 @@ class Outbox:
             self._losses.tell(Loss(LossReason.CORRUPT_RECORD, f"message {number} of the outbox: {error}"))
             return None
 
-    async def _give_up(self, number: int, reason: LossReason, detail: str) -> None:
-        kept = await self._read(number)
-        if kept is not None:
-            self._remove_from_disk(number)
-            self._losses.tell(kept.lost(reason, detail))
+    async def _tell_evicted(self) -> None:
+        """One after another: losses are told in their order."""
+        while self._evicted:
+            kept = await self._read(self._evicted[0])
+            if kept is not None:
+                self._remove_from_disk(self._evicted[0])
+                self._losses.tell(kept.lost(LossReason.EVICTED, "a newer message came"))
+            self._evicted.popleft()
 
     async def _lose(self, number: int, kept: Kept, reason: LossReason, detail: str) -> None:
         self._backlog.remove(number)

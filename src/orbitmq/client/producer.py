@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from orbitmq.client.base import Client
+from orbitmq.client.core.hooks import ForbiddenHook, SendHook
 from orbitmq.client.core.latency import Fault, FaultTable, Latencies, steps
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.core.outgoing import Outgoing, Packing, outgoing, outgoing_batch
@@ -17,6 +18,7 @@ from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
 from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender, Target
 from orbitmq.client.settings import ProducerSettings, complete
+from orbitmq.client.tracing import SendTracing, Traces, traces_of
 from orbitmq.errors import InvalidStateError, MessageIllegal, TooManyRequestsError
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
@@ -68,6 +70,9 @@ class Producer(Client):
         self._outbox = outbox
         self._choosing = _choosing(self._settings)
         self._sender: Sender | None = None
+        self._hooks: list[SendHook] = []
+        self._forbidden: list[ForbiddenHook] = []
+        self._traces: Traces | None = None
         self._under_way: set[asyncio.Task[SendResult]] = set()
 
     async def send(
@@ -143,6 +148,14 @@ class Producer(Client):
         template, count = settings["create_topic_key"], settings["default_topic_queue_nums"]
         return list((await self._instance.routes.find_publish(topic, template, count)).queues)
 
+    def add_send_hook(self, hook: SendHook) -> None:
+        """Have `hook` see every attempt to send, before and after. It runs on the event loop and must not wait."""
+        self._hooks.append(hook)
+
+    def add_forbidden_hook(self, hook: ForbiddenHook) -> None:
+        """Have `hook` see every attempt before it is made; what it raises is what the sender gets, at once."""
+        self._forbidden.append(hook)
+
     @property
     def faults(self) -> dict[str, Fault]:
         """With `latency_fault`: what is known of each broker, and until when it is left out. For display."""
@@ -183,8 +196,13 @@ class Producer(Client):
             self._choosing,
             template=self._settings["create_topic_key"],
             template_queues=self._settings["default_topic_queue_nums"],
+            hooks=self._hooks,
+            forbidden=self._forbidden,
         )
         await instance.beat()
+        if self._settings["enable_trace"]:
+            self._traces = traces_of(instance, self.group, "PRODUCE", self._settings["trace_topic"])
+            self._hooks.append(SendTracing(self._traces))
         if self._outbox is not None:
             await self._outbox.open(self._send_again)
 
@@ -193,6 +211,8 @@ class Producer(Client):
             await asyncio.wait(set(self._under_way))  # each has its own time limit
         if self._outbox is not None:
             await self._outbox.close()
+        if self._traces is not None:
+            await self._traces.close()
         await instance.dismiss(self.group, consumer=False)
 
 

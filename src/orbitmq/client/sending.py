@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
 from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
@@ -53,8 +54,12 @@ class Sender:
         *,
         template: str = AUTO_CREATE_TOPIC,
         template_queues: int = 4,
+        hooks: Sequence[SendHook] = (),
+        forbidden: Sequence[ForbiddenHook] = (),
     ) -> None:
         self._instance = instance
+        self._hooks = hooks
+        self._forbidden = forbidden
         self._group = group
         self._choosing = choosing
         self._template = template
@@ -84,7 +89,13 @@ class Sender:
         """One attempt, and no word of what came of it."""
         queue = await self._choose(message.topic, target, None)
         address = await self._instance.routes.master(queue)
-        await sending.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
+        context = self._begin(message, queue, address, oneway=True)
+        try:
+            await sending.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
+        except BaseException as error:
+            self._end(context, None, error)
+            raise
+        self._end(context, None, None)
 
     async def _attempt(self, message: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
         if not self._choosing.measures:
@@ -100,6 +111,32 @@ class Sender:
 
     async def _send_to(self, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
         address = await self._instance.routes.master(queue)
+        if not (self._hooks or self._forbidden):
+            return await self._send_at(address, queue, message, timeout_ms)
+        context = self._begin(message, queue, address)
+        try:
+            result = await self._send_at(address, queue, message, timeout_ms)
+        except BaseException as error:
+            self._end(context, None, error)
+            raise
+        self._end(context, result, None)
+        return result
+
+    def _begin(self, message: Outgoing, queue: MessageQueue, address: str, *, oneway: bool = False) -> SendContext:
+        """What a forbidding hook raises goes to the sender, and is no reason for another attempt."""
+        kind = message_kind(message)
+        context = SendContext(self._group, message, queue, address, kind, oneway, self._instance.clock.now_ms())
+        for forbid in self._forbidden:
+            forbid(context)
+        each(self._hooks, lambda hook, seen: hook.before(seen), context)
+        return context
+
+    def _end(self, context: SendContext, result: SendResult | None, error: BaseException | None) -> None:
+        context.cost_ms = self._instance.clock.now_ms() - context.began_ms
+        context.result, context.error = result, error
+        each(self._hooks, lambda hook, seen: hook.after(seen), context)
+
+    async def _send_at(self, address: str, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
         header = self._header(message, queue)
         reply = await sending.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
         return SendResult(

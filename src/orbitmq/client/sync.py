@@ -90,6 +90,8 @@ class Producer(Client[producer.Producer]):
     send_oneway = waiting(producer.Producer.send_oneway)
     send_batch = waiting(producer.Producer.send_batch)
     fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
+    add_send_hook = direct(producer.Producer.add_send_hook)
+    add_forbidden_hook = direct(producer.Producer.add_forbidden_hook)
 
     @property
     def faults(self) -> dict[str, Fault]:
@@ -171,6 +173,7 @@ class PushConsumer(Client[push.PushConsumer]):
     subscribe = direct(push.PushConsumer.subscribe)
     unsubscribe = direct(push.PushConsumer.unsubscribe)
     set_listener = direct(push.PushConsumer.set_listener)
+    add_consume_hook = direct(push.PushConsumer.add_consume_hook)
     suspend = direct(push.PushConsumer.suspend)
     resume = direct(push.PushConsumer.resume)
     send_message_back = waiting(push.PushConsumer.send_message_back)

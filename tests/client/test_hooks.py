@@ -1,0 +1,161 @@
+"""Hooks see every attempt and every call of a listener, do no harm, and one kind of them forbids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from orbitmq.client import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeFromWhere,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    sync,
+)
+from orbitmq.client.core.hooks import ConsumeContext, MessageKind, SendContext
+from orbitmq.errors import BrokerError, ClientError, InvalidStateError
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from tests.support.fake_system import BROKER, fake_system, refuse
+from tests.support.loops import run, until
+
+SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+
+
+class Recorder:
+    """A hook that notes what it sees."""
+
+    def __init__(self) -> None:
+        self.before_results: list[object] = []
+        self.sends: list[SendContext] = []
+        self.calls: list[ConsumeContext] = []
+
+    def before(self, context: SendContext | ConsumeContext) -> None:
+        self.before_results.append(context.result if isinstance(context, SendContext) else context.status)
+
+    def after(self, context: SendContext | ConsumeContext) -> None:
+        (self.sends if isinstance(context, SendContext) else self.calls).append(context)  # type: ignore[arg-type]
+
+
+class Broken:
+    """A hook with a bug."""
+
+    def before(self, context: object) -> None:
+        raise RuntimeError("a bug in a hook")
+
+    after = before
+
+
+def test_a_hook_sees_every_attempt_of_every_way_to_send() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, retry_times=1) as producer:
+            seen = Recorder()
+            producer.add_send_hook(Broken())
+            producer.add_send_hook(seen)
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE, times=1)
+            result = await producer.send(Message("T", b"x", delay_level=2))
+            await producer.send_batch([Message("T", b"1"), Message("T", b"2")])
+            await producer.send_oneway(Message("T", b"x"))
+            failed, stored, batch, oneway = seen.sends
+            assert isinstance(failed.error, BrokerError)
+            assert (stored.result, stored.error) == (result, None)
+            assert (stored.group, stored.queue.broker_name, stored.broker_address) == ("g", BROKER, system.address)
+            assert (stored.kind, batch.kind) == (MessageKind.DELAYED, MessageKind.NORMAL)
+            assert batch.message.batch
+            assert (oneway.oneway, oneway.result, oneway.error) == (True, None, None)
+            assert seen.before_results == [None] * 4
+
+    run(scenario())
+
+
+def test_a_forbidden_send_fails_at_once_and_nothing_is_sent() -> None:
+    class Forbidden(Exception):
+        pass
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+
+            def forbid(context: SendContext) -> None:
+                if context.message.body == b"secret":
+                    raise Forbidden("not today")
+
+            producer.add_forbidden_hook(forbid)
+            await producer.send(Message("T", b"x"))
+            with pytest.raises(Forbidden, match="not today"):
+                await producer.send(Message("T", b"secret"))
+            assert system.count(RequestCode.SEND_MESSAGE_V2) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+def test_a_hook_sees_every_call_of_the_listener(kind: str) -> None:
+    def listen(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        if messages[0].body == b"bad":
+            raise RuntimeError("a bug")
+        return SUCCESS
+
+    async def listen_async(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        return listen(messages, context)
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            seen = Recorder()
+            consumer = PushConsumer("g", system.address, consume_from_where=FIRST)
+            consumer.subscribe("T")
+            consumer.set_listener(listen_async if kind == "coroutine" else listen)
+            consumer.add_consume_hook(Broken())
+            consumer.add_consume_hook(seen)
+            async with consumer:
+                with pytest.raises(InvalidStateError, match="hooks are added before"):
+                    consumer.add_consume_hook(seen)
+                system.put("T", 0, b"good")
+                system.put("T", 0, b"bad")
+                await until(lambda: len(seen.calls) == 2)
+            by_body = {call.messages[0].body: call for call in seen.calls}
+            assert (by_body[b"good"].status, by_body[b"good"].error) == (SUCCESS, None)
+            assert by_body[b"bad"].status is None
+            assert str(by_body[b"bad"].error) == "a bug"
+            assert {call.queue.topic for call in seen.calls} == {"T"}
+            assert seen.before_results == [None, None]
+
+    run(scenario())
+
+
+def test_threads_may_add_hooks() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+
+            def work() -> int:
+                seen = Recorder()
+                with sync.Producer("g", system.address) as producer:
+                    producer.add_send_hook(seen)
+                    producer.add_forbidden_hook(lambda context: None)
+                    producer.send(Message("T", b"x"))
+                consumer = sync.PushConsumer("g", system.address)
+                consumer.add_consume_hook(seen)
+                return len(seen.sends)
+
+            assert await asyncio.to_thread(work) == 1
+
+    run(scenario())
+
+
+def test_an_unsent_message_is_told_with_its_error() -> None:
+    async def scenario() -> None:
+        seen = Recorder()
+        async with fake_system() as system, Producer("g", system.address, retry_times=0) as producer:
+            await producer.send(Message("T", b"x"))
+            producer.add_send_hook(seen)
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SYSTEM_BUSY)
+            with pytest.raises((BrokerError, ClientError)):
+                await producer.send(Message("T", b"x"))
+        assert [type(context.error) for context in seen.sends] == [BrokerError]
+
+    run(scenario())
