@@ -29,17 +29,28 @@ def test_hash_is_a_polynomial_over_code_units(left: str, right: str) -> None:
     assert (string_hash(left + right) - joined) % 2**32 == 0
 
 
-@given(st.lists(st.binary(max_size=CELL_SIZE_MAX).map(lambda text: bytes(byte & 0x7F for byte in text))))
-def test_many_hashes_are_those_of_one_by_one(texts: list[bytes]) -> None:
-    assert string_hashes(texts) == [string_hash(text.decode()) % 2**32 for text in texts]
+TEXTS = st.binary(max_size=CELL_SIZE_MAX).map(lambda text: bytes(byte & 0x7F for byte in text))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "T", "中文", "polygenelubricants"]), TEXTS)))
+def test_many_hashes_are_those_of_one_by_one(pairs: list[tuple[str, bytes]]) -> None:
+    hashes = string_hashes([prefix.encode() for prefix, _ in pairs], b"#", [text for _, text in pairs])
+    assert hashes == [string_hash(f"{prefix}#{text.decode()}") for prefix, text in pairs]
+
+
+def test_prefixes_of_one_number_each_add_their_own() -> None:
+    """More of them than are remembered."""
+    prefixes = [b"topic-%d" % number for number in range(1000)]
+    expected = [string_hash(f"topic-{number}#key") for number in range(1000)]
+    assert string_hashes(prefixes, b"#", [b"key"] * 1000) == expected
 
 
 @pytest.mark.parametrize("size", [1, 32, 33, CELL_SIZE_MAX])
 @pytest.mark.parametrize("count", [1, CELLS - 1, CELLS, CELLS + 1, 3 * CELLS])
 def test_neighbours_of_a_full_number_do_not_disturb_one_another(size: int, count: int) -> None:
     texts = [b"\x7f" * size, b"\x00" * size, b"a" * size] * count
-    expected = [string_hash(text.decode()) % 2**32 for text in texts[:3]]
-    assert string_hashes(texts[:count]) == (expected * count)[:count]
+    expected = [string_hash(text.decode()) for text in texts[:3]]
+    assert string_hashes([b""] * count, b"", texts[:count]) == (expected * count)[:count]
 
 
 def test_no_tag_has_code_zero() -> None:

@@ -128,9 +128,7 @@ class Broker:
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
-        self.statistics = Statistics(
-            self.store, options.broker_cluster_name, self._clock, with_light_queues=light
-        )
+        self.statistics = Statistics(self.store, options.broker_cluster_name, self._clock, with_light_queues=light)
         self._settings = Settings((options, store_options), self._clock, self._settings_changed, configuration)
         self._writing = Writing(self.store, len(self._levels), self.statistics)
         self.transactions = Transactions(

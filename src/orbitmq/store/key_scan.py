@@ -9,19 +9,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import NamedTuple
 
 from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from orbitmq.message.hashing import CELL_SIZE_MAX, POWERS, string_hash, string_hashes
+from orbitmq.message.hashing import CELL_SIZE_MAX, string_hash, string_hashes
 from orbitmq.message.properties import KEYS, NAME_END, UNIQ_KEY, find_property
 from orbitmq.message.unit import MAGIC, SYS_FLAG_LOW_BYTE, Buffer, decode_unit
 
 # What of a unit's head matters here: size, magic, system flag, store timestamp, body size; by the two IPv6 bits.
 HEADS = tuple(struct.Struct(f">ii28xi{8 + born}xq{store + 12}xi") for store in (8, 20) for born in (8, 20))
 HASH_MAX = 0x7FFFFFFF
-WORD = 0xFFFFFFFF
-TOPICS_REMEMBERED = 4096
+JOINT = b"#"
 _UNIQ_KEY = (UNIQ_KEY + NAME_END).encode()
 _KEYS = (KEYS + NAME_END).encode()
 
@@ -85,26 +83,13 @@ def keys_of(properties: bytes) -> list[bytes]:
 
 def key_hashes(topics: Sequence[bytes], keys: Sequence[bytes]) -> list[int]:
     """`key_hash` of each topic with its key."""
-    if max(map(len, keys), default=0) > CELL_SIZE_MAX or not all(map(bytes.isascii, keys)):
+    if max(map(len, keys), default=0) > CELL_SIZE_MAX or not b"".join(keys).isascii():
         return list(map(key_hash, topics, keys))
-    prefixes = map(_prefix, topics)
-    powers = map(POWERS.__getitem__, map(len, keys))
-    return [
-        value if (value := (prefix * power + own) & WORD) <= HASH_MAX else -value & HASH_MAX
-        for prefix, power, own in zip(prefixes, powers, string_hashes(keys), strict=True)
-    ]
+    hashes = list(map(abs, string_hashes(topics, JOINT, keys)))
+    return [value & HASH_MAX for value in hashes] if max(hashes, default=0) > HASH_MAX else hashes
 
 
 def key_hash(topic: bytes, key: bytes) -> int:
     """What the index stores for a key: the absolute value of the hash of `topic#key`, 0 for the smallest number."""
-    value = _text_hash(topic + b"#" + key)
-    return value if value <= HASH_MAX else -value & HASH_MAX
-
-
-@lru_cache(TOPICS_REMEMBERED)
-def _prefix(topic: bytes) -> int:
-    return _text_hash(topic + b"#")
-
-
-def _text_hash(text: bytes) -> int:
-    return string_hash(text.decode("utf-8", "replace")) & WORD
+    text = topic + JOINT + key
+    return abs(string_hash(text.decode("utf-8", "replace"))) & HASH_MAX
