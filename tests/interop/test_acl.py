@@ -16,9 +16,10 @@ from orbitmq.broker.access.rules import RULES, UNSTATED, Level
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.signature import Credentials
-from tests.interop.conftest import System
+from tests.interop.conftest import SHORT_DELAYS, System
 from tests.support.access import (
     ADMIN,
+    APPLICATION,
     GROUP,
     IMPOSTOR,
     NOBODY,
@@ -30,7 +31,8 @@ from tests.support.access import (
     signed,
     write_acl,
 )
-from tests.support.java_rocketmq import ROCKETMQ_4, JavaSystem, run_driver
+from tests.support.delivery import assert_each_once, messages
+from tests.support.java_rocketmq import ROCKETMQ_4, Driver, JavaSystem, run_driver
 from tests.support.live import send_header
 from tests.support.orbit_process import OrbitUp
 from tests.support.peers import bare_peer
@@ -40,9 +42,16 @@ ACCOUNTS = {"admin": ADMIN, "owner": OWNER, "nobody": NOBODY, "impostor": IMPOST
 NOT_ANSWERED = {RequestCode.END_TRANSACTION}  # by a broker that knows no such message
 ANSWER_SECONDS = 20.0
 
+CONFIG = {
+    "aclEnable": "true",
+    "messageDelayLevel": SHORT_DELAYS,
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 1000,
+}
+
 _SYSTEMS: dict[str, Callable[[], System]] = {
-    "java": lambda: JavaSystem(ROCKETMQ_4, aclEnable="true"),
-    "orbitmq": lambda: OrbitUp(aclEnable="true"),
+    "java": lambda: JavaSystem(ROCKETMQ_4, **CONFIG),
+    "orbitmq": lambda: OrbitUp(**CONFIG),
 }
 
 
@@ -147,6 +156,44 @@ def _arguments(system: System, do: str) -> list[object]:
     return ["access", *where, "--topic", TOPIC, "--group", GROUP, "--accounts", accounts, "--do", do]
 
 
+def test_an_application_needs_no_more_than_its_topics_and_groups(guarded: System) -> None:
+    """Every kind of stock client works with them: what orbitmq asks for beyond RocketMQ costs no application more."""
+    keys = ("--access-key", APPLICATION.access_key, "--secret-key", APPLICATION.secret_key)
+    client = ("--namesrv", guarded.namesrv_address, *keys)
+    for name in ("jobs", "jobs-in-order"):
+        send_all = ("send", *client, "--topic", name, "--mode", "batch", "--count", 100, "--trace", "true")
+        run_driver(*send_all, "--run", "run")
+    consume = ("consume", *client, "--topic", "jobs", "--group", "workers", "--trace", "true")
+    received = messages(run_driver(*consume, "--fail-every", 20, "--expect", 105))
+    assert_each_once([row for row in received if not row["failed"]], "run", range(100))
+    ordered = ("consume", *client, "--topic", "jobs-in-order", "--group", "workers-in-order", "--orderly", "true")
+    assert_each_once(messages(run_driver(*ordered, "--expect", 100)), "run", range(100))
+    poll = ("litepull", *client, "--topic", "jobs", "--group", "pollers", "--steps", "begin:100")
+    assert len(messages(run_driver(*poll))) == 100
+    asked = run_driver("requestreply", *client, "--topic", "questions", "--group", "answerers", "--count", 2)
+    assert [row["body"] for row in asked if row["event"] == "reply"] == ["0!", "1!"]
+    begin = guarded_max(guarded, "jobs")
+    plans = ("--plans", "commit,rollback,check-commit,check-rollback", "--count", 8, "--first", 100, "--run", "run")
+    with Driver("transactions", *client, "--topic", "jobs", "--group", "dealers", *plans) as dealers:
+        dealers.wait_for_event("sent")
+        dealers.process.wait_for(lambda: guarded_max(guarded, "jobs") == begin + 4, 60, "the committed half of them")
+
+
+def guarded_max(system: System, topic: str) -> int:
+    """Messages of a topic, over all its queues."""
+
+    async def asked() -> int:
+        total = 0
+        async with bare_peer(system.address) as peer:
+            for queue_id in range(8):
+                fields = {"topic": topic, "queueId": str(queue_id)}
+                answer = await peer.ask(signed(command_of(RequestCode.GET_MAX_OFFSET, fields), ADMIN))
+                total += int((answer.ext or {})["offset"])
+        return total
+
+    return run(asked())
+
+
 # ------------------------------------------------------------------------------------------------- every request code
 
 
@@ -249,6 +296,7 @@ def test_java_tools_change_accounts(guarded: System) -> None:
         "192.168.0.*",
         f"{ADMIN.access_key} true null",
         f"{OWNER.access_key} false [orders=PUB|SUB, only-in=PUB, only-out=SUB]",
+        f"{APPLICATION.access_key} false [jobs=PUB|SUB, jobs-in-order=PUB|SUB, questions=PUB|SUB]",
         f"{NOBODY.access_key} false null",
         "newAccess false [orders=PUB]",
     ]

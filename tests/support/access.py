@@ -10,6 +10,7 @@ from orbitmq.wire.signature import Credentials, sign
 
 ADMIN = Credentials("administrator", "admin's secret")
 OWNER = Credentials("owner-of-orders", "owner's secret")
+APPLICATION = Credentials("an-application", "application's secret")
 NOBODY = Credentials("no-permission", "nobody's secret")
 IMPOSTOR = Credentials(OWNER.access_key, "not the owner's secret")
 STRANGER = Credentials("not-an-account", "stranger's secret")
@@ -38,6 +39,17 @@ accounts:
   groupPerms:
   - {GROUP}=SUB
   - shipping=SUB
+- accessKey: {APPLICATION.access_key}
+  secretKey: {APPLICATION.secret_key}
+  topicPerms:
+  - jobs=PUB|SUB
+  - jobs-in-order=PUB|SUB
+  - questions=PUB|SUB
+  groupPerms:
+  - workers=SUB
+  - workers-in-order=SUB
+  - pollers=SUB
+  - answerers=SUB
 - accessKey: {NOBODY.access_key}
   secretKey: {NOBODY.secret_key}
 """

@@ -2,6 +2,9 @@ package orbitmq.drivers;
 
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** The words {@code --name value} of a command line. */
 public final class Arguments {
@@ -30,6 +33,18 @@ public final class Arguments {
 
     public int number(String name, int otherwise) {
         return Integer.parseInt(text(name, String.valueOf(otherwise)));
+    }
+
+    /** What signs the requests of --access-key with --secret-key; null without them. */
+    public RPCHook hook() {
+        return values.containsKey("access-key") ? Signing.hook(text("access-key"), text("secret-key")) : null;
+    }
+
+    /** A class of its own, because some class paths of RocketMQ are without access control. */
+    private static final class Signing {
+        static RPCHook hook(String accessKey, String secretKey) {
+            return new AclClientRPCHook(new SessionCredentials(accessKey, secretKey));
+        }
     }
 
     public boolean is(String name) {

@@ -12,6 +12,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -54,7 +55,8 @@ final class Consume {
 
     private void start(int number) throws Exception {
         DefaultMQPushConsumer consumer =
-            new DefaultMQPushConsumer(arguments.text("group"), arguments.is("trace"), null);
+            new DefaultMQPushConsumer(arguments.text("group"), arguments.hook(), new AllocateMessageQueueAveragely(),
+                arguments.is("trace"), null);
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(ProcessHandle.current().pid() + "-" + number);
         String from = "CONSUME_FROM_" + arguments.text("from", "FIRST") + "_OFFSET";

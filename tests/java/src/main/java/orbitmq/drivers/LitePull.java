@@ -23,7 +23,7 @@ final class LitePull {
     private LitePull(Arguments arguments) {
         this.arguments = arguments;
         topic = arguments.text("topic");
-        consumer = new DefaultLitePullConsumer(arguments.text("group"));
+        consumer = new DefaultLitePullConsumer(arguments.text("group"), arguments.hook());
     }
 
     static void run(Arguments arguments) throws Exception {

@@ -6,6 +6,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.RequestCallback;
@@ -31,7 +32,7 @@ final class RequestReply {
     private RequestReply(Arguments arguments) throws Exception {
         this.arguments = arguments;
         topic = arguments.text("topic");
-        producer = new DefaultMQProducer(arguments.text("group") + "-producers");
+        producer = new DefaultMQProducer(arguments.text("group") + "-producers", arguments.hook());
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setSendMsgTimeout(PATIENCE_MS);
         producer.start();
@@ -51,7 +52,8 @@ final class RequestReply {
     }
 
     private void answer() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            arguments.text("group"), arguments.hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");

@@ -33,7 +33,7 @@ final class Send {
 
     static void run(Arguments arguments) throws Exception {
         DefaultMQProducer producer =
-            new DefaultMQProducer(arguments.text("group", "producers"), arguments.is("trace"), null);
+            new DefaultMQProducer(arguments.text("group", "producers"), arguments.hook(), arguments.is("trace"), null);
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setSendMsgTimeout(arguments.number("timeout-ms", 10_000));
         producer.start();

@@ -22,7 +22,7 @@ final class Transactions {
 
     private Transactions(Arguments arguments) {
         this.arguments = arguments;
-        producer = new TransactionMQProducer(arguments.text("group"));
+        producer = new TransactionMQProducer(arguments.text("group"), arguments.hook());
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setSendMsgTimeout(10_000);
         producer.setHeartbeatBrokerInterval(HEARTBEAT_MS);
