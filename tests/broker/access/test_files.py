@@ -113,7 +113,11 @@ def test_a_removed_account_is_gone_and_versions_count(tmp_path: Path) -> None:
     document = files.load_document(write_acl(tmp_path))
     changed = files.with_next_version(files.without_account(document, "owner-of-orders"), NOW_MS)
     changed = files.with_next_version(files.with_white(changed, ["1.1.1.1"]), NOW_MS + 1)
-    assert [account["accessKey"] for account in changed["accounts"]] == ["administrator", "an-application", "no-permission"]
+    assert [account["accessKey"] for account in changed["accounts"]] == [
+        "administrator",
+        "an-application",
+        "no-permission",
+    ]
     assert changed["globalWhiteRemoteAddresses"] == ["1.1.1.1"]
     assert files.version_of(changed) == DataVersion(2, NOW_MS + 1)
 
