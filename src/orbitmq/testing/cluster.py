@@ -100,7 +100,12 @@ class Cluster:
     async def _start_broker(self) -> None:
         assert self._names is not None, "the name server is first"
         assert self._home is not None, "a started cluster has a directory"
-        pairs = {"storePathRootDir": str(self._home / "store"), **self._options, "namesrvAddr": self._names.address}
+        pairs = {
+            "storePathRootDir": str(self._home / "store"),
+            "brokerFastFailureEnable": "false",  # a busy test machine must not refuse what waited a little
+            **self._options,
+            "namesrvAddr": self._names.address,
+        }
         broker = Broker(
             BrokerOptions.parse(pairs), StoreOptions.parse(pairs), self._clock, presence_clock=SystemClock()
         )
