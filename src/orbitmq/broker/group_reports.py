@@ -19,6 +19,7 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
+from orbitmq.runtime.turns import in_turns
 from orbitmq.store.engine import MessageStore
 from orbitmq.wire.bodies import (
     ConsumerOffsetTable,
@@ -86,8 +87,10 @@ class GroupReports:
 
     async def all_offsets(self, _connection: Connection, command: Command) -> Command:
         """The offsets of all groups; a thread writes the text, from a copy."""
-        copy = ConsumerOffsetTable(offset_table={key: dict(found) for key, found in self._offsets.table.items()})
-        return command.response(ResponseCode.SUCCESS, body=await asyncio.to_thread(encode, copy))
+        table = self._offsets.table
+        copies = {key: dict(table.get(key, {})) async for key in in_turns(list(table))}
+        body = await asyncio.to_thread(encode, ConsumerOffsetTable(offset_table=copies))
+        return command.response(ResponseCode.SUCCESS, body=body)
 
     def all_delay_offsets(self, _connection: Connection, command: Command) -> Command:
         """How far the queue of each delay level has been delivered."""

@@ -109,9 +109,10 @@ class TopicReports:
         """Entries of one queue as they are on disk. A queue that is not there is refused, an offset only remarked."""
         header = command.header(QueryConsumeQueueHeader)
         name, queue_id = header.topic, header.queue_id
-        if queue_id not in self._store.queue_ids(name):
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{name} is not exist!")
         low, high = self._store.min_offset(name, queue_id), self._store.max_offset(name, queue_id)
+        topic = self._topics.get(name)
+        if not high and (topic is None or not 0 <= queue_id < topic.write_queues):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{name} is not exist!")
         if not low <= header.index < high:
             remark = f"Index {header.index} of {queue_id}@{name} is not exist!"
             return command.response(ResponseCode.SUCCESS, remark)
