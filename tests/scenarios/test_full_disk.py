@@ -39,7 +39,6 @@ from tests.support.process import ProcessFailed
 from tests.support.stores import bodies, record
 
 MIB = 1 << 20
-DISK_SIZE = 24 * MIB
 QUEUES = 4
 TOPIC = "FullTopic"
 GROUP = "auditors"
@@ -48,7 +47,7 @@ REFUSALS_ENOUGH = 40  # in a row, of all sizes: a small message may fit where a 
 
 SMALL_FILES = {
     "mappedFileSizeCommitLog": MIB,
-    "mappedFileSizeConsumeQueue": 20 * 300,
+    "mappedFileSizeConsumeQueue": 20 * 100,
     "maxHashSlotNum": 1000,
     "maxIndexNum": 50_000,
     "flushConsumerOffsetInterval": 50,
@@ -65,17 +64,17 @@ Place = tuple[int, int]  # queue id, queue offset
 
 @pytest.fixture(params=KINDS)
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    yield from of_its_own(request.param, tmp_path)
+    yield from of_its_own(request.param, tmp_path, 16 * MIB)
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    yield from of_its_own("tmpfs", tmp_path)
+    yield from of_its_own("tmpfs", tmp_path, 24 * MIB)
 
 
-def of_its_own(kind: str, directory: Path) -> Iterator[Path]:
+def of_its_own(kind: str, directory: Path, size: int) -> Iterator[Path]:
     try:
-        with mounted(kind, directory / "disk", DISK_SIZE) as disk:
+        with mounted(kind, directory / "disk", size) as disk:
             yield disk
     except CannotMount as error:
         pytest.skip(f"needs a file system of its own: {error}")
@@ -89,7 +88,7 @@ class Client:
         self.remoting = Remoting()
         self.acknowledged: dict[bytes, Place] = {}
         self.refusals: list[BrokerError] = []
-        self._sizes = cycle((3000, 1, 700, 20_000, 64))
+        self._sizes = cycle((3000, 1, 700, 60_000, 64))
 
     async def send(self) -> bool:
         """One message more; whether it was taken."""
@@ -300,6 +299,34 @@ def test_how_full_the_disk_is_decides_what_goes_and_whether_messages_are_taken(
     found = bodies(store)
     assert found == [*kept, b"x"][-len(found) :]
     store.close()
+
+
+def test_of_several_disks_a_full_one_is_passed_over(small_disk: Path, tmp_path: Path) -> None:
+    """Files take turns until one disk has no block left; the next look at the disks tells where there is room."""
+    (tmp_path / "other").mkdir()
+    for other in of_its_own("tmpfs", tmp_path / "other", 5 * MIB):
+        logs = [small_disk / "log", other / "log"]
+        pairs = {
+            "storePathRootDir": str(small_disk / "store"),
+            "storePathCommitLog": ",".join(map(str, logs)),
+            "mappedFileSizeCommitLog": str(MIB),
+            "messageIndexEnable": "false",
+            "cleanFileForciblyEnable": "false",
+        }
+        store = opened(StoreOptions.parse(pairs), ManualClock())
+        sent, refused = 0, 0
+        while store.commit_log_max_offset < 16 * MIB:
+            if store.put(record(b"%04d" % sent + bytes(100_000))).status is PutStatus.PUT_OK:
+                sent += 1
+            else:
+                refused += 1
+                store._cleaner.step()
+        assert refused == 1
+        files = [sorted(int(path.name) // MIB for path in log.iterdir()) for log in logs]
+        assert files[1] == [1, 3, 5, 7, 9], "five mebibytes are five files"
+        assert set(range(10, 16)) <= set(files[0])
+        assert [body[:4] for body in bodies(store)] == [b"%04d" % number for number in range(sent)]
+        store.close()
 
 
 def opened(options: StoreOptions, clock: ManualClock) -> MessageStore:
