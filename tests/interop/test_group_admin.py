@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt, Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
@@ -44,6 +45,7 @@ from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.delivery import messages, results
 from tests.support.java_rocketmq import Driver, run_driver
+from tests.support.loops import until
 from tests.support.messages import index_of
 
 COUNT = 40
@@ -205,3 +207,51 @@ def test_progress_is_told_and_cloned_and_reset(watched: Watched) -> None:
         "all messages once more",
     )
     assert sorted(map(index_of, again)) == list(range(COUNT))
+
+
+def test_a_consumer_of_orbitmqs_client_answers_as_javas_does(system: System, label: str) -> None:
+    got: list[bytes] = []
+
+    async def listen(received: Sequence[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        got.extend(message.body for message in received)
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    async def scenario(asker: Asker) -> None:
+        consumer = PushConsumer(
+            label,
+            system.namesrv_address,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            consume_threads=3,
+            persist_offset_interval_ms=100,
+        )
+        consumer.subscribe(label)
+        consumer.set_listener(listen)
+        async with Producer("testers", system.namesrv_address) as producer:
+            place = (await producer.send(Message(label, b"0"))).offset_msg_id
+            for number in range(1, 5):
+                await producer.send(Message(label, b"%d" % number))
+        bodies = [b"%d" % number for number in range(5)]
+        async with consumer:
+            await until(lambda: sorted(got) == bodies)
+            info = GetConsumerRunningInfoHeader(label, consumer.client_id, True)
+            running = await asker.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, info)
+            found = decode(ConsumerRunningInfo, running.body)
+            assert found.properties["PROP_THREADPOOL_CORE_SIZE"] == "3"
+            assert "thread MainThread" in (found.jstack or "")
+            direct = ConsumeMessageDirectlyHeader(label, consumer.client_id, place)
+            answer = await asker.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, direct)
+            assert decode(ConsumeDirectlyResult, answer.body).consume_result is ConsumeResult.CR_SUCCESS
+            assert sorted(got) == [b"0", *bodies]
+            asked = InvokeBrokerToGetConsumerStatusHeader(label, label)
+            status = await asker.ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, asked)
+            table = decode(ConsumerStatus, status.body).consumer_table[consumer.client_id]
+            assert sum(table.values()) == 5
+            got.clear()
+            for queue in consumer.assignment():  # RocketMQ resets queues only that have an offset
+                commit = UpdateConsumerOffsetHeader(label, label, queue.queue_id, table.get(queue, 0))
+                await asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+            header = InvokeBrokerToResetOffsetHeader(label, label, 0, True)
+            assert (await asker.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)).code == 0
+            await until(lambda: sorted(got) == bodies)
+
+    asking(system.address, scenario)
