@@ -64,6 +64,16 @@ def test_query_by_unique_key_is_taken_from_clients_that_sign_the_mark_and_from_t
     assert is_signed(late, secret)
 
 
+def test_a_client_of_5x_may_tell_its_zone_behind_the_signature_and_nothing_else() -> None:
+    secret = OWNER.secret_key.encode()
+    command = request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader("orders", 3))
+    sign(command, OWNER)
+    command.ext |= {"__ZONE_NAME": "north", "__ZONE_MODE": "true"}
+    assert is_signed(command, secret)
+    command.ext["zone"] = "north"
+    assert not is_signed(command, secret)
+
+
 def test_keys_are_ordered_by_utf16_units() -> None:
     assert signed_content({"\uffff": "b", "\U0001f600": "a", "a": "-"}, b"") == b"-ab"
 

@@ -16,8 +16,9 @@ from orbitmq.wire.command import Command
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of the field
-UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-"""A mark on QUERY_MESSAGE that clients before 4.9.4 put there after signing, later ones before."""
+LATE_FIELDS = frozenset({"_UNIQUE_KEY_QUERY", "__ZONE_NAME", "__ZONE_MODE"})
+"""Fields that some clients add when the signature is made already: the mark of a search by unique key (clients before
+4.9.4; later ones sign it), and the zone a client of 5.x lives in. They choose no topic and no group."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def is_signed(command: Command, secret: bytes) -> bool:
         return False
     if _matches(given, signed_content(ext, command.body), secret):
         return True
-    if UNIQUE_KEY_QUERY not in ext:
+    if LATE_FIELDS.isdisjoint(ext):
         return False
-    without = {key: value for key, value in ext.items() if key != UNIQUE_KEY_QUERY}
+    without = {key: value for key, value in ext.items() if key not in LATE_FIELDS}
     return _matches(given, signed_content(without, command.body), secret)
 
 
