@@ -35,7 +35,7 @@ from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from tests.interop.conftest import System
 from tests.support.delivery import assert_each_once, messages, results
-from tests.support.java_rocketmq import ROCKETMQ_4, Driver, JavaSystem, run_driver
+from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, Driver, JavaSystem, run_driver
 from tests.support.live import pull_header
 from tests.support.messages import index_of
 from tests.support.orbit_process import OrbitUp
@@ -275,8 +275,9 @@ def _now_ms() -> int:
 
 def test_producers_decide_at_once_or_when_they_are_asked(system: System, label: str) -> None:
     """Java's and both faces of orbitmq's, side by side."""
-    with ThreadPoolExecutor(2) as beside:
+    with ThreadPoolExecutor(3) as beside:
         others = [
+            beside.submit(_decide_in_java, system, f"{label}-java5", ROCKETMQ_5),
             beside.submit(_decide_in_threads, system, f"{label}-threads"),
             beside.submit(lambda: asyncio.run(_decide_in_tasks(system, f"{label}-tasks"))),
         ]
@@ -285,10 +286,10 @@ def test_producers_decide_at_once_or_when_they_are_asked(system: System, label: 
             other.result()
 
 
-def _decide_in_java(system: System, label: str) -> None:
+def _decide_in_java(system: System, label: str, version: str = ROCKETMQ_4) -> None:
     plans = ["commit", "rollback", "check-commit", "check-rollback", "unknown"]
     create(system, label)
-    with Driver(*produce(system, label, "--plans", ",".join(plans), "--count", 60)) as producer:
+    with Driver(*produce(system, label, "--plans", ",".join(plans), "--count", 60), version=version) as producer:
         producer.wait_for_event("sent")
         sent = results(producer.rows())
         assert {row["status"] for row in sent} == {"SEND_OK"}

@@ -254,14 +254,30 @@ async def test_a_start_knows_the_newest_copies(bench: Bench) -> None:
     assert await bench.round() == ["u1", "u3"]
 
 
-async def test_saved_progress_beyond_the_queue_is_moved_into_it(bench: Bench) -> None:
-    """A crash may have cost the last entries of a queue whose progress was saved."""
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC])
+async def test_saved_progress_beyond_the_queue_is_not_believed(bench: Bench, topic: str) -> None:
+    """A crash may have cost the last entries of a queue whose progress was saved, or it is that of an older queue."""
+    bench.decide(bench.prepare())
     bench.prepare()
-    for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-        bench.offsets.commit(TRANSACTION_GROUP, topic, 0, 99)
+    bench.offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 2)
+    bench.offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, 1)
+    bench.offsets.commit(TRANSACTION_GROUP, topic, 0, 99)
     bench.begin()
     await bench.checking.restore()
     assert (bench.ledger.position, bench.ledger.op_position) == (1, 0)
+    assert await bench.round() == ["u2"]
+
+
+async def test_op_messages_of_an_older_queue_end_nothing(bench: Bench) -> None:
+    """The half queue was removed and began anew; the broker was killed before the new progress was saved."""
+    for _ in range(3):
+        bench.decide(bench.prepare())
+    bench.offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 3)
+    bench.store.remove_topic(HALF_TOPIC)
+    bench.prepare()
+    bench.begin()
+    await bench.checking.restore()
+    assert await bench.round() == ["u4"]
 
 
 async def test_op_messages_of_rocketmq_5_are_understood(bench: Bench) -> None:

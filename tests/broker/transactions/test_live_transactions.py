@@ -459,6 +459,29 @@ async def test_a_kill_between_message_and_op_message_delivers_nothing_twice(
             assert await it.delivered() == [b"0", b"1"][: number + 1]
 
 
+@pytest.mark.parametrize("removed", [(HALF_TOPIC,), (HALF_TOPIC, OP_HALF_TOPIC)], ids=len)
+async def test_a_queue_that_begins_anew_is_that_of_new_transactions(
+    tmp_path: Path, removed: tuple[str, ...], turned_clock: LoopFactory
+) -> None:
+    """An administrator had queues removed of which no message was left; the op queue may stay, with offsets of old."""
+    async with scene(tmp_path) as it:
+        for number in range(3):
+            await it.producer.end(await it.prepare(unique_id=f"u{number}"), ROLLBACK)
+        await it.round(2)
+        for topic in removed:
+            it.broker.store.remove_topic(topic)
+        first = await it.prepare(b"anew", "u3")
+        assert first.queue_offset == 0
+        await it.prepare(b"asked", "u4")
+        await it.producer.end(first, COMMIT)
+        await it.round()
+        await it.producer.end((await it.question()).prepared, COMMIT)
+        assert await it.delivered() == [b"anew", b"asked"]
+        await it.round(2)
+        await until(lambda: it.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3)
+        assert it.broker.offsets.query(TRANSACTION_GROUP, OP_HALF_TOPIC, 0) == it.stored(OP_HALF_TOPIC)
+
+
 async def test_progress_is_saved_as_the_offsets_of_rocketmqs_group(tmp_path: Path, turned_clock: LoopFactory) -> None:
     async with scene(tmp_path) as it:
         for number in range(5):

@@ -236,11 +236,13 @@ class Checking:
     async def restore(self) -> None:
         """Rebuild the ledger from what the store holds, before anything is served."""
         ledger = self._ledger
-        ledger.begin(self._saved(HALF_TOPIC), self._saved(OP_HALF_TOPIC))
+        ledger.begin(*self._saved_progress())
         self._committed = (ledger.position, ledger.op_position)
-        for batch in self._batches(OP_HALF_TOPIC, ledger.op_position):
+        oldest = self._store.entries(HALF_TOPIC, QUEUE_ID, ledger.position, 1)
+        for batch in self._batches(OP_HALF_TOPIC, ledger.op_position) if oldest else ():
             for _, place in batch:
-                for offset in self._decisions(place):
+                # What lies before the oldest half message speaks of others, or of a queue that had these offsets once.
+                for offset in self._decisions(place) if place > oldest[0][0] else ():
                     ledger.restore_decision(offset)
             await asyncio.sleep(0)
         for batch in self._batches(HALF_TOPIC, ledger.position):
@@ -264,10 +266,17 @@ class Checking:
                 return became(half, self._store.unit_at(place))
         return False
 
-    def _saved(self, topic: str) -> int:
-        """The saved progress, moved into what the queue holds."""
-        low, high = self._store.min_offset(topic, QUEUE_ID), self._store.max_offset(topic, QUEUE_ID)
-        return min(max(self._offsets.query(TRANSACTION_GROUP, topic, QUEUE_ID) or 0, low), high)
+    def _saved_progress(self) -> tuple[int, int]:
+        """Of both queues, moved into what they hold. Progress beyond a queue's end is that of another queue, or of one
+        that a crash has shortened: then both are gone through from their beginning."""
+        bounds = []
+        for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+            low, high = self._store.min_offset(topic, QUEUE_ID), self._store.max_offset(topic, QUEUE_ID)
+            bounds.append((low, self._offsets.query(TRANSACTION_GROUP, topic, QUEUE_ID) or 0, high))
+        (half, op) = (
+            (low if any(saved > high for _, saved, high in bounds) else max(low, saved)) for low, saved, _ in bounds
+        )
+        return half, op
 
     def _batches(self, topic: str, offset: int) -> Iterator[list[tuple[int, int]]]:
         """Queue offset and place of everything from `offset` on, as much at a time as fits into one turn."""
@@ -294,7 +303,8 @@ class Checking:
     def _pass_ops(self) -> bool:
         """One step; False when the next op message is still needed, or there is none."""
         ledger = self._ledger
-        ledger.op_position = max(ledger.op_position, self._store.min_offset(OP_HALF_TOPIC, QUEUE_ID))
+        low, high = self._store.min_offset(OP_HALF_TOPIC, QUEUE_ID), self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID)
+        ledger.op_position = max(ledger.op_position, low) if ledger.op_position <= high else low
         entries = self._store.entries(OP_HALF_TOPIC, QUEUE_ID, ledger.op_position, STEP_MESSAGES)
         for place, _, _ in entries:
             if max(self._decisions(place), default=-1) >= ledger.position:

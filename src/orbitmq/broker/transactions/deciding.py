@@ -17,7 +17,7 @@ from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
-from orbitmq.message.topics import HALF_TOPIC
+from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
@@ -61,7 +61,11 @@ class Deciding:
             remark = f"{WINDOW_MAX} transactions came while an older one stays open; it is looked at in the next round"
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, remark)
         make_half(record, text)
-        return self._writing.put_here(record)
+        result = self._writing.put_here(record)
+        if result.status is PutStatus.PUT_OK and result.queue_offset < self._ledger.position:
+            # The queue was removed, as queues are of which no message is left, and begins anew.
+            self._ledger.begin(result.queue_offset, self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID))
+        return result
 
     def end(self, _connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
         header = command.header(EndTransactionHeader)
