@@ -369,3 +369,14 @@ async def started(broker: Broker, sender: Client) -> None:
     task = asyncio.create_task(sender.send("DefaultCluster"))
     await until(lambda: len(broker.store.flush_waits) == 1)
     task.add_done_callback(lambda done: done.exception())
+
+
+async def test_a_busy_event_loop_is_told_as_the_time_requests_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        monkeypatch.setattr(broker._server._lateness, "waited_ms", lambda: 150.7)
+        table = await runtime_of(client)
+        waits = [table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] for name in ("send", "pull", "query")]
+        assert waits == ["150", "150", "0"]

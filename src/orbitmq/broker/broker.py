@@ -324,6 +324,7 @@ class Broker:
                 querying.searches,
                 self._clock,
                 delay_offsets=lambda: self._delayed.offsets,
+                waited_ms=self._server.waited_ms,
             ),
         )
         for handler in handlers:

@@ -46,12 +46,14 @@ class Figures:
         clock: Clock,
         *,
         delay_offsets: Callable[[], Mapping[int, int]],
+        waited_ms: Callable[[], int],
         files: Files | None = None,
     ) -> None:
         self._statistics = statistics
         self._store = store
         self._options = options
         self._delay_offsets = delay_offsets
+        self._waited_ms = waited_ms
         self._queries = queries
         self._clock = clock
         self._files = files or Files()
@@ -142,11 +144,12 @@ class Figures:
         }
 
     def _queues(self) -> Table:
-        """The queues of RocketMQ's thread pools. Here a send waits for its flush at most, a query for a thread."""
-        waits = self._store.flush_waits
+        """The queues of RocketMQ's thread pools. Here requests wait for a busy event loop, in the kernel's buffers; a
+        send for its flush, too, and a query for a thread."""
+        waits, late_ms = self._store.flush_waits, self._waited_ms()
         return {
-            **_queue("sendThreadPoolQueue", len(waits), waits.oldest_ms, TASKS_MAX),
-            **_queue("pullThreadPoolQueue", 0, 0, HELD_MAX),
+            **_queue("sendThreadPoolQueue", len(waits), max(waits.oldest_ms, late_ms), TASKS_MAX),
+            **_queue("pullThreadPoolQueue", 0, late_ms, HELD_MAX),
             **_queue("queryThreadPoolQueue", len(self._queries), self._queries.oldest_ms, TASKS_MAX),
             "EndTransactionQueueSize": "0",
             "EndTransactionThreadPoolQueueCapacity": str(TASKS_MAX),

@@ -52,6 +52,10 @@ class Server:
         self._lateness = Lateness()
         self.connections: set[Connection] = set()
 
+    def waited_ms(self) -> int:
+        """How long at most what is read now has waited, because the event loop was busy."""
+        return int(self._lateness.waited_ms())
+
     async def start(self, host: str, port: int) -> int:
         """`bind`, then `serve`; returns the port."""
         bound = await self.bind(host, port)
