@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion
 from orbitmq.namesrv.kv import ORDER_TOPIC_NAMESPACE, KVConfig
-from orbitmq.namesrv.options import CHANGEABLE, NamesrvOptions
+from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.routes import BrokerIdentity, RouteTable, has_unit_subscription, is_unit
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
@@ -210,8 +210,9 @@ class Handlers:
 
     def update_config(self, connection: Connection, command: Command) -> Command:
         """Change options while running. Keys nobody knows are ignored, as RocketMQ's tools expect."""
-        changes = {key: text for key, text in decode_settings(command.body).items() if key in self.options.table()}
-        fixed = sorted(changes.keys() - CHANGEABLE)
+        declared = self.options.table()
+        changes = {key: text for key, text in decode_settings(command.body).items() if key in declared}
+        fixed = sorted(key for key in changes if not declared[key][1].changeable)
         if fixed:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"Can not update config: {', '.join(fixed)}")
         if changes:

@@ -31,7 +31,10 @@ class NamesrvOptions(Options):
         "File the effective options are written to when a tool changes one; pass it with -c to start with them.",
     )
     order_message_enable: bool = option(
-        "orderMessageEnable", False, "Put the order settings of namespace ORDER_TOPIC_CONFIG into routes."
+        "orderMessageEnable",
+        False,
+        "Put the order settings of namespace ORDER_TOPIC_CONFIG into routes.",
+        changeable=True,
     )
     idle_seconds_max: int = option(
         "serverChannelMaxIdleTimeSeconds",
@@ -48,8 +51,3 @@ class NamesrvOptions(Options):
     @property
     def config_store_file(self) -> Path:
         return Path(self.config_store_path).expanduser()
-
-
-# Changed while running by UPDATE_NAMESRV_CONFIG. The others say where to listen and which files to write: a peer on
-# the network must not choose those.
-CHANGEABLE = frozenset({"orderMessageEnable"})
