@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from orbitmq.client import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    RequestTimeout,
+    create_reply_message,
+    sync,
+)
 from tests.interop.conftest import System
-from tests.support.java_rocketmq import run_driver
+from tests.support.java_rocketmq import Driver, run_driver
+from tests.support.python_client import FIRST, SUCCESS
 
 COUNT = 20
 
@@ -34,3 +50,62 @@ def test_replies_are_stored_in_the_reply_topic(system: System, label: str) -> No
     run_driver("requestreply", *topic, "--group", label, "--count", 4)
     (after,) = run_driver("admin", "--do", "bounds", *place)
     assert after["maxOffset"] - before["maxOffset"] == 4
+
+
+class Replier:
+    """Replies as the Java driver does, with orbitmq's client."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+
+    async def __call__(self, messages: list[MessageExt], _: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        for message in messages:
+            if message.tags != "Ignored":
+                body = message.body + b"!"
+                await self.producer.send(create_reply_message(message, body.ljust(10_000) if body == b"0!" else body))
+        return SUCCESS
+
+
+async def test_orbitmqs_client_asks_and_replies(system: System, label: str) -> None:
+    run_driver("admin", "--do", "create", *_topic(system, label), "--queues", 4, "--broker", system.address)
+    async with Producer(f"{label}-producers", system.namesrv_address, send_timeout_ms=20_000) as producer:
+        consumer = PushConsumer(label, system.namesrv_address, consume_from_where=FIRST)
+        consumer.subscribe(label)
+        consumer.set_listener(Replier(producer))
+        async with consumer:
+            asked = (Message(label, b"%d" % number, tags="Asked") for number in range(COUNT))
+            replies = await asyncio.gather(*(producer.request(message, timeout=20) for message in asked))
+            assert [reply.body.rstrip() for reply in replies] == [b"%d!" % number for number in range(COUNT)]
+            assert len(replies[0].body) == 10_000
+            assert {reply.topic for reply in replies} == {"DefaultCluster_REPLY_TOPIC"}
+            with pytest.raises(RequestTimeout):
+                await producer.request(Message(label, b"-1", tags="Ignored"), timeout=1)
+
+
+def test_orbitmqs_client_asks_a_java_consumer(system: System, label: str) -> None:
+    run_driver("admin", "--do", "create", *_topic(system, label), "--queues", 4, "--broker", system.address)
+    with (
+        Driver("requestreply", *_topic(system, label), "--group", label, "--roles", "answer") as replier,
+        sync.Producer(f"{label}-asks", system.namesrv_address, send_timeout_ms=20_000) as producer,
+    ):
+        replier.wait_for_event("started")
+        for number in range(4):
+            reply = producer.request(Message(label, b"%d" % number, tags="Asked"), timeout=20)
+            assert reply.body.rstrip() == b"%d!" % number
+
+
+async def test_a_java_producer_asks_a_consumer_of_orbitmq(system: System, label: str) -> None:
+    run_driver("admin", "--do", "create", *_topic(system, label), "--queues", 4, "--broker", system.address)
+    async with Producer(f"{label}-producers", system.namesrv_address, send_timeout_ms=20_000) as producer:
+        consumer = PushConsumer(label, system.namesrv_address, consume_from_where=FIRST)
+        consumer.subscribe(label)
+        consumer.set_listener(Replier(producer))
+        async with consumer:
+            asks = ("requestreply", *_topic(system, label), "--group", label, "--roles", "ask", "--count", 4)
+            rows = await asyncio.to_thread(run_driver, *asks)
+    assert sorted(row["body"] for row in rows if row["event"] == "reply") == ["0!", "1!", "2!", "3!"]
+    assert [row["event"] for row in rows if row["event"] in ("failed", "timeout")] == ["timeout"]
+
+
+def _topic(system: System, label: str) -> tuple[object, ...]:
+    return "--namesrv", system.namesrv_address, "--topic", label

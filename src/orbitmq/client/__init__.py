@@ -17,6 +17,7 @@ from orbitmq.client.core.model import (
     SendStatus,
     TransactionSendResult,
 )
+from orbitmq.client.core.replies import create_reply_message, reply_to_client
 from orbitmq.client.core.selectors import MessageSelector
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.producer import Producer
@@ -33,6 +34,7 @@ from orbitmq.errors import (
     OrbitMQError,
     RemotingError,
     RemotingTimeout,
+    RequestTimeout,
     SendRequestError,
     TooManyRequestsError,
 )
@@ -69,6 +71,7 @@ __all__ = [
     "PushSettings",
     "RemotingError",
     "RemotingTimeout",
+    "RequestTimeout",
     "SendRequestError",
     "SendResult",
     "SendStatus",
@@ -80,4 +83,6 @@ __all__ = [
     "averagely",
     "by_circle",
     "by_consistent_hash",
+    "create_reply_message",
+    "reply_to_client",
 ]

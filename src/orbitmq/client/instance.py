@@ -26,6 +26,7 @@ from orbitmq.client.machine import own_addresses
 from orbitmq.client.nameservers import NameServers
 from orbitmq.client.protection import PROTECTION, signer_of, tls_of
 from orbitmq.client.questions import Questions
+from orbitmq.client.replies import Replies
 from orbitmq.client.routes import Routes
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientError, OrbitMQError
@@ -64,6 +65,8 @@ class Instance:
         Answering(self._consumers).add_to(router)
         self.questions = Questions()
         self.questions.add_to(router)
+        self.replies = Replies(self.clock)
+        self.replies.add_to(router)
         self.remoting = Remoting(router, on_open=self._connected, sign=signer_of(settings), tls=tls_of(settings))
         self.name_servers = NameServers(addresses, chance)
         self.routes = Routes(

@@ -7,20 +7,22 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Unpack
+from uuid import uuid4
 
 from orbitmq.client.base import Client
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
 from orbitmq.client.core.latency import Fault, FaultTable, Latencies, steps
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.core.outgoing import Outgoing, Packing, outgoing, outgoing_batch
+from orbitmq.client.core.replies import asking
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
 from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender, Target
 from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.client.tracing import SendTracing, Traces, traces_of
-from orbitmq.errors import InvalidStateError, MessageIllegal, TooManyRequestsError
-from orbitmq.message.model import Message, MessageQueue
+from orbitmq.errors import InvalidStateError, MessageIllegal, RequestTimeout, TooManyRequestsError
+from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
 
 if TYPE_CHECKING:  # it needs LMDB, which only those have who want it
@@ -117,6 +119,36 @@ class Producer(Client):
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout: float,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | bytes | None = None,
+    ) -> MessageExt:
+        """Send a message and wait for what its consumer replies (`create_reply_message`), `timeout` seconds in all.
+
+        RequestTimeout when it was sent and no reply came in time, TooManyRequestsError when too many requests wait;
+        otherwise fails as `send` does. The outbox keeps no request.
+        """
+        sender, instance = self._running_sender, self._instance
+        rules = self._rules(timeout)
+        ends = asyncio.get_running_loop().time() + timeout
+        correlation_id = str(uuid4())
+        asked = asking(message, correlation_id, instance.client_id, rules.timeout_ms)
+        packed = outgoing(asked, self._new_id, self._packing)
+        with instance.replies.expected(correlation_id) as reply:
+            if instance.routes.publish(message.topic) is None:
+                await self.fetch_publish_queues(message.topic)
+                await instance.beat()  # a reply comes through a broker that knows this client
+            await sender.send(packed, rules, Target(queue, sharding_key))
+            try:
+                async with asyncio.timeout_at(ends):
+                    return await reply
+            except TimeoutError as error:
+                raise RequestTimeout(f"no reply to {packed.msg_id} came within {timeout} s") from error
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | int | bytes | None = None

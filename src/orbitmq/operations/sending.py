@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from orbitmq.message.properties import MSG_TYPE, NAME_END
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask, tell
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -20,6 +21,7 @@ STORED = frozenset(
 )
 """All of these mean that the master has stored the message."""
 
+REPLY_PAIR = MSG_TYPE + NAME_END + "reply"  # in the properties of a message that a broker hands on to its requester
 DEFAULT_REGION = "DefaultRegion"
 
 
@@ -38,7 +40,8 @@ class SendReply(msgspec.Struct, frozen=True, gc=False):
 async def send(
     remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes, *, timeout_ms: float
 ) -> SendReply:
-    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when the header says batch. BrokerError when it was not stored."""
+    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when the header says batch, or SEND_REPLY_MESSAGE_V2 when the properties
+    say reply. BrokerError when it was not stored, or the reply reached nobody."""
     answer = await ask(remoting, address, _code(header), header, body, timeout_ms=timeout_ms, accept=STORED)
     return _reply(answer)
 
@@ -49,6 +52,8 @@ async def send_oneway(remoting: Remoting, address: str, header: SendMessageV2Hea
 
 
 def _code(header: SendMessageV2Header) -> RequestCode:
+    if REPLY_PAIR in (header.properties or ""):
+        return RequestCode.SEND_REPLY_MESSAGE_V2
     return RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2
 
 

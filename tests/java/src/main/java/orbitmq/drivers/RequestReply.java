@@ -7,6 +7,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.RequestCallback;
@@ -65,8 +66,21 @@ final class RequestReply {
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
+        awaitRoute();
         consumer.start();
         Rows.event("started");
+    }
+
+    /** A consumer that starts before the name server knows the topic looks for it again after 30 seconds only. */
+    private void awaitRoute() throws InterruptedException {
+        for (int tries = 0; tries < 100; tries++) {
+            try {
+                producer.fetchPublishMessageQueues(topic);
+                return;
+            } catch (MQClientException missing) {
+                Thread.sleep(100);
+            }
+        }
     }
 
     private void reply(MessageExt message) {

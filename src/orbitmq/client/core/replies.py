@@ -1,0 +1,71 @@
+"""Requests that wait for a reply, and replies: which message says what. Pure; ids and times come in.
+
+A request is a message with a correlation id, the id of the client that waits, and how long it does. Its reply carries
+the same to the reply topic of the cluster it came through; the broker there hands it to that client.
+"""
+
+from __future__ import annotations
+
+from orbitmq.errors import ClientError
+from orbitmq.message.compression import decompress
+from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.properties import (
+    ARRIVE_TIME,
+    CLUSTER,
+    CORRELATION_ID,
+    MSG_TYPE,
+    REPLY_TO_CLIENT,
+    TTL,
+    UNIQ_KEY,
+    decode_properties,
+)
+from orbitmq.message.topics import reply_topic
+from orbitmq.wire.headers_reply import PushReplyMessageHeader
+
+REPLY = "reply"
+NO_REPLY_POSSIBLE = 10007  # the code of RocketMQ's client for a message that cannot be replied to
+
+
+def asking(message: Message, correlation_id: str, client_id: str, wait_ms: int) -> Message:
+    """The message as a request of a client that waits so long."""
+    asked = Message(message.topic, message.body, flag=message.flag)
+    wish = {CORRELATION_ID: correlation_id, REPLY_TO_CLIENT: client_id, TTL: str(wait_ms)}
+    asked.properties = {**message.properties, **wish}
+    return asked
+
+
+def create_reply_message(request: Message, body: bytes) -> Message:
+    """The reply to a consumed request; any producer sends it. ClientError when the message asks for none."""
+    properties = request.properties
+    cluster = properties.get(CLUSTER)
+    if cluster is None or REPLY_TO_CLIENT not in properties:
+        raise ClientError(NO_REPLY_POSSIBLE, "the message asks for no reply, or did not come through a broker")
+    kept = {name: properties[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in properties}
+    reply = Message(reply_topic(cluster), body)
+    reply.properties |= {MSG_TYPE: REPLY, **kept}
+    return reply
+
+
+def reply_to_client(request: Message) -> str | None:
+    """The id of the client that waits for a reply to this message."""
+    return request.properties.get(REPLY_TO_CLIENT)
+
+
+def arrived(header: PushReplyMessageHeader, body: bytes, now_ms: int) -> MessageExt:
+    """A reply as its requester gets it. UnitError when its body cannot be unpacked."""
+    properties = decode_properties(header.properties or "")
+    properties[ARRIVE_TIME] = str(now_ms)
+    return MessageExt(
+        header.topic,
+        decompress(body, header.sys_flag),
+        header.flag,
+        properties,
+        queue_id=header.queue_id,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        born_host=header.born_host,
+        store_timestamp=header.store_timestamp,
+        store_host=header.store_host,
+        msg_id=properties.get(UNIQ_KEY, ""),
+        reconsume_times=header.reconsume_times or 0,
+    )

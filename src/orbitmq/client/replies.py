@@ -1,0 +1,57 @@
+"""Replies on their way to those who wait: each has a correlation id. Knows nothing of how requests are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orbitmq.client.core.replies import arrived
+from orbitmq.errors import TooManyRequestsError
+from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import CORRELATION_ID
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_reply import PushReplyMessageHeader
+
+_log = logging.getLogger(__name__)
+
+WAITING_MAX = 10_000  # requests without reply; as many as a broker has replies under way
+
+
+class Replies:
+    """Correlation id -> the reply that is waited for, of one client."""
+
+    def __init__(self, clock: Clock, limit: int = WAITING_MAX) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self.take)
+
+    @contextmanager
+    def expected(self, correlation_id: str) -> Iterator[asyncio.Future[MessageExt]]:
+        """The future of a reply, while somebody waits for it. TooManyRequestsError when too many do."""
+        if len(self._waiting) >= self._limit:
+            raise TooManyRequestsError(f"{self._limit} requests wait for a reply, no more are taken")
+        future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        try:
+            yield future
+        finally:
+            del self._waiting[correlation_id]
+            future.cancel()
+
+    def take(self, connection: Connection, command: Command) -> Command:
+        """A reply nobody waits for any more is taken all the same: its sender can do nothing about it."""
+        message = arrived(command.header(PushReplyMessageHeader), bytes(command.body), self._clock.now_ms())
+        future = self._waiting.get(message.properties.get(CORRELATION_ID, ""))
+        if future is None or future.done():
+            _log.warning("event=reply_too_late broker=%s id=%s", connection.address, message.msg_id)
+        else:
+            future.set_result(message)
+        return command.response(ResponseCode.SUCCESS)
