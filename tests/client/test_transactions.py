@@ -238,6 +238,24 @@ def test_a_question_is_answered(kind: type[Script], said: object, decision: int)
     run(scenario())
 
 
+def test_what_a_producer_tells_is_signed() -> None:
+    """The answer to a question, too: it is a request of the producer's own."""
+
+    async def scenario() -> None:
+        account = {"access_key": "orders-app", "secret_key": "a secret of twelve"}
+        made = {"listener": Script(), **account}
+        async with fake_system() as system, TransactionProducer("payers", system.address, **made) as producer:  # type: ignore[arg-type]
+            await producer.send_in_transaction(Message("Orders", b"x"))
+            ask(system)
+            await until(lambda: len(ends(system)) == 2)
+            told = [one.ext or {} for one in system.asked if one.code == RequestCode.END_TRANSACTION]
+            assert [one["AccessKey"] for one in told] == ["orders-app"] * 2
+            assert all(one["Signature"] for one in told)
+            assert told[0]["Signature"] != told[1]["Signature"]
+
+    run(scenario())
+
+
 def test_questions_about_others_and_nonsense_are_passed_over() -> None:
     async def scenario() -> None:
         listener = Script()
