@@ -202,25 +202,50 @@ def test_messages_keep_their_offsets_when_only_entries_of_removed_ones_are_left(
     store.close()
 
 
-def test_two_messages_with_one_offset_both_stay(tmp_path: Path) -> None:
-    """RocketMQ, having lost an entry, gives its number to the next message. The lost one comes back, none goes."""
-    clock, disk = ManualClock(), FaultyDisk()
-    store = open_store(tmp_path, clock, disk)
+def given_away(store: MessageStore, clock: ManualClock) -> None:
+    """A RocketMQ has lost an entry, and its number went to the next message."""
     for number in range(30):
         store.put(record(b"%04d" % number + bytes(1000)))
         if number == 5:
             store._queues.table["T", 0].cut(5)
         clock.advance(1000)
-    store.put(record(bytes(3900), *LAST))
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+
+
+def test_a_message_whose_number_is_given_away_moves_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = killed(tmp_path, given_away)
+    store = open_store(tmp_path, clock)
+    assert [body[:4] for body in bodies(store)] == [b"%04d" % number for number in range(30) if number != 5]
+    walked_from, end, _, _ = figures(caplog)
+    assert end - walked_from <= 2 * 4096
+    store.close()
+
+
+def test_of_two_messages_with_one_number_none_is_lost_when_the_queue_is_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = killed(tmp_path, given_away)
+    shutil.rmtree(tmp_path / "consumequeue")
+    store = open_store(tmp_path, clock)
+    assert [body[:4] for body in bodies(store)] == [b"%04d" % number for number in range(30)]
+    assert caplog.text.count("event=queue_offset_skipped") == 1
+    store.close()
+
+
+def test_a_topic_made_anew_just_before_a_crash_begins_at_its_first_message(tmp_path: Path) -> None:
+    """The messages of its earlier life are still in the part of the log that is walked."""
+    clock, disk = ManualClock(), FaultyDisk()
+    store = open_store(tmp_path, clock, disk)
+    for _ in range(25):
+        store.put(record(b"old"))
+    store.remove_topic("T")
+    for number in range(3):
+        store.put(record(b"new%d" % number))
     abandon(store)
     disk.kill()
-    for _ in range(2):
-        store = open_store(tmp_path, clock)
-        assert [body[:4] for body in bodies(store)] == [b"%04d" % number for number in range(30)]
-        abandon(store)
-        store._let_go()
+    store = open_store(tmp_path, clock)
+    assert bodies(store) == [b"new0", b"new1", b"new2"]
+    assert store.put(record()).queue_offset == 3
+    store.close()
 
 
 def light_fill(store: MessageStore, clock: ManualClock) -> None:

@@ -57,11 +57,26 @@ def test_a_message_that_is_there_is_not_entered_again(queue: ConsumeQueue) -> No
     assert [entry[2] for entry in queue.entries(0)] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("claimed", [0, 2])
-def test_a_message_with_an_offset_that_is_taken_is_not_lost(queue: ConsumeQueue, claimed: int) -> None:
+def test_a_message_with_an_offset_that_is_taken_is_not_lost(
+    queue: ConsumeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor are those behind it; the log tells it once."""
     fill(queue, 5)
-    queue.put(claimed, 9000, 100, 99)
-    assert [entry[2] for entry in queue.entries(0)] == [0, 1, 2, 3, 4, 99]
+    for claimed in (2, 3, 4):
+        queue.put(claimed, 9000 + 100 * claimed, 100, 90 + claimed)
+    assert [entry[2] for entry in queue.entries(0)] == [0, 1, 2, 3, 4, 92, 93, 94]
+    assert caplog.text.count("event=queue_offset_skipped topic=T queue=0 expected=5 found=2") == 1
+    assert caplog.text.count("event=queue_offset_skipped") == 1
+
+
+def test_a_first_message_begins_the_queue_anew(queue: ConsumeQueue, directory: Path) -> None:
+    """Its topic was removed and made anew. What is flushed is counted anew as well."""
+    fill(queue, 25)
+    queue.flush()
+    queue.put(0, 9000, 100, 99)
+    assert list(queue.entries(0)) == [(9000, 100, 99)]
+    assert (queue.max_offset, queue.max_physical_offset, len(list(directory.rglob("0*")))) == (1, 9100, 1)
+    assert queue.flushed < queue.end
 
 
 def test_an_entry_that_skips_offsets_goes_to_the_end(queue: ConsumeQueue, caplog: pytest.LogCaptureFixture) -> None:

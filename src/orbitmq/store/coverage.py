@@ -20,11 +20,13 @@ from collections.abc import Iterator
 from operator import add
 from typing import NamedTuple
 
+from orbitmq.errors import UnitError
 from orbitmq.message.topics import KEPT_TOPICS, is_lmq
-from orbitmq.message.unit import BLANK, BLANK_MAGIC, Unit
+from orbitmq.message.unit import BLANK, BLANK_MAGIC, Unit, decode_unit
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import is_queued
+from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET
 from orbitmq.store.progress import Progress
 from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FAR_AWAY, FILLER_SIZE, ConsumeQueue
@@ -127,7 +129,7 @@ class Coverage:
     def first_gap(self, queues: ConsumeQueues, limit: int, clock: Clock) -> Proof:
         """The start of the first file below `limit` with a message that a queue lacks, else `limit`."""
         first, size, read = self._files.start, self._files.file_size, 0
-        expected = _Expected(queues)
+        expected = _Expected(self._files, queues)
         progress = Progress(clock, first, limit, "log_checking")
         for start in range(first, limit, size):
             missing, looked_at = self._look_into(queues, expected, start)
@@ -183,7 +185,8 @@ def is_empty(queue: ConsumeQueue) -> bool:
 class _Expected:
     """Which messages the queues must have, by the entries they have left."""
 
-    def __init__(self, queues: ConsumeQueues) -> None:
+    def __init__(self, log: NumberedFiles, queues: ConsumeQueues) -> None:
+        self._log = log
         self._queues = queues
         self._firsts = {queue: queue.first_place() for queue in queues}
         self._begins: dict[str, int] = {}  # topic -> its first message that has an entry
@@ -196,17 +199,31 @@ class _Expected:
 
         It should not when it is older than what is left of its queue, or of its topic without that queue, which was
         removed then and made anew; nor when nothing at all is left, because that is how a removed topic looks. Some
-        are never removed.
+        are never removed. And it cannot when another message has its number: a RocketMQ that had lost the entry gave it
+        away.
         """
         if not is_queued(unit.sys_flag):
             return False
         queue = self._queues.table.get((unit.topic, unit.queue_id))
         if queue is not None:
-            is_before = unit.queue_offset * ENTRY_SIZE < queue.files.start
-            return is_before or is_empty(queue) or unit.physical_offset > self._firsts[queue]
+            if is_empty(queue) or unit.queue_offset * ENTRY_SIZE < queue.files.start:
+                return True
+            return unit.physical_offset > self._firsts[queue] and not self._is_taken(queue, unit)
         if unit.topic in KEPT_TOPICS:
             return True
         return self._queues.has_directory(unit.topic) and unit.physical_offset >= self._begins.get(unit.topic, 0)
+
+    def _is_taken(self, queue: ConsumeQueue, unit: Unit) -> bool:
+        """Whether the entry with the message's number is that of another message of this number."""
+        entry = queue.entry(unit.queue_offset)
+        file = self._log.find(entry[0]) if entry is not None else None
+        if entry is None or file is None:
+            return False
+        try:
+            other = decode_unit(file.view, entry[0] % file.size, with_body=False)
+        except UnitError:
+            return False
+        return (other.topic, other.queue_id, other.queue_offset) == (unit.topic, unit.queue_id, unit.queue_offset)
 
     def is_within(self, unit: Unit) -> bool:
         """Whether more may be missing before it: its queue is gone, and this is not the first message."""

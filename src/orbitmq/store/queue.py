@@ -60,6 +60,7 @@ class ConsumeQueue:
         self._ahead: list[MappedFile] = []  # made for a batch, not yet part of the queue
         self.flushed = 0
         self.max_physical_offset: int = NO_OFFSET
+        self._shift = 0  # by how much the last message claimed another offset than it got
         self.lost_files = False  # files were missing when it was loaded, and those behind them were removed
         self._min = 0
         self._data: mmap.mmap | bytearray = bytearray()  # of the file being written
@@ -85,9 +86,9 @@ class ConsumeQueue:
     def put(self, queue_offset: int, physical_offset: int, size: int, code: int) -> None:
         """Enter a message, unless recovery has brought one that is already here. OSError when the disk is full.
 
-        The entry goes to the end, whatever offset the message claims. RocketMQ leaves out what claims one that is
-        taken; the second of two messages with one offset would be lost, be it of a topic made anew or of a broker that
-        had lost an entry before.
+        The entry goes to the end, whatever offset the message claims, unless it claims the first: then the topic was
+        made anew. RocketMQ leaves out what claims an offset that is taken; messages would be lost of a topic made anew,
+        and of a broker that had lost entries and gave their numbers to others.
         """
         if physical_offset + size <= self.max_physical_offset:
             return
@@ -142,14 +143,18 @@ class ConsumeQueue:
         self._file_start = self.files.end - self.files.file_size
 
     def _jump(self, queue_offset: int) -> None:
-        """The next entry does not follow the last one. A queue of whose messages none exists any more, and which has
-        lost the entries of others, begins anew further on: messages keep the offsets they were acknowledged with.
+        """The next entry does not follow the last one.
+
+        A queue of whose messages none exists any more, and which has lost the entries of others, begins anew further
+        on: messages keep the offsets they were acknowledged with.
         """
-        if self._min >= self.end and queue_offset * ENTRY_SIZE > self.end:
-            self.files.cut(self.files.start)
+        is_gone = self._min >= self.end and queue_offset * ENTRY_SIZE > self.end
+        if is_gone or queue_offset == 0:
+            self.files.cut(self.files.start)  # the extension goes on: it may have the next entry's unit already
         if not self.files.files:
             self._fill_up_to(queue_offset)
-        elif queue_offset:
+        elif queue_offset - self.max_offset != self._shift:
+            self._shift = queue_offset - self.max_offset
             _log.warning(
                 "event=queue_offset_skipped topic=%s queue=%d expected=%d found=%d",
                 self.topic, self.queue_id, self.max_offset, queue_offset,
@@ -158,7 +163,7 @@ class ConsumeQueue:
     def _fill_up_to(self, queue_offset: int) -> None:
         """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
         self._min = queue_offset * ENTRY_SIZE
-        self.end = self.limit = self._claimed = self.files.start_of(self._min)
+        self.end = self.limit = self._claimed = self.flushed = self.files.start_of(self._min)
         while self.end < self._min:
             if self.end >= self.limit:
                 self.make_room()
