@@ -18,6 +18,8 @@ from orbitmq.client import (
     TransactionProducer,
     sync,
 )
+from orbitmq.client.core.ending import EndContext
+from orbitmq.client.core.trace import TransactionEnded, decode_trace
 from orbitmq.client.face import run as run_on_the_loop
 from orbitmq.errors import ClientError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -234,6 +236,46 @@ def test_a_question_is_answered(kind: type[Script], said: object, decision: int)
             (message,) = listener.checked
             assert (message.topic, message.queue_id, message.body) == ("Orders", 2, b"in doubt")
             assert message.transaction_id == "u1"
+
+    run(scenario())
+
+
+def test_hooks_see_every_decision_and_do_no_harm() -> None:
+    async def scenario() -> None:
+        seen: list[EndContext] = []
+        async with (
+            fake_system() as system,
+            TransactionProducer("payers", system.address, listener=Script(ROLLBACK)) as producer,
+        ):
+            producer.add_end_transaction_hook(lambda _: 1 // 0)
+            producer.add_end_transaction_hook(seen.append)
+            result = await producer.send_in_transaction(Message("Orders", b"x"))
+            ask(system)
+            await until(lambda: len(ends(system)) == 2)
+            assert [(one.msg_id, one.state, one.from_check) for one in seen] == [
+                (result.msg_id, ROLLBACK, False),
+                ("u1", COMMIT, True),
+            ]
+            assert {one.broker_address for one in seen} == {system.address}
+
+    run(scenario())
+
+
+def test_decisions_are_traced_as_rocketmq_does() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["RMQ_SYS_TRACE_TOPIC"] = 1
+            made = {"listener": Script(UNKNOWN), "enable_trace": True}
+            async with TransactionProducer("payers", system.address, **made) as producer:  # type: ignore[arg-type]
+                result = await producer.send_in_transaction(Message("Orders", b"x", tags="T", keys="k1 k2"))
+            (trace,) = system.messages["RMQ_SYS_TRACE_TOPIC", 0]
+            records = {record.name: record for record in decode_trace(trace.body)}
+            ended = records["EndTransaction"]
+            assert isinstance(ended, TransactionEnded)
+            assert (ended.group, ended.topic, ended.msg_id) == ("payers", "Orders", result.msg_id)
+            assert (ended.tags, ended.keys, ended.kind, ended.state) == ("T", "k1 k2", 2, "UNKNOW")
+            assert (ended.broker_address, ended.from_check) == (system.address, False)
+            assert decode_properties(trace.properties)["KEYS"].split() == [result.msg_id, "k1", "k2"]
 
     run(scenario())
 

@@ -138,6 +138,7 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer]):
 
     prepare = waiting(transactions.TransactionProducer.prepare)
     finish = waiting(transactions.TransactionProducer.finish)
+    add_end_transaction_hook = direct(transactions.TransactionProducer.add_end_transaction_hook)
 
     @property
     def listener(self) -> TransactionListener:

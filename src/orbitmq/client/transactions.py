@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Unpack, cast
 
+from orbitmq.client.core.ending import EndContext, EndTransactionHook, trace_of
+from orbitmq.client.core.hooks import each
 from orbitmq.client.core.model import LocalTransactionState, SendResult, SendStatus, TransactionSendResult
 from orbitmq.client.core.outgoing import outgoing
 from orbitmq.client.instance import Instance
@@ -103,6 +105,7 @@ class TransactionProducer(Producer):
         self._check_threads = limits["check_threads"]
         self._questions: asyncio.Queue[Question] = asyncio.Queue(limits["check_queue"])
         self._checkers: list[asyncio.Task[None]] = []
+        self._end_hooks: list[EndTransactionHook] = []
 
     @property
     def listener(self) -> TransactionListener:
@@ -154,6 +157,7 @@ class TransactionProducer(Producer):
                 broker_name=result.queue.broker_name,
             )
             address = await instance.routes.master(result.queue)
+            self._show(half.message, result.msg_id, result.transaction_id, address, state, from_check=False)
             await end_transaction_oneway(instance.remoting, address, header, remark)
         except OrbitMQError as error:
             _log.warning("event=transaction_end_not_told id=%s state=%s error=%s", result.msg_id, state.name, error)
@@ -161,6 +165,29 @@ class TransactionProducer(Producer):
             result.status, result.msg_id, result.offset_msg_id, result.queue, result.queue_offset,
             result.region_id, result.trace_on, result.transaction_id, state,
         )  # fmt: skip
+
+    def add_end_transaction_hook(self, hook: EndTransactionHook) -> None:
+        """Have `hook` see every decision before a broker is told. It runs on the event loop and must not wait."""
+        self._end_hooks.append(hook)
+
+    def _show(
+        self,
+        message: Message,
+        msg_id: str,
+        transaction_id: str | None,
+        address: str,
+        state: LocalTransactionState,
+        *,
+        from_check: bool,
+    ) -> None:
+        if self._end_hooks:
+            now_ms = self._instance.clock.now_ms()
+            context = EndContext(self.group, message, msg_id, transaction_id, address, state, from_check, now_ms)
+            each(self._end_hooks, lambda hook, seen: hook(seen), context)
+
+    def _trace(self, context: EndContext) -> None:
+        assert self._traces is not None, "added where traces are"
+        self._traces.add([trace_of(context)], [context.msg_id, *context.message.keys.split()])
 
     # ------------------------------------------------------------------------------------------------- being asked
 
@@ -188,6 +215,8 @@ class TransactionProducer(Producer):
             transaction_id=asked.transaction_id,
         )
         if self._shared is not None:
+            address = question.connection.address
+            self._show(message, header.msg_id or "", header.transaction_id, address, state, from_check=True)
             self._shared.remoting.tell(question.connection, end_command(header, remark))
 
     async def _begin(self, instance: Instance) -> None:
@@ -195,6 +224,8 @@ class TransactionProducer(Producer):
         self._checkers = [loop.create_task(self._answer_questions()) for _ in range(self._check_threads)]
         instance.questions.producers[self.group] = self._hear
         await super()._begin(instance)
+        if self._traces is not None:
+            self._end_hooks.append(self._trace)
 
     async def _leave(self, instance: Instance) -> None:
         instance.questions.producers.pop(self.group, None)

@@ -1,0 +1,57 @@
+"""What an application may look at when a transaction ends. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from orbitmq.client.core.hooks import MessageKind
+from orbitmq.client.core.model import LocalTransactionState
+from orbitmq.client.core.trace import TransactionEnded
+from orbitmq.message.model import Message
+from orbitmq.message.properties import KEYS, MSG_REGION
+
+DEFAULT_REGION = "DefaultRegion"
+
+# RocketMQ's spelling, which readers of traces know.
+STATE_NAMES = {state: state.name for state in LocalTransactionState} | {LocalTransactionState.UNKNOWN: "UNKNOW"}
+
+
+@dataclass(frozen=True, slots=True)
+class EndContext:
+    """A decision that is about to be told to a broker."""
+
+    group: str
+    message: Message
+    msg_id: str
+    transaction_id: str | None
+    broker_address: str
+    state: LocalTransactionState
+    from_check: bool
+    """Whether the broker had asked."""
+    began_ms: int
+    """Milliseconds since the epoch."""
+
+
+EndTransactionHook: TypeAlias = Callable[[EndContext], object]
+"""Called on the event loop; it must not wait. What it raises is logged and does no harm."""
+
+
+def trace_of(context: EndContext) -> TransactionEnded:
+    """The record of a message trace."""
+    message = context.message
+    return TransactionEnded(
+        context.began_ms,
+        message.properties.get(MSG_REGION, DEFAULT_REGION),
+        context.group,
+        message.topic,
+        context.msg_id,
+        message.tags,
+        message.properties.get(KEYS),
+        context.broker_address,
+        int(MessageKind.COMMIT),
+        context.transaction_id,
+        STATE_NAMES[context.state],
+        context.from_check,
+    )
