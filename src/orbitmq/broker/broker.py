@@ -388,6 +388,7 @@ class Broker:
             self._registrar.topic_changed(config)
 
     def _settings_changed(self, keys: set[str]) -> None:
+        self._sending.take_settings()
         if "brokerPermission" in keys:
             self.topics.touch()  # every topic is registered anew, with the new permission
 

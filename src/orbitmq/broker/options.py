@@ -59,7 +59,7 @@ class BrokerOptions(Options):
     broker_topic_enable: bool = option("brokerTopicEnable", True, "Let clients use the topic named as the broker.")
     trace_topic_enable: bool = option("traceTopicEnable", False, "Create the message trace topic at start.")
     msg_trace_topic_name: str = option("msgTraceTopicName", TRACE_TOPIC, "Name of the message trace topic.")
-    trace_on: bool = option("traceOn", True, "Tell producers to write traces.")
+    trace_on: bool = option("traceOn", True, "Tell producers to write traces.", changeable=True)
     region_id: str = option("regionId", "DefaultRegion", "Region that send answers carry.")
     acl_enable: bool = option(
         "aclEnable", False, "Check who sends each request and what they may do; see docs/security.md."
@@ -126,10 +126,11 @@ class BrokerOptions(Options):
         "disableConsumeIfConsumerReadSlowly",
         False,
         "Switch a consumer group off when it has fallen behind by consumerFallbehindThreshold.",
+        changeable=True,
     )
     consumer_fallbehind_threshold: int = option(
         "consumerFallbehindThreshold", 16 << 30, "How far behind the end of the log a group may read.", unit="bytes",
-        minimum=1,
+        minimum=1, changeable=True,
     )  # fmt: skip
     broker_fast_failure_enable: bool = option(
         "brokerFastFailureEnable",
@@ -207,7 +208,12 @@ class BrokerOptions(Options):
     )
     compressed_register: bool = option("compressedRegister", False, "Compress the registration.")
     start_accept_send_timestamp: int = option(
-        "startAcceptSendRequestTimeStamp", 0, "Refuse sends before this time.", unit="ms since the epoch", minimum=0
+        "startAcceptSendRequestTimeStamp",
+        0,
+        "Refuse sends before this time.",
+        unit="ms since the epoch",
+        minimum=0,
+        changeable=True,
     )
 
     @property

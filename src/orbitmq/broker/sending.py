@@ -93,9 +93,13 @@ class Sending:
         self._options = options
         self._clock = clock
         self.store_host = b""  # known when the port is
-        self._opens_ms = options.start_accept_send_timestamp
         self._region = options.region_id
-        self._trace = "true" if options.trace_on else "false"
+        self.take_settings()
+
+    def take_settings(self) -> None:
+        """To be called when options have changed: each send looks at these."""
+        self._opens_ms = self._options.start_accept_send_timestamp
+        self._trace = "true" if self._options.trace_on else "false"
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.SEND_MESSAGE, self.send_long)
@@ -125,7 +129,7 @@ class Sending:
         if topic.name in self._topics.unsaved:
             return self._answer_when_saved(command, topic.name, result, queue_id, waits=waits)
         if waits:
-            connection.owe()
+            connection.owe(command)
             self._writing.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
             return None
         return self.answer(command, result, queue_id)
