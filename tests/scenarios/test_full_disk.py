@@ -28,6 +28,7 @@ from orbitmq.store.cleaning import FIRST_ROUND_MS
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.reader import StoreReader
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -193,6 +194,27 @@ async def test_a_disk_without_a_free_block_costs_no_message_and_no_file(disk: Pa
         assert await client.send()
         await client.remoting.close()
     print(f"{len(client.acknowledged)} acknowledged, {len(client.refusals)} refused, 0 lost")
+
+
+async def test_a_start_needs_no_room_for_what_was_never_written(small_disk: Path, tmp_path: Path) -> None:
+    """Files have their full size from the beginning. In memory a look at their empty part would need blocks for it."""
+    ballast = Ballast(small_disk)
+    roomy = {key: value for key, value in WITHOUT_RATIOS.items() if key != "mappedFileSizeConsumeQueue"}
+    with OrbitUp(home=tmp_path, store_dir=small_disk / "store", **roomy) as broker:
+        client = Client(broker.address)
+        for _ in range(500):
+            assert await client.send()
+        for stop in (broker.kill, broker.stop):
+            await client.remoting.close()
+            ballast.fill()
+            stop()
+            broker.start()
+            client.remoting = Remoting()
+            assert await client.read_back() == client.acknowledged
+            with StoreReader(broker.store_dir) as reader:
+                assert sum(reader.queue(TOPIC, number).max_offset for number in range(QUEUES)) == 500
+            ballast.fill()
+        await client.remoting.close()
 
 
 def test_a_first_start_on_a_full_disk_says_so_and_one_with_room_succeeds(small_disk: Path, tmp_path: Path) -> None:

@@ -163,6 +163,18 @@ def test_clearing_keeps_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file.close()
 
 
+def test_the_filled_part_of_a_file_is_all_of_it_but_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Files().create(tmp_path / "1", 64 << 10)
+    file.data[20_000] = 1
+    file.sync()
+    monkeypatch.setattr(files, "_is_in_memory", lambda _: False)
+    assert len(file.filled) == 64 << 10
+    monkeypatch.setattr(files, "_is_in_memory", lambda _: True)
+    assert 20_000 < len(file.filled) <= 20_480
+    assert bytes(file.filled[20_000:20_001]) == b"\1"
+    file.close()
+
+
 def test_the_use_of_a_disk_is_rounded_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that only the superuser may take do not count as free."""
     door = Files()

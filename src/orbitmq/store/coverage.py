@@ -29,7 +29,7 @@ from orbitmq.store.dispatch import is_queued
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET
 from orbitmq.store.progress import Progress
-from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FAR_AWAY, FILLER_SIZE, ConsumeQueue
+from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FAR_AWAY, FILLER_SIZE, ConsumeQueue, whole_entries
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.walk import Walk
 
@@ -93,9 +93,10 @@ class Coverage:
         """The number of the first entry of the queue that is not believed, for entries of messages below `settled`."""
         number, last_end = queue.files.start // ENTRY_SIZE, 0
         for file in queue.files.files:
-            position = _fillers(file.view)
+            view = whole_entries(file.filled)
+            position = _fillers(view)
             number += position // ENTRY_SIZE
-            for places, sizes in _chunks(file.view, position):
+            for places, sizes in _chunks(view, position):
                 good = _count_good(places, sizes, last_end, settled)
                 if good:
                     last_end = places[good - 1] + sizes[good - 1]
@@ -104,6 +105,8 @@ class Coverage:
                 number += good
                 if good < len(places):
                     return number
+            if len(view) < file.size:
+                break
         return number
 
     def _add(self, places: tuple[int, ...], sizes: tuple[int, ...]) -> None:

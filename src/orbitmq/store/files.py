@@ -27,6 +27,9 @@ AT_FDCWD: Final = -100
 RENAME_EXCHANGE: Final = 2
 FALLOC_FL_KEEP_SIZE: Final = 1
 FALLOC_FL_PUNCH_HOLE: Final = 2
+TMPFS_MAGIC: Final = 0x01021994
+STATFS_SIZE_MAX: Final = 512  # struct statfs has 120 bytes on 64-bit Linux
+LONG: Final = struct.Struct("l")  # its first field, which tells the file system
 FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 
 
@@ -54,6 +57,13 @@ class MappedFile:
             os.close(self._descriptor)
             raise StoreError(f"{path}: cannot be mapped: {error}") from error
         self.view = memoryview(self.data).toreadonly()
+
+    @property
+    def filled(self) -> memoryview:
+        """`view` up to the last byte that was ever written, on a file system in memory; elsewhere `view`. Zeros behind
+        it must not be looked at through the map there: each look needs a block, and without one kills the process.
+        """
+        return self.view[: _written_end(self._descriptor, self.size)] if _is_in_memory(self._descriptor) else self.view
 
     def reserve(self, start: int, size: int) -> None:
         """Claim disk blocks. A page without one kills the process when the disk is full at its first write."""
@@ -389,6 +399,22 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_in_memory(descriptor: int) -> bool:
+    """Whether the file lies on a tmpfs; asked of the C library, for Python does not tell."""
+    found = ctypes.create_string_buffer(STATFS_SIZE_MAX)
+    fstatfs = getattr(ctypes.CDLL(None), "fstatfs", None)
+    return fstatfs is not None and fstatfs(descriptor, found) == 0 and LONG.unpack_from(found)[0] == TMPFS_MAGIC
+
+
+def _written_end(descriptor: int, size: int) -> int:
+    """Behind the last part of a file that has data."""
+    end = 0
+    with contextlib.suppress(OSError):  # there is no more
+        while end < size:
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+    return end
 
 
 def _open(path: Path, size: int, *, create: bool, writable: bool) -> int:

@@ -181,9 +181,11 @@ class ConsumeQueue:
 
     def stored_entry(self, queue_offset: int) -> Entry:
         """What a file holds at the place of an entry, whether it belongs to the queue or not; zeros without a file."""
-        position = queue_offset * ENTRY_SIZE
-        file = self.files.find(position)
-        return ENTRY.unpack_from(file.view, position % self.files.file_size) if file is not None else NO_ENTRY
+        file = self.files.find(queue_offset * ENTRY_SIZE)
+        place = queue_offset * ENTRY_SIZE % self.files.file_size
+        if file is None or place + ENTRY_SIZE > len(file.filled):
+            return NO_ENTRY
+        return ENTRY.unpack_from(file.view, place)
 
     def last_entry(self) -> Entry | None:
         return self.entry(self.end // ENTRY_SIZE - 1)
@@ -234,10 +236,10 @@ class ConsumeQueue:
         """Find the end after a clean exit: the first entry that was never written."""
         files = self.files.files
         index = max(0, len(files) - 1)
-        while index > 0 and not count_valid(files[index].view[:ENTRY_SIZE]):
+        while index > 0 and not count_valid(files[index].filled[:ENTRY_SIZE]):
             index -= 1
         start = self.files.start + index * self.files.file_size
-        self._end_at(start + ENTRY_SIZE * count_valid(files[index].view) if files else 0)
+        self._end_at(start + ENTRY_SIZE * count_valid(files[index].filled) if files else 0)
         self.flushed = start
         if self.extended is not None:
             self.extended.recover(self._last_address(), clean=True)
@@ -329,15 +331,20 @@ class ConsumeQueue:
             self.extended.destroy()
 
 
-def is_full(view: memoryview) -> bool:
+def is_full(file: MappedFile) -> bool:
     """Whether the last entry of a file was written."""
-    return count_valid(view[-ENTRY_SIZE:]) > 0
+    return count_valid(file.filled[file.size - ENTRY_SIZE :]) > 0
+
+
+def whole_entries(view: memoryview) -> memoryview:
+    """The view without a part of an entry at its end."""
+    return view[: len(view) // ENTRY_SIZE * ENTRY_SIZE]
 
 
 def count_valid(view: memoryview) -> int:
     """Entries of a file before the first that was never written."""
     count = 0
-    for physical_offset, size, _ in ENTRY.iter_unpack(view):
+    for physical_offset, size, _ in ENTRY.iter_unpack(whole_entries(view)):
         if size <= 0 or physical_offset < 0:
             break
         count += 1

@@ -143,5 +143,8 @@ def _entry(files: NumberedFiles, queue_offset: int) -> Entry:
 
 def _end_of_entries(files: NumberedFiles) -> int:
     """Number of the first entry that was never written; entries are written in order."""
-    first, last = files.start // ENTRY_SIZE, files.end // ENTRY_SIZE
+    if not files.files:
+        return 0
+    filled = files.end - files.file_size + len(files.files[-1].filled)
+    first, last = files.start // ENTRY_SIZE, filled // ENTRY_SIZE
     return bisect_left(range(last), True, first, last, key=lambda number: _entry(files, number)[1] <= 0)

@@ -55,7 +55,7 @@ def recover(
         known = furthest.max_physical_offset if furthest is not None else NO_OFFSET
         start = _clean_start(log, queues)
     else:
-        times = {file.path: file.modified_ms() for queue in queues for file in queue.files.files if is_full(file.view)}
+        times = {file.path: file.modified_ms() for queue in queues for file in queue.files.files if is_full(file)}
         start, searched = prove(log, queues, _crash_start(log, checkpoint.safe_timestamp), clock)
         known = start
         for queue in queues:
@@ -93,7 +93,7 @@ def _walk(
     for file_start in range(files.start_of(start), files.end, files.file_size):
         file = files.find(file_start)
         assert file is not None, "files follow one another without gaps"
-        walk = Walk(file.view, file_start, position, check_crc=check_crc, check_text=check_text)
+        walk = Walk(file.filled, file_start, position, check_crc=check_crc, check_text=check_text)
         for unit in walk:
             if unit.physical_offset >= dispatch_from:
                 dispatcher.dispatch(unit)
