@@ -310,6 +310,47 @@ async def test_a_peer_with_too_many_requests_open_is_not_read_from(
             assert (await peer.read()).code == 0
 
 
+@pytest.mark.parametrize("how", ["tasks", "owed"])
+async def test_a_peer_with_too_large_requests_open_is_not_read_from(
+    both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A thousand requests are few when they are small, and gigabytes when they are not."""
+    monkeypatch.setattr(connection_module, "OPEN_BYTES_MAX", 1 << 20)
+    desk = Desk()
+    owed: list[tuple[Connection, Command]] = []
+
+    def owe(connection: Connection, command: Command) -> None:
+        connection.owe(command)
+        desk.seen.append(command.code)
+        owed.append((connection, command))
+
+    if how == "owed":
+        desk.router.add(LATER, owe)
+    async with serving(desk.router) as (server, address), bare_peer(address) as peer:
+        frames = [request(LATER, body=bytes(600 << 10)) for _ in range(40)]
+        writing = asyncio.ensure_future(peer.send(*frames))
+        await until(lambda: len(desk.seen) >= 2)
+        (served,) = server.connections
+        assert served.transport is not None
+        await until(lambda: not served.transport.is_reading())
+        assert len(desk.seen) <= 3, "what one read brought is served"
+        desk.gate.set()
+
+        async def settle_all() -> None:
+            while True:
+                for connection, command in owed:
+                    connection.settle(command, command.response(0))
+                owed.clear()
+                await asyncio.sleep(0)
+
+        settling = asyncio.create_task(settle_all())
+        for _ in range(40):
+            assert (await peer.read()).code == 0
+        settling.cancel()
+        await writing
+        await until(lambda: served._open_bytes == 0)
+
+
 async def test_answers_that_are_owed_count_as_open_requests(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +360,7 @@ async def test_answers_that_are_owed_count_as_open_requests(
     router = Router("desk")
 
     def owe(connection: Connection, command: Command) -> None:
-        connection.owe()
+        connection.owe(command)
         owed.append((connection, command))
 
     router.add(LATER, owe)

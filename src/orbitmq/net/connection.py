@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import isawaitable
 from typing import Any, cast
 
 from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
 from orbitmq.message.hosts import encode_host
+from orbitmq.net.budget import COUNTED_FROM, FrameBudget
 from orbitmq.net.routing import Answer, Router
 from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame
@@ -27,6 +29,7 @@ WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyon
 SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
 CLOSE_GRACE_SECONDS = 3.0  # how long a closed connection may wait for its peer to take the last bytes
 TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
+OPEN_BYTES_MAX = 64 << 20  # bodies of these: a thousand sends of 64 KiB that wait for one flush, 16 of the largest
 
 
 class Connection(asyncio.Protocol):
@@ -42,8 +45,9 @@ class Connection(asyncio.Protocol):
         typed: bool = True,
         serving: bool = True,
         waited_ms: Callable[[], float] = lambda: 0.0,
+        budget: FrameBudget | None = None,
     ) -> None:
-        """`waited_ms` tells how long what is read at a moment has waited."""
+        """`waited_ms` tells how long what is read at a moment has waited; `budget` is shared with other connections."""
         self._router = router
         self._handlers = router.handlers
         self._on_open = on_open
@@ -52,6 +56,8 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_size = 0
         self._waited_ms = waited_ms
+        self._budget = budget or FrameBudget()
+        self._counted = 0  # bytes of the incomplete frame that the budget knows of
         self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
         self._backlog_since = 0.0
         self._flush_scheduled = False
@@ -62,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._owed = 0  # answers that handlers will give later, without a task
+        self._open_bytes = 0  # bodies of the requests that are worked on
         self._cut_off: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
@@ -101,10 +108,22 @@ class Connection(asyncio.Protocol):
             _log.warning("event=bad_frame peer=%s error=%s", self.address, error)
             self.abort()
             return
+        pending = self._decoder.pending_size
+        if pending > COUNTED_FROM or self._counted:
+            self._hold(pending if pending > COUNTED_FROM else 0)
+            if not self.is_open:
+                return
         if self._backlog:
             self._backlog += commands
         else:
             self._take(commands, self._waited_ms())
+
+    def _hold(self, pending: int) -> None:
+        """Take an incomplete frame into the budget; the connection that goes beyond it is cut off."""
+        before, self._counted = self._counted, pending
+        if not self._budget.change(before, pending):
+            _log.warning("event=too_many_bytes_pending peer=%s all=%d", self.address, self._budget.taken)
+            self.abort()
 
     def eof_received(self) -> bool:
         return False  # a half-closed peer can no longer be answered usefully
@@ -115,6 +134,7 @@ class Connection(asyncio.Protocol):
             self._cut_off.cancel()
         self._out.clear()
         self._backlog.clear()
+        self._hold(0)
         self._fail_calls()
         self._release_callers()
         for task in self._tasks:
@@ -198,9 +218,8 @@ class Connection(asyncio.Protocol):
         """Let a coroutine find the answer."""
         task = self.loop.create_task(self._finish(command, answer))
         self._tasks.add(task)
-        if len(self._tasks) + self._owed >= TASKS_MAX:
-            self._regulate()
-        task.add_done_callback(self._worked)
+        self._begun(len(command.body))
+        task.add_done_callback(partial(self._worked, len(command.body)))
 
     async def _finish(self, command: Command, answer: Awaitable[Answer]) -> None:
         try:
@@ -210,23 +229,37 @@ class Connection(asyncio.Protocol):
         if found is not None:
             self._answer(command, found)
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
+    def _worked(self, size: int, task: asyncio.Task[None]) -> None:
+        was_full = self._is_full
         self._tasks.discard(task)
-        if len(self._tasks) + self._owed == TASKS_MAX - 1:
-            self._regulate()
+        self._ended(size, was_full=was_full)
 
-    def owe(self) -> None:
-        """A handler that gives no answer now will `settle` it: cheaper than a task, with the same limit."""
+    def owe(self, command: Command) -> None:
+        """A handler that gives no answer now will `settle` it: cheaper than a task, with the same limits."""
         self._owed += 1
-        if len(self._tasks) + self._owed >= TASKS_MAX:
-            self._regulate()
+        self._begun(len(command.body))
 
     def settle(self, command: Command, answer: Command) -> None:
         """The answer that was owed for `command`."""
+        was_full = self._is_full
         self._owed -= 1
-        if len(self._tasks) + self._owed == TASKS_MAX - 1:
-            self._regulate()
+        self._ended(len(command.body), was_full=was_full)
         self._answer(command, answer)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so much of this peer is worked on that no more is read."""
+        return len(self._tasks) + self._owed >= TASKS_MAX or self._open_bytes >= OPEN_BYTES_MAX
+
+    def _begun(self, size: int) -> None:
+        self._open_bytes += size
+        if self._is_full:
+            self._regulate()
+
+    def _ended(self, size: int, *, was_full: bool) -> None:
+        self._open_bytes -= size
+        if was_full and not self._is_full:
+            self._regulate()
 
     # ------------------------------------------------------------------------------------------------------ sending
 
@@ -256,7 +289,7 @@ class Connection(asyncio.Protocol):
         """Read from the peer only while it takes its answers and has not too many requests open."""
         if self.transport is None or self.transport.is_closing():
             return
-        if (self._serving and self._paused_by_writes) or len(self._tasks) + self._owed >= TASKS_MAX:
+        if (self._serving and self._paused_by_writes) or self._is_full:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()

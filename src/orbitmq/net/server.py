@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 
 from orbitmq.errors import ConfigurationError
+from orbitmq.net.budget import FrameBudget
 from orbitmq.net.connection import Connection
 from orbitmq.net.door import opener
 from orbitmq.net.lateness import Lateness
@@ -50,6 +51,7 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._scan: asyncio.TimerHandle | None = None
         self._lateness = Lateness()
+        self._budget = FrameBudget()
         self.connections: set[Connection] = set()
 
     def waited_ms(self) -> int:
@@ -106,6 +108,7 @@ class Server:
             frame_size_max=self._frame_size_max,
             typed=self._typed,
             waited_ms=self._lateness.waited_ms,
+            budget=self._budget,
         )
 
     def _opened(self, connection: Connection) -> None:
