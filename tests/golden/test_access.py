@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from orbitmq.broker.access.accounts import PUB, SUB, grants, permission
@@ -16,6 +17,13 @@ from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.header import Header
+from orbitmq.wire.headers_access import (
+    AclVersionHeader,
+    DeleteAccountHeader,
+    UpdateAccountHeader,
+    UpdateGlobalWhiteAddressesHeader,
+)
 from orbitmq.wire.signature import Credentials, is_signed, sign, signature_of, signed_content
 from tests.support.access import FakeConnection, write_acl
 from tests.support.golden import configs, rows, vectors
@@ -99,6 +107,23 @@ def _outcome(control: AccessControl, case: dict[str, Any]) -> str:
     except RequestRejected as refused:
         return refused.remark.removeprefix("AclException: ")
     return "ok"
+
+
+@pytest.mark.parametrize(
+    ("kind", "java"),
+    [
+        (UpdateAccountHeader, "CreateAccessConfigRequestHeader"),
+        (DeleteAccountHeader, "DeleteAccessConfigRequestHeader"),
+        (UpdateGlobalWhiteAddressesHeader, "UpdateGlobalWhiteAddrsConfigRequestHeader"),
+        (AclVersionHeader, "GetBrokerAclConfigResponseHeader"),
+    ],
+)
+def test_headers_have_the_fields_of_javas(kind: type[Header], java: str) -> None:
+    fields = {field["name"]: field for field in vectors()["command_headers"][java]}
+    declared = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    assert declared.keys() == fields.keys()
+    for name, field in declared.items():
+        assert (field.type in (bool, bool | None)) is (fields[name]["type"].lower() == "boolean"), name
 
 
 @pytest.mark.parametrize("name", ["plain_acl_before.yml", "plain_acl_after.yml"])

@@ -17,6 +17,9 @@ class UpdateAccountHeader(Header):
     topic_perms: str | None = None
     group_perms: str | None = None
 
+    def __repr__(self) -> str:
+        return f"UpdateAccountHeader({self.access_key!r})"
+
 
 class DeleteAccountHeader(Header):
     """DELETE_ACL_CONFIG (51)."""
