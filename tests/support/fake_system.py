@@ -14,10 +14,19 @@ from dataclasses import dataclass, field
 
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
+from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import Unit, body_crc, encode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
-from orbitmq.wire.bodies import BrokerData, ConsumerIdList, HeartbeatData, QueueData, TopicRouteData
+from orbitmq.wire.bodies import (
+    BrokerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockedQueues,
+    QueueData,
+    QueueLocks,
+    TopicRouteData,
+)
 from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
@@ -59,6 +68,8 @@ class FakeSystem:
     """(group, topic, queue id) -> offset."""
     members: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     heartbeats: list[HeartbeatData] = field(default_factory=list)
+    locks: dict[tuple[str, MessageQueue], str] = field(default_factory=dict)
+    """(group, queue) -> the client that has it locked."""
     sent_back: list[ConsumerSendMsgBackHeader] = field(default_factory=list)
     asked: list[Command] = field(default_factory=list)
     """Every request in the order it came."""
@@ -209,6 +220,22 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
             await system.arrived.wait()
         return _pulled(command, header, queue)
 
+    def lock(_: Connection, command: Command) -> Command:
+        asked = decode(QueueLocks, command.body)
+        mine = [
+            queue
+            for queue in asked.mq_set
+            if system.locks.setdefault((asked.consumer_group, queue), asked.client_id) == asked.client_id
+        ]
+        return command.response(0, body=encode_standard(LockedQueues(locked=mine)))
+
+    def unlock(_: Connection, command: Command) -> Command:
+        asked = decode(QueueLocks, command.body)
+        for queue in asked.mq_set:
+            if system.locks.get((asked.consumer_group, queue)) == asked.client_id:
+                del system.locks[asked.consumer_group, queue]
+        return command.response(0)
+
     def send_back(_: Connection, command: Command) -> Command:
         system.sent_back.append(command.header(ConsumerSendMsgBackHeader))
         return command.response(0)
@@ -232,6 +259,8 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         RequestCode.GET_MIN_OFFSET: limit,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: limit,
         RequestCode.PULL_MESSAGE: pull,
+        RequestCode.LOCK_BATCH_MQ: lock,
+        RequestCode.UNLOCK_BATCH_MQ: unlock,
         RequestCode.CONSUMER_SEND_MSG_BACK: send_back,
         RequestCode.END_TRANSACTION: lambda _, command: command.response(0),
     }

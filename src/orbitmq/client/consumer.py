@@ -59,11 +59,16 @@ class Held:
     cached: ProcessQueue = field(default_factory=ProcessQueue)
     room: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when messages left the cache, or whatever else pulling may wait for has changed."""
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when messages came into the cache, or the queue was given up."""
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no listener that keeps the order has messages of the queue."""
     task: asyncio.Task[None] | None = None
 
     def drop(self) -> None:
         """The queue is given up: nothing that comes for it counts any more."""
         self.cached.dropped = True
+        self.arrived.set()
         if self.task is not None:
             self.task.cancel()
 
@@ -291,7 +296,7 @@ class Consumer(Client):
         if step:
             _log.info("event=rebalanced group=%s topic=%s held=%d", self.group, topic, len(assigned))
             await self._release([queue for queue in (*step.dropped, *step.added) if queue in self._held])
-            self._take(step.added)
+            self._take(await self._free(step.added))
 
     async def _assigned(
         self, instance: Instance, topic: str, queues: tuple[MessageQueue, ...]
@@ -307,6 +312,10 @@ class Consumer(Client):
     def _reading(self) -> list[MessageQueue]:
         """The held queues whose task lives; one that died of an error counts as not held, so that it is taken anew."""
         return [queue for queue, held in self._held.items() if held.task is None or not held.task.done()]
+
+    async def _free(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
+        """Those of the queues that may be read now; the others wait for another round."""
+        return queues
 
     def _take(self, queues: Iterable[MessageQueue]) -> None:
         for queue in queues:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, each
-from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
-from orbitmq.client.workers import CoroutineListener, FunctionListener, Listener
+from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import MessageExt
 from orbitmq.runtime.clock import Clock
 
 
-def hooked(listener: Listener, hooks: Sequence[ConsumeHook], group: str, clock: Clock) -> Listener:
+def hooked(
+    listener: Listener | OrderlyListener, hooks: Sequence[ConsumeHook], group: str, clock: Clock
+) -> Listener | OrderlyListener:
     """The listener with `hooks` around every call; they are looked at anew each time."""
 
-    def begin(messages: Sequence[MessageExt], told: ConcurrentContext) -> ConsumeContext:
+    def begin(messages: Sequence[MessageExt], told: Any) -> ConsumeContext:
         context = ConsumeContext(group, told.message_queue, messages, told, clock.now_ms())
         each(hooks, lambda hook, seen: hook.before(seen), context)
         return context
@@ -25,10 +26,10 @@ def hooked(listener: Listener, hooks: Sequence[ConsumeHook], group: str, clock: 
         context.cost_ms = clock.now_ms() - context.began_ms
         each(hooks, lambda hook, seen: hook.after(seen), context)
 
-    def function(messages: Sequence[MessageExt], told: ConcurrentContext) -> ConsumeConcurrentlyStatus | None:
+    def function(messages: Sequence[MessageExt], told: Any) -> Any:
         context = begin(messages, told)
         try:
-            context.status = cast("FunctionListener", listener)(messages, told)
+            context.status = cast("Callable[[Sequence[MessageExt], Any], Any]", listener)(messages, told)
             return context.status
         except Exception as error:
             context.error = error
@@ -36,10 +37,10 @@ def hooked(listener: Listener, hooks: Sequence[ConsumeHook], group: str, clock: 
         finally:
             end(context)
 
-    async def coroutine(messages: Sequence[MessageExt], told: ConcurrentContext) -> ConsumeConcurrentlyStatus | None:
+    async def coroutine(messages: Sequence[MessageExt], told: Any) -> Any:
         context = begin(messages, told)
         try:
-            context.status = await cast("CoroutineListener", listener)(messages, told)
+            context.status = await cast("Callable[[Sequence[MessageExt], Any], Any]", listener)(messages, told)
             return context.status
         except Exception as error:
             context.error = error

@@ -1,41 +1,48 @@
-"""The push consumer for asyncio: pulls by itself and hands messages to a listener. Concurrent; order is not kept."""
+"""The push consumer for asyncio: pulls by itself and hands messages to a listener, many at a time or in order."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar, Unpack
+from typing import TypeAlias, TypeVar, Unpack, cast
 
 from orbitmq.client.background import Background
-from orbitmq.client.consumer import HOLD_LOOK_S, Consumer, Held
+from orbitmq.client.consumer import HOLD_LOOK_S, REBALANCE_AGAIN_S, Consumer, Held
 from orbitmq.client.core.allocation import Allocate, averagely
-from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed, retry_copy
+from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
 from orbitmq.client.core.hooks import ConsumeHook
-from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus, PullResult, PullStatus
-from orbitmq.client.core.outgoing import Packing, outgoing
+from orbitmq.client.core.model import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    OrderlyContext,
+    PullResult,
+    PullStatus,
+)
+from orbitmq.client.core.ordering import RECONSUME_TIMES_MAX as RECONSUME_IN_ORDER_MAX
 from orbitmq.client.core.process_queue import ProcessQueue
-from orbitmq.client.core.retry import RetryRules
-from orbitmq.client.core.selection import Choosing
 from orbitmq.client.core.selectors import Selector
 from orbitmq.client.figures import Figures
 from orbitmq.client.hooking import hooked
 from orbitmq.client.instance import Instance
+from orbitmq.client.orderly import Orderly
 from orbitmq.client.pulling import Puller
+from orbitmq.client.queue_locks import RENEW_S, OwnedQueues
 from orbitmq.client.reports import properties, queue_info
-from orbitmq.client.sending import Sender
+from orbitmq.client.returning import Returning
 from orbitmq.client.settings import PushSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
-from orbitmq.client.workers import Listener, Portion, Workers, workers_for
+from orbitmq.client.workers import Listener, OrderlyListener, Portion, Workers, workers_for
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import CONSUME_START_TIME
-from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP, retry_topic
-from orbitmq.operations import sending
+from orbitmq.message.topics import retry_topic
 from orbitmq.runtime.sampling import SAMPLE_SECONDS
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
@@ -46,7 +53,6 @@ from orbitmq.wire.bodies import (
     MessageModel,
 )
 from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 
 _log = logging.getLogger(__name__)
 
@@ -55,17 +61,22 @@ PULL_TIMEOUT_MS = 30_000
 RESUBMIT_S = 5.0  # messages that could not be sent back are tried here again
 OVERDUE_DELAY_LEVEL = 3
 OVERDUE_COUNT_MAX = 16  # messages of one queue given up in one look
-RETRY_SEND_TIMEOUT_MS = 3000
-RETRY_SEND_ATTEMPTS = 3
+ANY_SPAN = 2**31 - 1  # in order an old message that is not done holds back the others anyway
 
 RESULTS = {
     ConsumeConcurrentlyStatus.CONSUME_SUCCESS: ConsumeResult.CR_SUCCESS,
     ConsumeConcurrentlyStatus.RECONSUME_LATER: ConsumeResult.CR_LATER,
+    ConsumeOrderlyStatus.SUCCESS: ConsumeResult.CR_SUCCESS,
+    ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT: ConsumeResult.CR_LATER,
+    ConsumeOrderlyStatus.COMMIT: ConsumeResult.CR_COMMIT,
+    ConsumeOrderlyStatus.ROLLBACK: ConsumeResult.CR_ROLLBACK,
     None: ConsumeResult.CR_RETURN_NULL,
 }
 """What a listener says, in the words of an operator's question."""
 
 L = TypeVar("L", bound=Listener)
+IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
+_Concurrently: TypeAlias = ConsumeConcurrentlyStatus | None
 
 
 class PushConsumer(Consumer):
@@ -86,7 +97,8 @@ class PushConsumer(Consumer):
     RECONSUME_LATER. Each message is delivered at least once, some more than once.
 
     With CLUSTERING the members of the group share the queues, offsets are kept by the brokers, and failed messages
-    come again after a while (10 s, then ever later), up to `max_reconsume_times`. With BROADCASTING every consumer
+    come again after a while (10 s, then ever later), up to `max_reconsume_times`. A listener set with `orderly` gets
+    the messages of each queue in their order, and none behind a message that failed. With BROADCASTING every consumer
     gets every message, offsets are kept in a local file, and failed messages are dropped.
 
     `consume_from_where` says where a group without offsets starts; `consume_timestamp` belongs to
@@ -117,18 +129,21 @@ class PushConsumer(Consumer):
             consume_timestamp=consume_timestamp,
             allocate=allocate,
         )
-        self._listener: Listener | None = None
+        self._listener: Listener | OrderlyListener | None = None
+        self._is_orderly = False
+        self._orderly: Orderly | None = None
+        self._locks: OwnedQueues | None = None
         self._figures = Figures(self._clock)
         self._own_thresholds = self._thresholds
         self._paused = False
         self._puller: Puller | None = None
         self._workers: Workers | None = None
-        self._retry_sender: Sender | None = None
+        self._sends_back: Returning | None = None
         self._hooks: list[ConsumeHook] = []
         self._traces: Traces | None = None
         self._returning = Background(f"{self._name()}, sending back")
         times = self._settings["max_reconsume_times"]
-        self._reconsume_times_max = RECONSUME_TIMES_MAX if times < 0 else times
+        self._times_max = times
 
     # ------------------------------------------------------------------------------------------------------ interface
 
@@ -144,11 +159,16 @@ class PushConsumer(Consumer):
         """Give the queues of `topic` up."""
         self._unsubscribe(topic)
 
-    def set_listener(self, listener: Listener) -> None:
-        """Who gets the messages; before start. InvalidStateError afterwards."""
+    def set_listener(self, listener: Listener | OrderlyListener, *, orderly: bool = False) -> None:
+        """Who gets the messages; before start. InvalidStateError afterwards.
+
+        With `orderly` the listener says a `ConsumeOrderlyStatus`, gets an `OrderlyContext`, and is called for one
+        portion of a queue after the other; a message that fails comes again, after `suspend_current_queue_ms`, before
+        any behind it, `max_reconsume_times` times at most and by default for ever.
+        """
         if self._workers is not None:
             raise InvalidStateError(f"{self._name()} has its listener already")
-        self._listener = listener
+        self._listener, self._is_orderly = listener, orderly
 
     def add_consume_hook(self, hook: ConsumeHook) -> None:
         """Have `hook` see every call of the listener, before and after; before start. InvalidStateError afterwards."""
@@ -159,6 +179,11 @@ class PushConsumer(Consumer):
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
         self.set_listener(listener)
+        return listener
+
+    def on_message_orderly(self, listener: IN_ORDER) -> IN_ORDER:
+        """`set_listener` with `orderly`, as a decorator."""
+        self.set_listener(listener, orderly=True)
         return listener
 
     @property
@@ -181,7 +206,8 @@ class PushConsumer(Consumer):
         grows with its failures, at level -1 never (it goes to the dead letter topic). BrokerError, ClientError,
         RemotingError when neither the broker nor the retry topic takes it.
         """
-        await self._send_back(self._instance, message, delay_level)
+        self._check_running()
+        await self._returns.send_back(message, delay_level)
 
     # -------------------------------------------------------------------------------------------------- for operators
 
@@ -211,6 +237,7 @@ class PushConsumer(Consumer):
                 name_servers=self._instance.name_servers.addresses,
                 workers=self._settings["consume_threads"],
                 started_ms=self._started_ms,
+                is_orderly=self._is_orderly,
             ),
             status_table=self._figures.table(),
             subscription_set=list(self._subscriptions.values()),
@@ -218,7 +245,8 @@ class PushConsumer(Consumer):
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
         """Have the listener take a message now. No offset changes, and a failure is not delivered again."""
-        portion = Portion(Held(message.queue), ProcessQueue(), [message], ConcurrentContext(message.queue))
+        context = OrderlyContext(message.queue) if self._is_orderly else ConcurrentContext(message.queue)
+        portion = Portion(Held(message.queue), ProcessQueue(), [message], context)
         started_ms = self._clock.now_ms()
         await self._running_workers.call(portion)
         threw = portion.error is not None
@@ -237,7 +265,9 @@ class PushConsumer(Consumer):
             self._subscribe(retry_topic(self.group), "*")
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
         self._puller = Puller(instance, self.group, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
-        self._retry_sender = Sender(instance, CLIENT_INNER_PRODUCER_GROUP, Choosing(instance.chance))
+        usual_max = RECONSUME_IN_ORDER_MAX if self._is_orderly else RECONSUME_TIMES_MAX
+        times_max = usual_max if self._times_max < 0 else self._times_max
+        self._sends_back = Returning(instance, self.group, times_max)
         if self._settings["enable_trace"]:
             self._traces = traces_of(instance, self.group, "CONSUME", self._settings["trace_topic"])
             ids = instance.unique_ids
@@ -246,8 +276,14 @@ class PushConsumer(Consumer):
         self._workers = workers_for(
             listener, self._settings["consume_threads"], self.group, self._prepare, self._finished
         )
+        if self._is_orderly:
+            self._own_thresholds = self._thresholds = replace(self._own_thresholds, span=ANY_SPAN)
+            if self._message_model is MessageModel.CLUSTERING:
+                self._locks = OwnedQueues(instance, self.group)
+                self._background.spawn(self._renew_locks(self._locks))
         await self._begin_consuming(instance)
-        self._background.spawn(self._look_for_overdue(instance))
+        if not self._is_orderly:
+            self._background.spawn(self._look_for_overdue())
         self._background.spawn(self._sample_regularly())
 
     async def _end(self, instance: Instance) -> None:
@@ -257,7 +293,15 @@ class PushConsumer(Consumer):
         await self._returning.finish(grace_s)
         if self._traces is not None:
             await self._traces.close()
+        held = list(self._held.values())
         await self._end_consuming(instance)
+        if self._locks is not None:  # a queue whose listener still works stays locked until the broker forgets it
+            await self._locks.unlock([one.queue for one in held if one.idle.is_set()])
+
+    @property
+    def _returns(self) -> Returning:
+        assert self._sends_back is not None, "start makes it"
+        return self._sends_back
 
     @property
     def _running_workers(self) -> Workers:
@@ -298,6 +342,9 @@ class PushConsumer(Consumer):
             pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
             self._figures.pulled(held.queue.topic, len(result.messages), pull_ms)
             held.cached.put(result.messages, result.max_offset)
+            if self._is_orderly:
+                held.arrived.set()
+                return
             for portion in chunks(result.messages, self._settings["consume_batch_max_size"]):
                 self._submit(held, portion)
         elif not len(held.cached):
@@ -318,6 +365,65 @@ class PushConsumer(Consumer):
             len(self._held),
         )
 
+    # ------------------------------------------------------------------------------------------------------- in order
+
+    async def _free(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
+        """In order only what is locked: the member that had a queue may still be at work on it."""
+        if self._locks is None:
+            return queues
+        await self._locks.lock(queues)
+        owned = [queue for queue in queues if self._locks.owns(queue)]
+        if len(owned) < len(queues):
+            asyncio.get_running_loop().call_later(REBALANCE_AGAIN_S, self.wake_rebalance)
+        return owned
+
+    def _hold(self, queue: MessageQueue) -> None:
+        super()._hold(queue)
+        if self._is_orderly:
+            held = self._held[queue]
+            held.idle.set()
+            self._background.spawn(self._in_order.serve(held))
+
+    @property
+    def _in_order(self) -> Orderly:
+        if self._orderly is None:
+            settings = self._settings
+            self._orderly = Orderly(
+                self._running_workers.submit,
+                self._offsets.table,
+                self._returns,
+                self._locks,
+                batch_size=settings["consume_batch_max_size"],
+                suspend_ms=settings["suspend_current_queue_ms"],
+                reconsume_times_max=RECONSUME_IN_ORDER_MAX if self._times_max < 0 else self._times_max,
+                count=self._count,
+            )
+        return self._orderly
+
+    async def _release(self, queues: Collection[MessageQueue]) -> None:
+        released = [self._held[queue] for queue in queues]
+        await super()._release(queues)
+        if self._locks is not None:
+            for held in released:
+                self._returning.spawn(self._unlock_when_idle(self._locks, held))
+
+    async def _unlock_when_idle(self, locks: OwnedQueues, held: Held) -> None:
+        """Another member gets the queue when our listener is done with it: that is what order means."""
+        await held.idle.wait()
+        if held.queue not in self._held:
+            await locks.unlock([held.queue])
+
+    async def _renew_locks(self, locks: OwnedQueues) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            lost = await locks.lock(self._held)
+            async with self._rebalancing:
+                lost &= set(self._held)
+                if lost:
+                    _log.warning("event=locks_lost group=%s queues=%s", self.group, sorted(lost))
+                    await self._release(lost)
+                    self.wake_rebalance()
+
     # ------------------------------------------------------------------------------------------------------ consuming
 
     def _submit(self, held: Held, messages: Sequence[MessageExt]) -> None:
@@ -331,13 +437,19 @@ class PushConsumer(Consumer):
 
     def _finished(self, portion: Portion) -> None:
         """The listener spoke, or was not asked."""
+        if portion.ended is not None:
+            portion.held.idle.set()
+            portion.cached.last_consume_ms = self._clock.now_ms()
+            portion.ended.set()
+            return
         if portion.skipped or portion.cached.dropped:
             return
         portion.cached.last_consume_ms = self._clock.now_ms()
-        failed = portion.messages[first_failed(portion.status, portion.context, len(portion.messages)) :]
+        context, status = cast("ConcurrentContext", portion.context), cast("_Concurrently", portion.status)
+        failed = portion.messages[first_failed(status, context, len(portion.messages)) :]
         self._count(portion, len(failed))
-        if failed and self._message_model is MessageModel.CLUSTERING and self._shared is not None:
-            self._returning.spawn(self._return(self._shared, portion, failed))
+        if failed and self._message_model is MessageModel.CLUSTERING:
+            self._returning.spawn(self._return(portion, failed, context.delay_level_when_next_consume))
             return
         if failed:
             _log.warning(
@@ -357,12 +469,12 @@ class PushConsumer(Consumer):
             self._offsets.table.raise_to(held.queue, offset)
         held.room.set()
 
-    async def _return(self, instance: Instance, portion: Portion, failed: Sequence[MessageExt]) -> None:
+    async def _return(self, portion: Portion, failed: Sequence[MessageExt], delay_level: int) -> None:
         """Send failed messages back; those that nobody takes are tried here again after a while."""
         kept: list[MessageExt] = []
         for message in failed:
             try:
-                await self._send_back(instance, message, portion.context.delay_level_when_next_consume)
+                await self._returns.send_back(message, delay_level)
             except OrbitMQError as error:
                 _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
                 message.reconsume_times += 1
@@ -373,47 +485,26 @@ class PushConsumer(Consumer):
             again = Portion(portion.held, portion.cached, kept, ConcurrentContext(portion.held.queue))
             asyncio.get_running_loop().call_later(RESUBMIT_S, self._running_workers.submit, again)
 
-    async def _send_back(self, instance: Instance, message: MessageExt, delay_level: int) -> None:
-        """To the broker the message came from; if that fails, a copy to the group's retry topic on any broker."""
-        header = ConsumerSendMsgBackHeader(
-            offset=message.commit_log_offset,
-            group=self.group,
-            delay_level=delay_level,
-            origin_msg_id=message.msg_id,
-            origin_topic=message.topic,
-            max_reconsume_times=self._reconsume_times_max,
-            broker_name=message.broker_name,
-        )
-        try:
-            address = await instance.routes.master(message.queue)
-            await sending.send_back(instance.remoting, address, header)
-        except OrbitMQError as error:
-            _log.warning("event=send_back_refused group=%s message=%s error=%s", self.group, message.msg_id, error)
-            assert self._retry_sender is not None, "start makes the sender"
-            copy = retry_copy(message, self.group, self._reconsume_times_max)
-            packed = outgoing(copy, lambda: instance.unique_ids.create(self._clock.now_ms()), Packing())
-            await self._retry_sender.send(packed, RetryRules(RETRY_SEND_ATTEMPTS, RETRY_SEND_TIMEOUT_MS))
-
     async def _sample_regularly(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
             self._figures.sample()
 
-    async def _look_for_overdue(self, instance: Instance) -> None:
+    async def _look_for_overdue(self) -> None:
         """A listener that hangs must not hold its queue for ever: its message is delivered again elsewhere."""
         timeout_ms = self._settings["consume_timeout_min"] * 60_000
         while True:
             await asyncio.sleep(timeout_ms / 1000)
             for held in list(self._held.values()):
-                await self._give_up_overdue(instance, held, timeout_ms)
+                await self._give_up_overdue(held, timeout_ms)
 
-    async def _give_up_overdue(self, instance: Instance, held: Held, timeout_ms: int) -> None:
+    async def _give_up_overdue(self, held: Held, timeout_ms: int) -> None:
         for _ in range(OVERDUE_COUNT_MAX):
             message = held.cached.overdue(self._clock.now_ms(), timeout_ms)
             if message is None:
                 return
             try:
-                await self._send_back(instance, message, OVERDUE_DELAY_LEVEL)
+                await self._returns.send_back(message, OVERDUE_DELAY_LEVEL)
             except OrbitMQError as error:
                 _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
                 return

@@ -25,6 +25,7 @@ def properties(
     name_servers: Iterable[str],
     workers: int,
     started_ms: int,
+    is_orderly: bool = False,
 ) -> dict[str, str]:
     """Every setting under Java's name, and what Java's tools look for."""
     assert member.consume_type is not None
@@ -38,7 +39,7 @@ def properties(
         "PROP_NAMESERVER_ADDR": "".join(address + ";" for address in name_servers),
         "PROP_CONSUME_TYPE": member.consume_type.name,
         "PROP_CLIENT_VERSION": version_name(VERSION),
-        "PROP_CONSUMEORDERLY": "false",
+        "PROP_CONSUMEORDERLY": as_text(is_orderly),
         "PROP_THREADPOOL_CORE_SIZE": str(workers),
         "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
     }

@@ -265,6 +265,12 @@ class PushSettings(ConsumerSettings, TraceSettings, total=False):
             1 << 31,
         ),
     ]
+    suspend_current_queue_ms: Annotated[
+        int,
+        Option(
+            "suspendCurrentQueueTimeMillis", 1000, "How long a queue rests after a failure in order.", "ms", 10, 30_000
+        ),
+    ]
     await_termination_ms: Annotated[
         int,
         Option(

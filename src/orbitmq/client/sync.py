@@ -25,7 +25,7 @@ from orbitmq.client.core.model import LocalTransactionState, TransactionSendResu
 from orbitmq.client.face import Face, direct, run, started, waiting
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings, TransactionSettings
 from orbitmq.client.transactions import TransactionListener
-from orbitmq.client.workers import Listener
+from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
@@ -36,6 +36,7 @@ __all__ = ["LitePullConsumer", "Producer", "PushConsumer", "TransactionProducer"
 
 C_co = TypeVar("C_co", bound=base.Client, covariant=True)
 L = TypeVar("L", bound=Listener)
+IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
 
 
 class Client(Face[C_co]):
@@ -186,6 +187,11 @@ class PushConsumer(Client[push.PushConsumer]):
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
         self.set_listener(listener)
+        return listener
+
+    def on_message_orderly(self, listener: IN_ORDER) -> IN_ORDER:
+        """`set_listener` with `orderly`, as a decorator."""
+        self.set_listener(listener, orderly=True)
         return listener
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 
 from orbitmq.client.core.hooks import ConsumeContext, SendContext
-from orbitmq.client.core.model import ConsumeConcurrentlyStatus, SendResult, SendStatus
+from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, SendResult, SendStatus
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
@@ -31,6 +31,13 @@ AGE_MAX_S = 0.5
 SENDS_MAX = 20  # batches under way; RocketMQ has as many threads for them
 CLOSE_S = 5.0  # for the last batch; its send has a limit of its own
 DEFAULT_REGION = "DefaultRegion"
+FAILED = frozenset(
+    {
+        ConsumeConcurrentlyStatus.RECONSUME_LATER,
+        ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT,
+        ConsumeOrderlyStatus.ROLLBACK,
+    }
+)
 
 RULES = RetryRules(3, 5000)  # attempts and milliseconds, as RocketMQ's trace producer
 PACKING = Packing(size_max=128_000)
@@ -202,4 +209,4 @@ def _outcome(context: ConsumeContext) -> Outcome:
         return Outcome.EXCEPTION
     if context.status is None:
         return Outcome.RETURNED_NOTHING
-    return Outcome.SUCCESS if context.status is ConsumeConcurrentlyStatus.CONSUME_SUCCESS else Outcome.FAILED
+    return Outcome.FAILED if context.status in FAILED else Outcome.SUCCESS

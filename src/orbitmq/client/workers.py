@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from orbitmq.client.consumer import Held
-from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.client.core.model import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    OrderlyContext,
+)
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.message.model import MessageExt
 
@@ -31,6 +36,13 @@ CoroutineListener: TypeAlias = Callable[
     [Sequence[MessageExt], ConcurrentContext], Awaitable[ConsumeConcurrentlyStatus | None]
 ]
 Listener: TypeAlias = FunctionListener | CoroutineListener
+OrderlyFunctionListener: TypeAlias = Callable[[Sequence[MessageExt], OrderlyContext], ConsumeOrderlyStatus | None]
+OrderlyCoroutineListener: TypeAlias = Callable[
+    [Sequence[MessageExt], OrderlyContext], Awaitable[ConsumeOrderlyStatus | None]
+]
+OrderlyListener: TypeAlias = OrderlyFunctionListener | OrderlyCoroutineListener
+Status: TypeAlias = ConsumeConcurrentlyStatus | ConsumeOrderlyStatus
+Context: TypeAlias = ConcurrentContext | OrderlyContext
 
 
 @dataclass(eq=False, slots=True)
@@ -41,12 +53,14 @@ class Portion:
     cached: ProcessQueue
     """Where the messages are; the queue may have started over since."""
     messages: Sequence[MessageExt]
-    context: ConcurrentContext
-    status: ConsumeConcurrentlyStatus | None = None
+    context: Context
+    status: Status | None = None
     error: Exception | None = None
     """What the listener raised instead of saying something."""
     skipped: bool = False
     """The listener was not called: the queue was given up or the consumer shut down before."""
+    ended: asyncio.Event | None = None
+    """Set when the listener is done with it, for somebody who waits for that."""
 
 
 class Workers(ABC):
@@ -105,14 +119,14 @@ class ThreadWorkers(Workers):
 
     def __init__(
         self,
-        listener: FunctionListener,
+        listener: FunctionListener | OrderlyFunctionListener,
         count: int,
         name: str,
         prepare: Callable[[Portion], None],
         finished: Callable[[Portion], None],
     ) -> None:
         super().__init__(prepare, finished)
-        self._listener = listener
+        self._listener = cast("Callable[[Sequence[MessageExt], Context], object]", listener)
         self._loop = asyncio.get_running_loop()
         self._waiting: queue.SimpleQueue[Portion | None] = queue.SimpleQueue()
         self._results: deque[Portion] = deque()
@@ -151,7 +165,7 @@ class ThreadWorkers(Workers):
     def _call(self, portion: Portion) -> None:
         try:
             self._prepare(portion)
-            portion.status = _checked(self._listener(portion.messages, portion.context))
+            portion.status = _checked(self._listener(portion.messages, portion.context), portion.context)
         except Exception as error:
             portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
@@ -174,13 +188,13 @@ class TaskWorkers(Workers):
 
     def __init__(
         self,
-        listener: CoroutineListener,
+        listener: CoroutineListener | OrderlyCoroutineListener,
         count: int,
         prepare: Callable[[Portion], None],
         finished: Callable[[Portion], None],
     ) -> None:
         super().__init__(prepare, finished)
-        self._listener = listener
+        self._listener = cast("Callable[[Sequence[MessageExt], Context], Awaitable[object]]", listener)
         self._count = count
         self._waiting: deque[Portion] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -216,7 +230,7 @@ class TaskWorkers(Workers):
     async def _call(self, portion: Portion) -> None:
         try:
             self._prepare(portion)
-            portion.status = _checked(await self._listener(portion.messages, portion.context))
+            portion.status = _checked(await self._listener(portion.messages, portion.context), portion.context)
         except Exception as error:
             portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
@@ -231,15 +245,16 @@ class TaskWorkers(Workers):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _checked(status: object) -> ConsumeConcurrentlyStatus | None:
-    if isinstance(status, ConsumeConcurrentlyStatus):
+def _checked(status: object, context: Context) -> Status | None:
+    wanted = ConsumeOrderlyStatus if isinstance(context, OrderlyContext) else ConsumeConcurrentlyStatus
+    if isinstance(status, wanted):
         return status
     _log.warning("event=listener_gave_no_status value=%.80r; its messages are delivered again", status)
     return None
 
 
 def workers_for(
-    listener: Listener,
+    listener: Listener | OrderlyListener,
     count: int,
     name: str,
     prepare: Callable[[Portion], None],

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
-from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus, SendResult
+from orbitmq.client.core.model import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    OrderlyContext,
+    SendResult,
+)
 from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -60,10 +66,10 @@ class ConsumeContext:
     group: str
     queue: MessageQueue
     messages: Sequence[MessageExt]
-    listener: ConcurrentContext
+    listener: ConcurrentContext | OrderlyContext
     began_ms: int = 0
     cost_ms: int = 0
-    status: ConsumeConcurrentlyStatus | None = None
+    status: ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None = None
     error: Exception | None = None
 
 

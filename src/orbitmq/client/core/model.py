@@ -73,6 +73,26 @@ class ConcurrentContext:
     """With CONSUME_SUCCESS: the index of the last message that succeeded; those behind it come again."""
 
 
+class ConsumeOrderlyStatus(Enum):
+    """What a listener says that gets messages in order."""
+
+    SUCCESS = "done"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "failed; deliver them again after a while, nothing else of the queue meanwhile"
+    COMMIT = "done, and all before that were not committed yet; only without auto_commit"
+    ROLLBACK = "deliver again everything that was not committed yet; only without auto_commit"
+
+
+@dataclass(slots=True)
+class OrderlyContext:
+    """Goes to an ordered listener with its messages; what the listener sets here is obeyed."""
+
+    message_queue: MessageQueue
+    auto_commit: bool = True
+    """Whether SUCCESS is final. Without it the listener says COMMIT or ROLLBACK when it knows."""
+    suspend_current_queue_ms: int = -1
+    """How long the queue rests after a failure, within 10 and 30,000; -1 is the consumer's setting."""
+
+
 class PullStatus(Enum):
     """What a pull brought."""
 

@@ -1,0 +1,130 @@
+"""Hands the messages of each queue to the listener in their order, a portion after the other.
+
+A queue with a failure rests and begins again with the same messages. In a clustering group a queue is consumed only
+while the broker's lock on it is ours. Knows neither pulling nor rebalance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from orbitmq.client.consumer import Held
+from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
+from orbitmq.client.core.offsets import OffsetTable
+from orbitmq.client.core.ordering import Step, step_after, suspend_ms
+from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.queue_locks import OwnedQueues
+from orbitmq.client.returning import Returning
+from orbitmq.client.workers import Portion
+from orbitmq.errors import OrbitMQError
+from orbitmq.message.model import MessageExt
+
+_log = logging.getLogger(__name__)
+
+LOCK_LOOK_S = 0.1  # a queue whose lock is not sure is looked at again after this
+ARRIVAL_LOOK_S = 1.0  # messages wake it; this only bounds how late a queue that is given up ends
+
+
+class Orderly:
+    """`locks` is None for a broadcasting consumer: each has the queues for itself."""
+
+    def __init__(
+        self,
+        submit: Callable[[Portion], None],
+        table: OffsetTable,
+        returning: Returning,
+        locks: OwnedQueues | None,
+        *,
+        batch_size: int,
+        suspend_ms: int,
+        reconsume_times_max: int,
+        count: Callable[[Portion, int], None],
+    ) -> None:
+        self._submit = submit
+        self._table = table
+        self._returning = returning
+        self._locks = locks
+        self._batch_size = batch_size
+        self._suspend_ms = suspend_ms
+        self._reconsume_times_max = reconsume_times_max
+        self._count = count
+        self._dead: WeakKeyDictionary[ProcessQueue, set[int]] = WeakKeyDictionary()
+        """Offsets whose message is in the dead letter topic while earlier ones of its portion are not done yet."""
+
+    async def serve(self, held: Held) -> None:
+        """Consume a queue until it is given up."""
+        while not held.cached.dropped:
+            held.arrived.clear()
+            if self._locks is not None and not self._locks.owns(held.queue):
+                await asyncio.sleep(LOCK_LOOK_S)
+                continue
+            cached = held.cached
+            batch = cached.take(self._batch_size)
+            if not batch:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ARRIVAL_LOOK_S):
+                        await held.arrived.wait()
+                continue
+            rest_ms = await self._consume(held, cached, batch)
+            held.room.set()
+            if rest_ms:
+                await asyncio.sleep(rest_ms / 1000)
+
+    async def _consume(self, held: Held, cached: ProcessQueue, batch: list[MessageExt]) -> int:
+        """Have one portion consumed; milliseconds the queue rests now."""
+        dead = self._dead.get(cached, set())
+        context = OrderlyContext(held.queue)
+        portion = Portion(held, cached, [m for m in batch if m.queue_offset not in dead], context)
+        await self._listen(portion)
+        if cached.dropped or portion.skipped:
+            return 0
+        status = portion.status if isinstance(portion.status, ConsumeOrderlyStatus) else None
+        step = step_after(status, context) if portion.messages else Step.COMMIT
+        self._count(portion, len(portion.messages) if step in (Step.RETRY, Step.ROLLBACK) else 0)
+        if step is Step.RETRY and await self._retry(cached, portion.messages):
+            return suspend_ms(context, self._suspend_ms)
+        if step is Step.ROLLBACK:
+            cached.rollback()
+            return suspend_ms(context, self._suspend_ms)
+        if step is Step.COMMIT or (step is Step.RETRY and context.auto_commit):
+            self._commit(held, cached)
+        return 0
+
+    async def _listen(self, portion: Portion) -> None:
+        if not portion.messages:
+            return
+        portion.ended = asyncio.Event()
+        portion.held.idle.clear()
+        self._submit(portion)
+        await portion.ended.wait()
+
+    def _commit(self, held: Held, cached: ProcessQueue) -> None:
+        offset = cached.commit()
+        self._dead.pop(cached, None)
+        if offset >= 0 and not cached.dropped:
+            self._table.set(held.queue, offset)
+
+    async def _retry(self, cached: ProcessQueue, messages: Sequence[MessageExt]) -> bool:
+        """Put messages back that come again; False when all of them have gone to the dead letter topic instead."""
+        again = [message for message in messages if not await self._is_given_up(cached, message)]
+        if cached.dropped:
+            return True
+        for message in again:
+            message.reconsume_times += 1
+        cached.put_back(again)
+        return bool(again)
+
+    async def _is_given_up(self, cached: ProcessQueue, message: MessageExt) -> bool:
+        if message.reconsume_times < self._reconsume_times_max:
+            return False
+        try:
+            await self._returning.send_copy(message)
+        except OrbitMQError as error:
+            _log.warning("event=not_given_up message=%s error=%s", message.msg_id, error)
+            return False
+        self._dead.setdefault(cached, set()).add(message.queue_offset)
+        return True

@@ -1,0 +1,83 @@
+"""The locks that let one member of a group alone consume a queue: asked of the brokers, renewed, given back.
+
+Knows no message. A broker forgets a lock that is not renewed for 60 s; here it counts for 30 s, so that two members
+never think at the same time that a queue is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+
+from orbitmq.client.instance import Instance
+from orbitmq.errors import OrbitMQError
+from orbitmq.message.model import MessageQueue
+from orbitmq.operations import membership
+
+_log = logging.getLogger(__name__)
+
+RENEW_S = 20.0
+VALID_S = 30.0
+TIMEOUT_MS = 1000  # half the time between two renewals must be left when a broker does not answer
+
+
+class OwnedQueues:
+    """The locks of one consumer."""
+
+    def __init__(self, instance: Instance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+        self._since: dict[MessageQueue, float] = {}  # loop time at which the last request for the lock began
+
+    def owns(self, queue: MessageQueue) -> bool:
+        """Whether the queue may be consumed now."""
+        since = self._since.get(queue)
+        return since is not None and asyncio.get_running_loop().time() - since < VALID_S
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Take or renew locks; the queues that another member has. A broker that does not answer changes nothing."""
+        found = await asyncio.gather(
+            *(self._lock_at(address, asked) for address, asked in (await self._by_broker(queues)).items())
+        )
+        return set().union(*found)
+
+    async def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        asked: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            try:
+                asked[await self._instance.routes.master(queue)].append(queue)
+            except OrbitMQError as error:
+                _log.warning("event=queue_not_locked group=%s queue=%s error=%s", self._group, queue, error)
+        return asked
+
+    async def _lock_at(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        began = asyncio.get_running_loop().time()
+        remoting, client_id = self._instance.remoting, self._instance.client_id
+        try:
+            owned = await membership.lock_queues(
+                remoting, address, client_id, self._group, queues, timeout_ms=TIMEOUT_MS
+            )
+        except OrbitMQError as error:
+            _log.warning("event=queues_not_locked group=%s broker=%s error=%s", self._group, address, error)
+            return set()
+        for queue in queues:
+            if queue in owned:
+                self._since[queue] = began
+            else:
+                self._since.pop(queue, None)
+        return set(queues) - owned
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Give locks back. A broker that cannot be told forgets them by itself."""
+        mine = [queue for queue in queues if self._since.pop(queue, None) is not None]
+        asked = await self._by_broker(mine)
+        await asyncio.gather(*(self._unlock_at(address, part) for address, part in asked.items()))
+
+    async def _unlock_at(self, address: str, queues: list[MessageQueue]) -> None:
+        remoting, client_id = self._instance.remoting, self._instance.client_id
+        try:
+            await membership.unlock_queues(remoting, address, client_id, self._group, queues, timeout_ms=TIMEOUT_MS)
+        except OrbitMQError as error:
+            _log.info("event=queues_not_unlocked group=%s broker=%s error=%s", self._group, address, error)

@@ -1,0 +1,32 @@
+"""What a listener in order says, and what becomes of its messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.client.core.model import ConsumeOrderlyStatus as Status
+from orbitmq.client.core.model import OrderlyContext
+from orbitmq.client.core.ordering import Step, step_after, suspend_ms
+from orbitmq.message.model import MessageQueue
+
+QUEUE = MessageQueue("T", "b", 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "by_itself", "by_listener"),
+    [
+        (Status.SUCCESS, Step.COMMIT, Step.KEEP),
+        (Status.COMMIT, Step.COMMIT, Step.COMMIT),
+        (Status.ROLLBACK, Step.COMMIT, Step.ROLLBACK),
+        (Status.SUSPEND_CURRENT_QUEUE_A_MOMENT, Step.RETRY, Step.RETRY),
+        (None, Step.RETRY, Step.RETRY),
+    ],
+)
+def test_who_commits_decides_what_an_answer_means(status: Status | None, by_itself: Step, by_listener: Step) -> None:
+    assert step_after(status, OrderlyContext(QUEUE)) is by_itself
+    assert step_after(status, OrderlyContext(QUEUE, auto_commit=False)) is by_listener
+
+
+@pytest.mark.parametrize(("wanted", "rests"), [(-1, 1000), (0, 10), (500, 500), (60_000, 30_000)])
+def test_a_queue_rests_within_bounds(wanted: int, rests: int) -> None:
+    assert suspend_ms(OrderlyContext(QUEUE, suspend_current_queue_ms=wanted), 1000) == rests

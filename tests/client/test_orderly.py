@@ -1,0 +1,259 @@
+"""In order: one portion of a queue after the other, nothing before a message that failed, one member a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq.client import (
+    ConsumeFromWhere,
+    ConsumeOrderlyStatus,
+    MessageExt,
+    MessageModel,
+    OrderlyContext,
+    PushConsumer,
+)
+from orbitmq.message.model import MessageQueue
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.headers import SendMessageV2Header
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
+
+Status = ConsumeOrderlyStatus
+SUSPEND = Status.SUSPEND_CURRENT_QUEUE_A_MOMENT
+QUEUE = MessageQueue("T", BROKER, 0)
+Listener = Callable[[Sequence[MessageExt], OrderlyContext], Any]
+
+
+@asynccontextmanager
+async def consuming(system: FakeSystem, listener: Listener, **settings: Any) -> AsyncIterator[PushConsumer]:
+    consumer = PushConsumer(
+        "g", system.address, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        **{"suspend_current_queue_ms": 10, "persist_offset_interval_ms": 10, **settings},
+    )  # fmt: skip
+    consumer.subscribe("T")
+    consumer.set_listener(listener, orderly=True)
+    async with consumer:
+        yield consumer
+
+
+def put(system: FakeSystem, *bodies: str) -> None:
+    system.topics.setdefault("T", 1)
+    for body in bodies:
+        system.put("T", 0, body.encode())
+
+
+def stored(system: FakeSystem) -> int:
+    return system.offsets.get(("g", "T", 0), 0)
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+def test_a_failed_message_comes_again_before_any_other(kind: str) -> None:
+    async def scenario() -> None:
+        seen: list[tuple[str, int]] = []
+
+        def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            (message,) = messages
+            seen.append((message.body.decode(), message.reconsume_times))
+            if message.body == b"2" and message.reconsume_times == 0:
+                return SUSPEND
+            if message.body == b"3" and message.reconsume_times == 0:
+                raise RuntimeError("a bug")
+            return Status.SUCCESS
+
+        async def listen_async(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            await asyncio.sleep(0)
+            return listen(messages, context)
+
+        async with fake_system() as system:
+            put(system, "1", "2", "3", "4")
+            async with consuming(system, listen if kind == "function" else listen_async):
+                await until(lambda: stored(system) == 4)
+            assert seen == [("1", 0), ("2", 0), ("2", 1), ("3", 0), ("3", 1), ("4", 0)]
+            assert not system.locks, "the queues are free for others"
+
+    run(scenario())
+
+
+def test_only_one_portion_of_a_queue_is_at_work() -> None:
+    async def scenario() -> None:
+        at_work, most = [0], [0]
+
+        async def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            at_work[0] += 1
+            most[0] = max(most[0], at_work[0])
+            await asyncio.sleep(0)
+            at_work[0] -= 1
+            return Status.SUCCESS
+
+        async with fake_system() as system:
+            put(system, *map(str, range(50)))
+            async with consuming(system, listen, consume_batch_max_size=3):
+                await until(lambda: stored(system) == 50)
+            assert most == [1]
+
+    run(scenario())
+
+
+def test_a_listener_may_commit_and_roll_back_by_itself() -> None:
+    async def scenario() -> None:
+        seen: list[str] = []
+        rolled_back: list[int] = []
+
+        async def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            context.auto_commit = False
+            seen.append(messages[0].body.decode())
+            if messages[0].body == b"3":
+                if not rolled_back:
+                    rolled_back.append(stored(system))
+                    return Status.ROLLBACK
+                return Status.COMMIT
+            return Status.SUCCESS
+
+        async with fake_system() as system:
+            put(system, "1", "2", "3", "4")
+            async with consuming(system, listen):
+                await until(lambda: len(seen) == 7)
+                await until(lambda: stored(system) == 3)
+            assert seen == ["1", "2", "3", "1", "2", "3", "4"]
+            assert rolled_back == [0]
+            assert stored(system) == 3, "the last one was never committed"
+
+    run(scenario())
+
+
+def test_a_message_that_failed_often_enough_goes_to_the_dead_letters() -> None:
+    async def scenario() -> None:
+        seen: list[str] = []
+
+        async def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            seen.append(messages[0].body.decode())
+            return SUSPEND if messages[0].body == b"bad" else Status.SUCCESS
+
+        async with fake_system() as system:
+            put(system, "bad", "good")
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SYSTEM_BUSY, times=1)
+            async with consuming(system, listen, max_reconsume_times=2):
+                await until(lambda: stored(system) == 2)
+            assert seen[:5] == ["bad"] * 4 + ["good"], "two more tries, and one because nobody took it"
+            sends = [c.header(SendMessageV2Header) for c in system.asked if c.code == RequestCode.SEND_MESSAGE_V2]
+            assert [header.topic for header in sends] == ["%RETRY%g", "%RETRY%g"]
+            assert (sends[-1].max_reconsume_times, sends[-1].reconsume_times >= 2) == (2, True)
+
+    run(scenario())
+
+
+def test_what_another_member_has_locked_is_left_to_it() -> None:
+    async def scenario() -> None:
+        seen: list[bytes] = []
+
+        async def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            seen.append(messages[0].body)
+            return Status.SUCCESS
+
+        async with fake_system() as system:
+            put(system, "1")
+            system.locks["g", QUEUE] = "another"
+            async with consuming(system, listen) as consumer:
+                await settle()
+                await turned_loop().turn(5)
+                assert QUEUE not in consumer.assignment()
+                assert not seen
+                del system.locks["g", QUEUE]
+                await turned_loop().turn(2)
+                await until(lambda: seen == [b"1"])
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_lock_that_is_lost_ends_the_work_on_its_queue() -> None:
+    async def scenario() -> None:
+        seen: list[bytes] = []
+
+        async def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            seen.append(messages[0].body)
+            return Status.SUCCESS
+
+        async with fake_system() as system:
+            put(system, "1")
+            async with consuming(system, listen) as consumer:
+                await until(lambda: seen == [b"1"])
+                system.locks["g", QUEUE] = "another"
+                await turned_loop().turn(21)
+                await until(lambda: QUEUE not in consumer.assignment())
+                put(system, "2")
+                await settle()
+                assert seen == [b"1"]
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_queue_given_up_stays_locked_until_its_listener_is_done() -> None:
+    async def scenario() -> None:
+        at_work, go_on = threading.Event(), threading.Event()
+
+        def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            at_work.set()
+            go_on.wait(20)
+            return Status.SUCCESS
+
+        async with fake_system() as system:
+            put(system, "1", "2")
+            async with consuming(system, listen) as consumer:
+                await until(at_work.is_set)
+                mine = system.locks["g", QUEUE]
+                system.members["g"].insert(0, "0-another")  # it comes first, and the topic has one queue
+                consumer.wake_rebalance()
+                await until(lambda: QUEUE not in consumer.assignment())
+                await settle()
+                assert system.locks["g", QUEUE] == mine
+                go_on.set()
+                await until(lambda: ("g", QUEUE) not in system.locks)
+            assert stored(system) == 0, "what it did meanwhile does not count: the other begins where it was"
+
+    run(scenario())
+
+
+def test_broadcasting_needs_no_locks(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        seen: list[bytes] = []
+
+        async def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            seen.extend(message.body for message in messages)
+            return Status.SUCCESS
+
+        async with fake_system() as system:
+            put(system, "1", "2", "3")
+            consumer = PushConsumer(
+                "g", system.address, message_model=MessageModel.BROADCASTING,
+                consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, local_offset_dir=str(tmp_path),
+            )  # fmt: skip
+            consumer.subscribe("T")
+            consumer.on_message_orderly(listen)
+            async with consumer:
+                await until(lambda: seen == [b"1", b"2", b"3"])
+            assert system.count(RequestCode.LOCK_BATCH_MQ) == 0
+
+    run(scenario())
+
+
+def test_an_operator_sees_that_order_is_kept() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            put(system, "1")
+
+            async def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+                assert isinstance(context, OrderlyContext)
+                return Status.COMMIT
+
+            async with consuming(system, listen) as consumer:
+                info = consumer.running_info(stacks=False)
+                assert info.properties["PROP_CONSUMEORDERLY"] == "true"
+
+    run(scenario())
