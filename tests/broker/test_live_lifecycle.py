@@ -152,7 +152,7 @@ async def test_a_broker_may_be_told_by_name(tmp_path: Path, name: str, host: str
     """Clients are given the name; the host field of messages, which holds an address, what it stands for."""
     broker = made_broker(tmp_path, brokerIP1=name)
     async with running(broker), client_of(broker) as client:
-        assert broker.address == f"{name}:{broker.port}"
+        assert broker.address == f"{host if ':' in name else name}:{broker.port}", "IPv6 stands in brackets"
         await client.send("Orders")
         (message,) = await client.read("Orders")
         assert message.store_host == f"{host}:{broker.port}"
