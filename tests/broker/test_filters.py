@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.filters import EVALUATED_MAX, FILTERS_MAX, REVIVAL_MS, Filters
+from orbitmq.broker.filters import BITMAP_COST_MAX, COMPILED_MAX, FILTERS_MAX, REVIVAL_MS, Filters
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import RequestRejected
+from orbitmq.filter.sql92 import compile_sql92
 from orbitmq.message.config import SQL92, SubscriptionData
 from orbitmq.message.properties import encode_properties
 from orbitmq.runtime.clock import ManualClock
@@ -179,12 +180,24 @@ def test_bitmaps_are_those_of_rocketmq(tmp_path: Path, clock: ManualClock) -> No
 
 def test_a_topic_without_filters_or_with_too_many_gets_no_bitmap(filters: Filters) -> None:
     assert filters.bitmap("T", b"a\x015") == b""
-    for number in range(EVALUATED_MAX):
+    most = BITMAP_COST_MAX // compile_sql92("a = 5").cost
+    for number in range(most):
         filters.register(f"g{number}", [sql("T", "a = 5")])
     assert any(filters.bitmap("T", b"a\x015"))
     assert filters.bitmap("T", b"a\x016") == bytes(14)
     filters.register("one more", [sql("T", "a = 5")])
     assert filters.bitmap("T", b"a\x015") == b""
+    filters.register("one more", [sql("T", "a >", 2)])
+    assert any(filters.bitmap("T", b"a\x015"))
+
+
+def test_one_heartbeat_compiles_so_many_and_the_next_goes_on(filters: Filters) -> None:
+    wanted = [sql(f"T{number}", f"a = {number}") for number in range(COMPILED_MAX + 3)]
+    filters.register("g", wanted)
+    assert len(filters.of("g")) == COMPILED_MAX
+    filters.register("g", wanted)
+    assert len(filters.of("g")) == COMPILED_MAX + 3
+    assert not any(one.is_dead for one in filters.of("g"))
 
 
 def test_there_is_a_limit(filters: Filters, caplog: pytest.LogCaptureFixture) -> None:

@@ -72,8 +72,9 @@ def test_messages_that_do_not_match_are_passed_over(store: MessageStore) -> None
 class Longer:
     """Wants units of more than so many bytes, and of extensions those that were stored at an even time."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, looks_max: int = 800) -> None:
         self.size = size
+        self.looks_max = looks_max
         self.asked: list[Extension] = []
 
     def may_take(self, extension: Extension) -> bool:
@@ -94,6 +95,19 @@ def test_a_closer_look_decides_about_each_message(store: MessageStore) -> None:
     assert (len(result.buffers), result.next_offset) == (2, 6)
     result = store.get("T", 0, 0, 32, Selection(None, Longer(4000)))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
+
+
+def test_a_pull_looks_closely_at_so_many(store: MessageStore) -> None:
+    put(store, 5, size=10)
+    put(store, 5, size=500)
+    put(store, 5, size=500, tag="B")
+    result = store.get("T", 0, 0, 32, Selection(None, Longer(400, looks_max=4)))
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 4)
+    result = store.get("T", 0, 4, 32, Selection(None, Longer(400, looks_max=4)))
+    assert (result.status, len(result.buffers), result.next_offset) == (GetStatus.FOUND, 3, 8)
+    wanted = {tags_code("B")}.__contains__
+    result = store.get("T", 0, 0, 32, Selection(wanted, Longer(400, looks_max=4)))
+    assert (len(result.buffers), result.next_offset) == (4, 14), "what its tag rules out is not looked at"
 
 
 def test_an_extension_is_asked_before_its_message_is_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ something when it comes back. The rules are RocketMQ's; the clock comes in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +28,10 @@ from orbitmq.wire.objects import decode, plain
 _log = logging.getLogger(__name__)
 
 FILTERS_MAX = 20_000  # entries, about 1 KiB each beside their expression; heartbeats make them unasked
-# Filters of one topic that are asked about each of its messages for a bitmap: 1 µs each, and so many fill the bitmap.
-EVALUATED_MAX = 256
+# What the filters of one topic may take together that are asked about each of its messages for a bitmap, in the unit of
+# `Sql92Expression.cost`: some 0.5 ms of each send. A hundred filters fill a bitmap anyway.
+BITMAP_COST_MAX = 10_000
+COMPILED_MAX = 16  # new expressions of one heartbeat, some 10 ms each at worst; the others come with the next one
 REVIVAL_MS = 30_000  # an entry that was alive when the broker stopped counts as dead since so long ago at most
 
 
@@ -70,9 +72,15 @@ class Filters:
         self.bloom = BloomFilter.sized(options.max_error_rate_of_bloom_filter, options.expect_consumer_num_use_filter)
         self._by_topic: dict[str, dict[str, Filter]] = {}
         self._by_group: dict[str, dict[str, Filter]] = {}
+        self._costs: dict[str, int] = {}  # of each topic's filters together
         self._count = 0
+        self._compiled = 0
         self._changed = False
         self.file = SavedFile(directory / "consumerFilter.json", self._text)
+
+    def of(self, group: str) -> Collection[Filter]:
+        """The filters of a group."""
+        return self._by_group.get(group, {}).values()
 
     def find(self, topic: str, group: str) -> Filter | None:
         return self._by_topic.get(topic, {}).get(group)
@@ -98,7 +106,11 @@ class Filters:
         if not self._options.enable_property_filter:
             return
         wanted = {one.topic: one for one in subscriptions if not is_tag(one.expression_type)}
+        compiled_before = self._compiled
         for topic, subscription in wanted.items():
+            if self._compiled - compiled_before >= COMPILED_MAX:
+                _log.warning("event=filters_delayed group=%s limit=%d", group, COMPILED_MAX)
+                break
             self._take(topic, group, subscription)
         for topic, known in self._by_group.get(group, {}).items():
             if topic not in wanted:
@@ -123,6 +135,7 @@ class Filters:
 
     def _replace(self, topic: str, group: str, subscription: SubscriptionData) -> None:
         """A new expression. One that means nothing removes the old one: pulls tell the consumer that it has none."""
+        self._compiled += 1
         self._remove(topic, group)
         try:
             expression = compiled(subscription.expression, subscription.expression_type)
@@ -147,16 +160,21 @@ class Filters:
     def _add(self, added: Filter) -> None:
         self._by_topic.setdefault(added.topic, {})[added.group] = added
         self._by_group.setdefault(added.group, {})[added.topic] = added
+        self._costs[added.topic] = self._costs.get(added.topic, 0) + added.expression.cost
         self._count += 1
         self._changed = True
 
     def _remove(self, topic: str, group: str) -> None:
-        if self.find(topic, group) is None:
+        removed = self.find(topic, group)
+        if removed is None:
             return
+        self._costs[topic] -= removed.expression.cost
         for table, outer, inner in ((self._by_topic, topic, group), (self._by_group, group, topic)):
             del table[outer][inner]
             if not table[outer]:
                 del table[outer]
+        if topic not in self._by_topic:
+            del self._costs[topic]
         self._count -= 1
         self._changed = True
 
@@ -165,7 +183,7 @@ class Filters:
     def bitmap(self, topic: str, properties: bytes) -> bytes:
         """Whose filters take a message of the topic; nothing where there are none, or too many to ask."""
         filters = self._by_topic.get(topic)
-        if not filters or len(filters) > EVALUATED_MAX:
+        if not filters or self._costs[topic] > BITMAP_COST_MAX:
             return b""
         read = EncodedProperties(properties)
         return self.bloom.bitmap(one.bits for one in filters.values() if one.expression.matches(read))

@@ -160,7 +160,7 @@ class HeldPulls:
 def _wants(messages: list[tuple[int, int]], unit: Callable[[int], memoryview | None], pull: HeldPull) -> bool:
     matcher, look = pull.wanted
     new = [(offset, code) for offset, code in messages if offset > pull.offset and (matcher is None or matcher(code))]
-    if look is None or len(new) > LOOKED_AT_MAX:
+    if look is None or len(new) > min(LOOKED_AT_MAX, look.looks_max):
         return bool(new)
     found = (unit(offset - 1) for offset, _ in new)
     return any(message is None or look.takes(message) for message in found)  # one that is gone: let the pull see

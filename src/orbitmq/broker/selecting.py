@@ -25,6 +25,10 @@ from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
 
+# What one pull may spend on comparing messages, in the unit of `Sql92Expression.cost`: some 5 ms of the event loop. A
+# short expression is compared with the 800 messages that any pull looks over.
+COST_MAX = 90_000
+LOOKS_MIN, LOOKS_MAX = 8, 800
 SUBSCRIPTIONS_REMEMBERED = 4096  # parsed expressions of pulls that bring their own
 
 
@@ -106,6 +110,7 @@ class ExpressionLook:
 
     def __init__(self, expression: Sql92Expression) -> None:
         self._expression = expression
+        self.looks_max = _looks(expression.cost)
 
     def may_take(self, _extension: Extension) -> bool:
         return True
@@ -120,6 +125,7 @@ class FilterLook:
     def __init__(self, filters: Filters, chosen: Filter) -> None:
         self._bloom = filters.bloom
         self._filter = chosen
+        self.looks_max = _looks(chosen.expression.cost)
 
     def may_take(self, extension: Extension) -> bool:
         is_older = extension.store_timestamp <= self._filter.born_ms
@@ -135,6 +141,7 @@ class RetryLook:
     def __init__(self, filters: Filters, retry_topic: str) -> None:
         self._filters = filters
         self._group = retry_topic.removeprefix(RETRY_PREFIX)
+        self.looks_max = _looks(max((one.expression.cost for one in filters.of(self._group)), default=1))
 
     def may_take(self, _extension: Extension) -> bool:
         return True
@@ -143,6 +150,10 @@ class RetryLook:
         properties = _properties(unit)
         chosen = self._filters.find(properties.get(RETRY_TOPIC) or "", self._group)
         return chosen is None or chosen.expression.matches(properties)
+
+
+def _looks(cost: int) -> int:
+    return max(LOOKS_MIN, min(LOOKS_MAX, COST_MAX // cost))
 
 
 def _matches(expression: Sql92Expression, unit: memoryview) -> bool:

@@ -29,7 +29,7 @@ INT32, INT64 = (-(1 << 31), (1 << 31) - 1), (-(1 << 63), (1 << 63) - 1)
 INT64_DIGITS = 19
 _INTEGER = re.compile(r"[+-]?[0-9\u0660-\uffff]+")  # Java reads digits of other scripts, those of 16 bits
 _DOUBLE = re.compile(
-    r"[+-]?(?:NaN|Infinity|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    r"[+-]?(?:NaN|Infinity|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+))(?P<suffix>[fFdD])?)"
 )
 _BLANKS = "".join(map(chr, range(33)))  # what Java takes off both ends of a text

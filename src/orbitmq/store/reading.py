@@ -21,7 +21,9 @@ Matcher = Callable[[int], bool]
 
 
 class CloserLook(Protocol):
-    """What decides about a message when its tag hash does not."""
+    """What decides about a message when its tag hash does not. One read looks at `looks_max` messages."""
+
+    looks_max: int
 
     def may_take(self, extension: Extension) -> bool:
         """Whether a message with this extension in its queue may be wanted; not asked when there is none."""
@@ -123,7 +125,7 @@ def _scan(
 ) -> GetResult:
     buffers: list[memoryview] = []
     matcher, look = selection
-    total = consumed = place = skip_below = 0
+    total = consumed = place = skip_below = looks = 0
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start = log.end - limits.memory_bytes
     scan_bytes = max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)
@@ -144,6 +146,11 @@ def _scan(
             extension = queue.extension(code)
             if extension is not None and not look.may_take(extension):
                 continue
+        if look is not None:
+            if looks == look.looks_max:
+                consumed -= 1
+                break
+            looks += 1
         unit = log.slice(place, size)
         if unit is None:
             # Its file was removed meanwhile: the other messages of that file are gone with it.
