@@ -137,8 +137,14 @@ EXTRA_FIELDS = {  # fields that Java adds outside the header class, or only in 5
     "SendMessageResponseHeader": {"MSG_REGION", "TRACE_ON"},
 }
 UNUSED_FIELDS = {"SendMessageV2Header": {"bname"}}  # inherited in Java; this header says it as `n`
-ONLY_IN_5 = {"GetTopicConfigHeader", "GetSubscriptionGroupConfigHeader"}
-JAVA_NAMES = {"SendMessageV2Header": "SendMessageRequestHeaderV2"}
+ONLY_IN_5 = {
+    "GetTopicConfigHeader", "GetSubscriptionGroupConfigHeader", "QueryTopicsByConsumerHeader",
+    "QuerySubscriptionByConsumerHeader",
+}  # fmt: skip
+JAVA_NAMES = {
+    "SendMessageV2Header": "SendMessageRequestHeaderV2",
+    "GetBrokerConsumeStatsHeader": "GetConsumeStatsInBrokerHeader",
+}
 
 
 def declared_headers() -> list[type[Header]]:
@@ -147,7 +153,9 @@ def declared_headers() -> list[type[Header]]:
     return [v for v in values if isinstance(v, type) and issubclass(v, Header) and v is not Header]
 
 
-TYPES = {"String": str, "Integer": Int32, "Long": Int64, "Boolean": bool, "boolean": bool}
+TYPES = {
+    "String": str, "Integer": Int32, "int": Int32, "Long": Int64, "long": Int64, "Boolean": bool, "boolean": bool,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", declared_headers(), ids=lambda kind: kind.__name__)
