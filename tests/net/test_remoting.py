@@ -303,3 +303,13 @@ async def test_a_silent_connection_is_closed_and_a_busy_one_kept(turned_clock: L
         assert client.connection(silent) is None
         assert client.connection(busy) is not None
         assert (await client.call(silent, request(ECHO), 5000)).code == 0
+
+
+async def test_a_caller_that_is_cancelled_when_its_connection_comes_is_cancelled(both_loops: LoopFactory) -> None:
+    """It must not go on as if nothing had been: whoever cancelled it waits for its end."""
+    async with serving(Router("desk")) as (_, address), remoting() as asking:
+        calling = asyncio.ensure_future(asking.call(address, request(10), 5000))
+        await asyncio.sleep(0)  # it has asked for a connection, and none is there yet
+        asking._connecting[address].add_done_callback(lambda _: calling.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await calling

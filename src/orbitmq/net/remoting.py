@@ -101,8 +101,10 @@ class Remoting:
             self._connecting[address] = task
             task.add_done_callback(lambda done: self._connect_done(address, done))
         try:
-            # Shielded: one caller's timeout must not cancel the connect the others wait for.
-            return await asyncio.wait_for(asyncio.shield(task), timeout_ms / 1000)
+            # Shielded: one caller's timeout must not cancel the connect the others wait for. Not wait_for: that of
+            # Python 3.11 forgets a cancellation which comes together with the connection.
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():  # by `close`, not by whoever runs this caller
                 raise InvalidStateError("this client is shut down") from None
@@ -119,16 +121,14 @@ class Remoting:
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
         try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                _, connection = await loop.create_connection(
                     lambda: Connection(self.router, serving=False),
                     host,
                     port,
                     ssl=self._tls,
                     server_hostname=host if self._tls is not None else None,
-                ),
-                self._connect_timeout_ms / 1000,
-            )
+                )
         except (OSError, TimeoutError) as error:
             raise ConnectError(f"cannot connect to {address}: {str(error) or 'timed out'}") from error
         if self._closed:
