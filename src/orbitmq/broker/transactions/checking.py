@@ -159,14 +159,14 @@ class Checking:
         half = read_half(self._store.unit_at(place))
         if half is None:
             _log.warning("event=half_message_skipped offset=%d", place)
-        elif self._ledger.state(offset, half.identity) == (State.OPEN, offset) and not self._handle(
-            half, limits, started_ms
-        ):
+        is_open = half is not None and self._ledger.state(offset, half.identity) == (State.OPEN, offset)
+        if half is not None and is_open and not self._handle(half, limits, started_ms):
             return False
         self._ledger.pass_over(offset)
         return True
 
     def _handle(self, half: Half, limits: Limits, started_ms: int) -> bool:
+        """Do with an open message what its age and its count ask for; False when it ends the round."""
         verdict = judge(half, limits, started_ms, self._clock.now_ms())
         if verdict is Verdict.WAIT:
             return False
@@ -269,14 +269,13 @@ class Checking:
     def _saved_progress(self) -> tuple[int, int]:
         """Of both queues, moved into what they hold. Progress beyond a queue's end is that of another queue, or of one
         that a crash has shortened: then both are gone through from their beginning."""
-        bounds = []
-        for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-            low, high = self._store.min_offset(topic, QUEUE_ID), self._store.max_offset(topic, QUEUE_ID)
-            bounds.append((low, self._offsets.query(TRANSACTION_GROUP, topic, QUEUE_ID) or 0, high))
-        (half, op) = (
-            (low if any(saved > high for _, saved, high in bounds) else max(low, saved)) for low, saved, _ in bounds
-        )
-        return half, op
+        topics = (HALF_TOPIC, OP_HALF_TOPIC)
+        half_low, op_low = (self._store.min_offset(topic, QUEUE_ID) for topic in topics)
+        half_end, op_end = (self._store.max_offset(topic, QUEUE_ID) for topic in topics)
+        half, op = (self._offsets.query(TRANSACTION_GROUP, topic, QUEUE_ID) or 0 for topic in topics)
+        if half > half_end or op > op_end:
+            return half_low, op_low
+        return max(half, half_low), max(op, op_low)
 
     def _batches(self, topic: str, offset: int) -> Iterator[list[tuple[int, int]]]:
         """Queue offset and place of everything from `offset` on, as much at a time as fits into one turn."""
