@@ -267,8 +267,8 @@ class ConsumerOffsetTable(Struct, frozen=True):
     """`topic@group` -> queue id -> offset (Java: ConsumerOffsetSerializeWrapper; also consumerOffset.json)."""
 
     data_version: DataVersion | None = None  # written by 5.x only
-    lmq_offset_table: dict[str, int] | None = None  # of light groups; in lmqConsumerOffset.json only
     offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
+    lmq_offset_table: dict[str, int] | None = None  # of light groups; in lmqConsumerOffset.json only
 
 
 class DelayOffsetTable(Struct, frozen=True):
