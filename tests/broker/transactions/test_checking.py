@@ -183,7 +183,7 @@ async def test_what_cannot_be_read_is_passed(bench: Bench, caplog: pytest.LogCap
     bench.store.put(PutRecord(HALF_TOPIC, 0, b"no half message", b"", 1, HOST, HOST))
     bench.prepare()
     assert await bench.round() == ["u1"]
-    assert "event=half_message_skipped" in caplog.text
+    assert "event=transactions_checked check=1 skipped=1" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------------------ progress

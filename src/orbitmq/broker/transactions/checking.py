@@ -49,6 +49,8 @@ STEP_MESSAGES = 64  # looked at in one turn of the event loop; each may be read,
 STEP_BYTES = 2 << 20  # and no more of them once so much has been looked at: the copies of large bodies take their time
 STEP_PAUSE_SECONDS = 0.002  # between the steps of a round: sends go on beside it
 TICK_SECONDS = 1.0  # how often progress is noted
+SKIPPED, WITHOUT_PRODUCER = "skipped", "without_producer"  # counted in a round beside the verdicts
+WORRYING = {SKIPPED, Verdict.DISCARD.name.lower()}
 NOTED_MAX = 64  # progress that waits for its flush; with more, only the newest is of interest
 
 
@@ -132,7 +134,7 @@ class Checking:
             self._turns.clear()
         if self._counts:
             counts = " ".join(f"{name}={count}" for name, count in sorted(self._counts.items()))
-            level = logging.WARNING if Verdict.DISCARD.name.lower() in self._counts else logging.INFO
+            level = logging.WARNING if self._counts.keys() & WORRYING else logging.INFO
             _log.log(level, "event=transactions_checked %s", counts)
             self._counts.clear()
 
@@ -158,7 +160,8 @@ class Checking:
         """Deal with the first open message; False when it ends the round."""
         half = read_half(self._store.unit_at(place))
         if half is None:
-            _log.warning("event=half_message_skipped offset=%d", place)
+            _log.debug("event=half_message_skipped offset=%d", place)
+            self._counts[SKIPPED] += 1
         is_open = half is not None and self._ledger.state(offset, half.identity) == (State.OPEN, offset)
         if half is not None and is_open and not self._handle(half, limits, started_ms):
             return False
@@ -203,7 +206,7 @@ class Checking:
         """One question to one producer of the group. Without any the next round asks again."""
         connection = self._next_producer(half.group)
         if connection is None:
-            self._counts["without_producer"] += 1
+            self._counts[WITHOUT_PRODUCER] += 1
             return
         header = CheckTransactionStateHeader(
             result.queue_offset,
