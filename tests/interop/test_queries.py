@@ -72,9 +72,7 @@ def test_javas_client_finds_the_newest_and_those_of_a_time(system: System, label
         rows = run_driver("admin", "--do", "query", *client, "--keys", "customer-5", *more)
         return [index_of(row) for row in rows if "code" not in row]
 
-    assert asked() == [5, 102, 199, 296, 393]
-    assert asked("--max", 2) == [296, 393]
-    assert asked("--end", end) == [5, 102, 199]
+    assert asked("--end", end, "--max", 2) == [102, 199]
     assert asked("--begin", end + 1001) == [296, 393]
 
 
