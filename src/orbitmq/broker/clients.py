@@ -244,7 +244,7 @@ class Consumers:
         if group.differs and group.name not in self.differing:
             self.differing.add(group.name)
             self.differences += 1
-            _log.warning("event=subscriptions_differ group=%s members=%s", group.name, group.expressions())
+            _log.warning("event=subscriptions_differ group=%s members=%.2000s", group.name, group.expressions())
         elif not group.differs and group.name in self.differing:
             self.differing.discard(group.name)
             _log.info("event=subscriptions_agree group=%s", group.name)
