@@ -281,6 +281,24 @@ async def test_figures_count_what_clients_do(tmp_path: Path) -> None:
         assert await figure(client, "TOPIC_PUT_NUMS", "T") is None
 
 
+async def test_how_far_a_group_is_behind_at_this_moment(tmp_path: Path, turned_clock: LoopFactory) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock)
+    async with running(broker), client_of(broker) as client:
+        sizes = []
+        for _ in range(3):
+            await client.send("T", bytes(100))
+            sizes.append(broker.store.commit_log_max_offset - sum(sizes))
+            await time.pass_by(10)
+        expected = {0: (sum(sizes), 30_000), 2: (sizes[2], 10_000), 3: (0, 0), 7: (0, 0)}
+        for offset, fall in expected.items():
+            await commit(client, "g", "T", offset)
+            names = ("GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME")
+            assert tuple([await figure(client, name, "0@T@g") for name in names]) == fall
+        for key in ("1@T@g", "0@T@other", "T@g", "x@T@g"):
+            assert await figure(client, "GROUP_GET_FALL_SIZE", key) is None
+
+
 async def test_messages_sent_back_are_counted_for_topic_and_group(tmp_path: Path) -> None:
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:

@@ -320,6 +320,7 @@ class Broker:
             Figures(
                 self.statistics,
                 self.store,
+                self.offsets,
                 self.options,
                 querying.searches,
                 self._clock,

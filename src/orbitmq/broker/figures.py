@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orbitmq.broker.holding import HELD_MAX
+from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.progress import Fall, fall_behind
 from orbitmq.broker.statistics import Daily, Statistics
 from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
@@ -31,6 +33,11 @@ VERSION_NAME = "V4_9_7"
 NO_POOL = (1 << 31) - 1  # RocketMQ's number of free buffers while there are none
 PUT, FOUND, MISSED, TRANSFERRED = range(4)  # the counters of `Statistics.store_rates`
 
+# Figures of the moment: RocketMQ's name -> which.
+FALLS: dict[str, Callable[[Fall], int]] = {
+    "GROUP_GET_FALL_SIZE": lambda fall: fall.bytes,
+    "GROUP_GET_FALL_TIME": lambda fall: fall.milliseconds,
+}
 Table = dict[str, str]
 
 
@@ -41,6 +48,7 @@ class Figures:
         self,
         statistics: Statistics,
         store: MessageStore,
+        offsets: ConsumerOffsets,
         options: BrokerOptions,
         queries: UnderWay,
         clock: Clock,
@@ -51,6 +59,7 @@ class Figures:
     ) -> None:
         self._statistics = statistics
         self._store = store
+        self._offsets = offsets
         self._options = options
         self._delay_offsets = delay_offsets
         self._waited_ms = waited_ms
@@ -76,12 +85,24 @@ class Figures:
     def statistic(self, _connection: Connection, command: Command) -> Command:
         """One figure over the last minute, hour and day."""
         header = command.header(ViewBrokerStatsDataHeader)
-        found = self._statistics.find(header.stats_name, header.stats_key)
+        found = self._statistics.find(header.stats_name, header.stats_key) or self._fall(header)
         if found is None:
             remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
         minute, hour, day = map(_stats_item, found)
         return command.response(ResponseCode.SUCCESS, body=encode(BrokerStatsData(day, hour, minute)))
+
+    def _fall(self, header: ViewBrokerStatsDataHeader) -> tuple[Rate, Rate, Rate] | None:
+        """How far a group is behind in one queue, now. RocketMQ keeps this figure and only logs it."""
+        queue_id, _, rest = header.stats_key.partition("@")
+        topic, _, group = rest.partition("@")
+        if header.stats_name not in FALLS or not queue_id.isdecimal():
+            return None
+        fall = fall_behind(self._store, self._offsets, group, topic, int(queue_id), self._clock.now_ms())
+        if fall is None:
+            return None
+        rate = Rate(FALLS[header.stats_name](fall))
+        return rate, rate, rate
 
     # ------------------------------------------------------------------------------------- parts of the runtime table
 
