@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.hosts import encode_host
-from orbitmq.message.ids import UniqueIds, decode_offset_message_id, decode_unique_id, offset_message_id
+from orbitmq.message.ids import (
+    UniqueIds,
+    decode_offset_message_id,
+    decode_unique_id,
+    offset_message_id,
+    offset_message_ids,
+)
 
 EAST = timezone(timedelta(hours=8))
 PAST = datetime(2000, 1, 1, tzinfo=UTC)
@@ -29,6 +35,12 @@ def test_offset_id_of_the_sheet() -> None:
     assert offset_message_id(encode_host("::1", 10911), 1223) == (
         "0000000000000000000000000000000100002A9F00000000000004C7"
     )
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=5), st.sampled_from(["127.0.0.1", "::1"]))
+def test_ids_of_a_batch_are_those_of_its_messages(offsets: list[int], host: str) -> None:
+    field = encode_host(host, 10911)
+    assert offset_message_ids(field, offsets) == ",".join(offset_message_id(field, offset) for offset in offsets)
 
 
 @pytest.mark.parametrize("text", ["", "zz", "7F00000100002A9F00000000000004", "7F 00000100002A9F00000000000004C7", "é"])

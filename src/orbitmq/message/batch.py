@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from orbitmq.errors import BodyError, MessageIllegal
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
-from orbitmq.message.unit import CRC_MASK, HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE, Buffer
+from orbitmq.message.unit import CRC_MASK, HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
 
 ITEM_HEAD = struct.Struct(">i8xii")  # size, flag, body size
 ITEM_OVERHEAD = ITEM_HEAD.size + PROPERTIES_LENGTH.size
@@ -53,7 +53,7 @@ class PackedBatch(NamedTuple):
     bodies_size: int
 
 
-def pack_batch(items: Buffer, empty_unit: bytes, common: bytes, queue_offset: int, physical_offset: int) -> PackedBatch:
+def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int, physical_offset: int) -> PackedBatch:
     """Make units of a batch body, the first for these places. `empty_unit` is one without body and properties: from
     it come the fields that the messages share. `common` are properties that each gets behind its own.
 
@@ -86,7 +86,7 @@ def pack_batch(items: Buffer, empty_unit: bytes, common: bytes, queue_offset: in
             item_end = position + item_size
             if body_size < 0 or text_size < 0 or text_at + text_size != item_end or item_end > end:
                 raise BodyError(f"the lengths of the batch item at {position} disagree")
-            text = bytes(view[text_at:item_end])
+            text = items[text_at:item_end]
             text += common_after_pair if text and text[-1] != 2 else common
             text_size = len(text)
             if text_size not in before_text:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -49,10 +49,11 @@ def offset_message_id(store_host: bytes, physical_offset: int) -> str:
     return _host_digits(store_host) + f"{physical_offset & 0xFFFFFFFFFFFFFFFF:016X}"
 
 
-def offset_message_ids(store_host: bytes, physical_offsets: Iterable[int]) -> list[str]:
-    """The same for many messages."""
+def offset_message_ids(store_host: bytes, physical_offsets: Sequence[int]) -> str:
+    """The ids of many messages, joined by commas."""
     digits = _host_digits(store_host)
-    return [f"{digits}{offset & 0xFFFFFFFFFFFFFFFF:016X}" for offset in physical_offsets]
+    offsets = struct.pack(f">{len(physical_offsets)}q", *physical_offsets).hex(",", 8).upper()
+    return digits + offsets.replace(",", "," + digits)
 
 
 @lru_cache(HOSTS_REMEMBERED)

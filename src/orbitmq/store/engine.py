@@ -320,7 +320,7 @@ class MessageStore:
             unit_size(sys_flag, b"", topic, b""), 0, record.queue_id, 0, 0, 0, sys_flag, record.born_timestamp,
             record.born_host, now_ms, record.store_host, record.reconsume_times, 0, b"", topic, b"",
         )  # fmt: skip
-        return pack_batch(record.body, empty, record.properties, queue.max_offset, self._log.end)
+        return pack_batch(bytes(record.body), empty, record.properties, queue.max_offset, self._log.end)
 
     def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
         """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` when the disk fails

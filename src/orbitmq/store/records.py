@@ -75,7 +75,7 @@ class PutResult(msgspec.Struct, gc=False):
     def message_id(self) -> str:
         """The offset message id; of a batch, the ids joined by commas."""
         if self.places:
-            return ",".join(offset_message_ids(self.store_host, self.places))
+            return offset_message_ids(self.store_host, self.places)
         return offset_message_id(self.store_host, self.physical_offset)
 
 
