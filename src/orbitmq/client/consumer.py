@@ -17,6 +17,7 @@ from orbitmq.client.background import Background
 from orbitmq.client.base import Client
 from orbitmq.client.core.allocation import Allocate
 from orbitmq.client.core.flow import Thresholds
+from orbitmq.client.core.hooks import ReceiveHook
 from orbitmq.client.core.position import Ask, start_position
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.rebalance import Membership, change
@@ -118,6 +119,7 @@ class Consumer(Client):
         self._rebalancing = asyncio.Lock()
         self._background = Background(self._name())
         self._store: OffsetStore | None = None
+        self._receive_hooks: list[ReceiveHook] = []
         self._started_ms = 0
 
     # -------------------------------------------------------------------------------------------- for the instance
@@ -181,6 +183,10 @@ class Consumer(Client):
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic`. ClientError when it does not exist."""
         return list(await self._instance.routes.find_subscribed(topic))
+
+    def add_receive_hook(self, hook: ReceiveHook) -> None:
+        """Have `hook` see every pull that brings messages. It runs on the event loop and must not wait."""
+        self._receive_hooks.append(hook)
 
     async def lag(self, topic: str | None = None) -> list[QueueLag]:
         """How far the group is behind, in every queue of its subscriptions or of one topic, whoever reads it. A

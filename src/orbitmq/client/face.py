@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import functools
 import os
 import threading
@@ -112,7 +113,8 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     if loop_thread().is_current:
         work.close()
         raise InvalidStateError("a coroutine on the client's own loop cannot wait for it; use the asyncio client there")
-    return submit(lambda: asyncio.ensure_future(work)).result()
+    context = contextvars.copy_context()  # what the caller's thread knows of itself, a trace for example, goes along
+    return submit(lambda: asyncio.get_running_loop().create_task(work, context=context)).result()
 
 
 class Face(Generic[C_co]):
@@ -153,6 +155,7 @@ def started(
 
     @functools.wraps(method)
     def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
-        return submit(lambda: method(face.core, *args, **kwargs))
+        context = contextvars.copy_context()
+        return submit(lambda: context.run(method, face.core, *args, **kwargs))
 
     return call

@@ -261,6 +261,7 @@ class LitePullConsumer(Consumer):
             flags=flags,
             suspend_ms=settings["broker_suspend_max_ms"],
             timeout_ms=settings["pull_timeout_ms"],
+            hooks=self._receive_hooks,
         )
         self._commit_due_ms = self._clock.now_ms() + settings["auto_commit_interval_ms"]
         await self._begin_consuming(instance)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, Unpack
 from uuid import uuid4
 
 from orbitmq.client.base import Client
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
 from orbitmq.client.core.latency import Fault, FaultTable, Latencies, steps
 from orbitmq.client.core.model import SendResult
-from orbitmq.client.core.outgoing import Outgoing, Packing, outgoing, outgoing_batch
+from orbitmq.client.core.outgoing import Outgoing, Packing, check_message, outgoing, outgoing_batch
 from orbitmq.client.core.replies import asking
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
@@ -24,6 +25,8 @@ from orbitmq.client.tracing import SendTracing, Traces, traces_of
 from orbitmq.errors import InvalidStateError, MessageIllegal, RequestTimeout, TooManyRequestsError
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
+
+Around: TypeAlias = Callable[[Sequence[Message]], AbstractContextManager[Sequence[Message]]]
 
 if TYPE_CHECKING:  # it needs LMDB, which only those have who want it
     from orbitmq.client.outbox import Outbox
@@ -72,6 +75,7 @@ class Producer(Client):
         self._outbox = outbox
         self._choosing = _choosing(self._settings)
         self._sender: Sender | None = None
+        self._around: Around = nullcontext
         self._hooks: list[SendHook] = []
         self._forbidden: list[ForbiddenHook] = []
         self._traces: Traces | None = None
@@ -95,8 +99,9 @@ class Producer(Client):
         a rule, BrokerError when the broker refuses, ClientError when no attempt succeeded (its text names brokers,
         attempts and the last error, and the cause when there is no route), TooManyRequestsError when the time is over.
         """
-        packed = outgoing(message, self._new_id, self._packing)
-        return await self._deliver(packed, timeout, Target(queue, sharding_key))
+        with self._around([message]) as (sent,):
+            packed = outgoing(sent, self._new_id, self._packing)
+            return await self._deliver(packed, timeout, Target(queue, sharding_key))
 
     def send_async(
         self,
@@ -113,8 +118,12 @@ class Producer(Client):
         """
         if len(self._under_way) >= self._settings["async_sends_max"]:
             raise TooManyRequestsError(f"{len(self._under_way)} sends are under way, no more are taken")
-        packed = outgoing(message, self._new_id, self._packing)
-        send = self._deliver(packed, timeout, Target(queue, sharding_key))
+        if self._around is nullcontext:
+            packed = outgoing(message, self._new_id, self._packing)
+            send = self._deliver(packed, timeout, Target(queue, sharding_key))
+        else:
+            check_message(message, self._settings["max_message_size"])
+            send = self.send(message, queue=queue, sharding_key=sharding_key, timeout=timeout)
         task = asyncio.get_running_loop().create_task(send)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -138,8 +147,8 @@ class Producer(Client):
         ends = asyncio.get_running_loop().time() + timeout
         correlation_id = str(uuid4())
         asked = asking(message, correlation_id, instance.client_id, rules.timeout_ms)
-        packed = outgoing(asked, self._new_id, self._packing)
-        with instance.replies.expected(correlation_id) as reply:
+        with self._around([asked]) as (sent,), instance.replies.expected(correlation_id) as reply:
+            packed = outgoing(sent, self._new_id, self._packing)
             if instance.routes.publish(message.topic) is None:
                 await self.fetch_publish_queues(message.topic)
                 await instance.beat()  # a reply comes through a broker that knows this client
@@ -156,12 +165,13 @@ class Producer(Client):
         """Send without waiting for an answer; nothing is known of the message's fate once it is written, and nothing is
         tried again. The outbox keeps one that could not be written.
         """
-        packed, target = outgoing(message, self._new_id, self._packing), Target(queue, sharding_key)
-        sender = self._running_sender
-        if self._outbox is None:
-            await sender.send_oneway(packed, target)
-        else:
-            await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
+        with self._around([message]) as (sent,):
+            packed, target = outgoing(sent, self._new_id, self._packing), Target(queue, sharding_key)
+            sender = self._running_sender
+            if self._outbox is None:
+                await sender.send_oneway(packed, target)
+            else:
+                await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -171,8 +181,9 @@ class Producer(Client):
         MessageIllegal when they differ in topic or `wait_store_ok`, one is delayed, or together they are larger than
         `max_message_size`. Otherwise as `send`; ids in the result are joined by commas.
         """
-        packed = outgoing_batch(messages, self._new_id, self._packing)
-        return await self._deliver(packed, timeout, Target(queue))
+        with self._around(messages) as sent:
+            packed = outgoing_batch(sent, self._new_id, self._packing)
+            return await self._deliver(packed, timeout, Target(queue))
 
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of `topic` are sent to. ClientError names the cause when there are none."""
@@ -187,6 +198,12 @@ class Producer(Client):
     def add_forbidden_hook(self, hook: ForbiddenHook) -> None:
         """Have `hook` see every attempt before it is made; what it raises is what the sender gets, at once."""
         self._forbidden.append(hook)
+
+    def wrap_sends(self, around: Around) -> None:
+        """Have every send happen inside `around(messages)`, a context manager that gives the messages to be sent, of
+        which there must be as many. For instruments that put something into messages; there is one of them.
+        """
+        self._around = around
 
     @property
     def faults(self) -> dict[str, Fault]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from orbitmq.client.core.hooks import ReceiveContext, ReceiveHook, each
 from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.core.route import MASTER_ID, ReadAddress, read_address
@@ -30,8 +31,18 @@ STATUSES: Mapping[int, PullStatus] = {
 class Puller:
     """Pulls for one group. Follows each broker's advice which of its nodes to read a queue from."""
 
-    def __init__(self, instance: Instance, group: str, *, flags: int, suspend_ms: int, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        group: str,
+        *,
+        flags: int,
+        suspend_ms: int,
+        timeout_ms: int,
+        hooks: Sequence[ReceiveHook] = (),
+    ) -> None:
         """`flags` are set in every pull; a broker may hold a pull `suspend_ms` when PULL_SUSPEND is among them."""
+        self._hooks = hooks
         self._instance = instance
         self._group = group
         self._flags = flags
@@ -63,9 +74,14 @@ class Puller:
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
+        began_ms = self._instance.clock.now_ms() if self._hooks else 0
         reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=self._timeout_ms)
         self._advised[queue] = reply.suggested_broker_id
         messages = _messages(reply, queue, subscription)
+        if self._hooks and messages:
+            cost_ms = self._instance.clock.now_ms() - began_ms
+            context = ReceiveContext(self._group, queue, messages, began_ms, cost_ms)
+            each(self._hooks, lambda hook, seen: hook(seen), context)
         return PullResult(STATUSES[reply.code], reply.next_begin_offset, reply.min_offset, reply.max_offset, messages)
 
     async def _source(self, queue: MessageQueue) -> ReadAddress:

@@ -264,7 +264,14 @@ class PushConsumer(Consumer):
         if self._message_model is MessageModel.CLUSTERING:
             self._subscribe(retry_topic(self.group), "*")
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
-        self._puller = Puller(instance, self.group, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
+        self._puller = Puller(
+            instance,
+            self.group,
+            flags=flags,
+            suspend_ms=SUSPEND_MS,
+            timeout_ms=PULL_TIMEOUT_MS,
+            hooks=self._receive_hooks,
+        )
         usual_max = RECONSUME_IN_ORDER_MAX if self._is_orderly else RECONSUME_TIMES_MAX
         times_max = usual_max if self._times_max < 0 else self._times_max
         self._sends_back = Returning(instance, self.group, times_max)

@@ -93,6 +93,7 @@ class Producer(Client[producer.Producer]):
     send_batch = waiting(producer.Producer.send_batch)
     fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
     add_send_hook = direct(producer.Producer.add_send_hook)
+    wrap_sends = direct(producer.Producer.wrap_sends)
     add_forbidden_hook = direct(producer.Producer.add_forbidden_hook)
 
     @property
@@ -183,6 +184,7 @@ class PushConsumer(Client[push.PushConsumer]):
     assignment = direct(push.PushConsumer.assignment)
     fetch_queues = waiting(push.PushConsumer.fetch_queues)
     lag = waiting(push.PushConsumer.lag)
+    add_receive_hook = direct(push.PushConsumer.add_receive_hook)
 
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
@@ -242,6 +244,7 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
     resume = direct(lite_pull.LitePullConsumer.resume)
     fetch_queues = waiting(lite_pull.LitePullConsumer.fetch_queues)
     lag = waiting(lite_pull.LitePullConsumer.lag)
+    add_receive_hook = direct(lite_pull.LitePullConsumer.add_receive_hook)
 
     def __iter__(self) -> Iterator[MessageExt]:
         while self.is_running:

@@ -133,8 +133,9 @@ class TransactionProducer(Producer):
         half = copy.copy(message)
         half.properties = {**message.properties, TRAN_MSG: "true", PGROUP: self.group}
         half.properties.pop(DELAY, None)
-        packed = outgoing(half, self._new_id, self._packing)
-        result = await self._running_sender.send(packed, self._rules(timeout))
+        with self._around([half]) as (sent,):
+            packed = outgoing(sent, self._new_id, self._packing)
+            result = await self._running_sender.send(packed, self._rules(timeout))
         half.properties[UNIQ_KEY] = half.transaction_id = packed.msg_id
         if result.transaction_id:
             half.properties[TRANSACTION_ID] = result.transaction_id

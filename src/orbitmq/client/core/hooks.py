@@ -81,6 +81,22 @@ def message_kind(message: Outgoing) -> MessageKind:
     return MessageKind.DELAYED if delayed else MessageKind.NORMAL
 
 
+@dataclass(frozen=True, slots=True)
+class ReceiveContext:
+    """One pull that brought messages."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[MessageExt]
+    began_ms: int
+    cost_ms: int
+    """From the question to the answer: mostly the time the broker had nothing."""
+
+
+ReceiveHook = Callable[[ReceiveContext], object]
+"""Called on the event loop for every pull that brought messages; it must not wait."""
+
+
 class SendHook(Protocol):
     """Called on the event loop around every attempt; it must not wait."""
 

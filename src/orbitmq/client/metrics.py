@@ -1,0 +1,150 @@
+"""Figures of clients for Prometheus: what was sent, pulled and consumed, how long it took, what waits in the outbox.
+
+    metrics = ClientMetrics()
+    metrics.watch(producer)
+    prometheus_client.start_http_server(9000)
+
+Labels are the group and the topic, of which an application has few; nothing is labelled by message or queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from orbitmq.client import lite_pull, producer, push, sync
+from orbitmq.client.core.hooks import ConsumeContext, ReceiveContext, SendContext
+from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from orbitmq.errors import BrokerError
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise ImportError("figures need the Prometheus client: pip install 'orbitmq[telemetry]'") from error
+
+if TYPE_CHECKING:
+    from orbitmq.client.outbox import Outbox
+    from orbitmq.client.sync_outbox import Outbox as SyncOutbox
+
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LABELS = ("group", "topic")
+_DONE = frozenset(
+    {ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.COMMIT}
+)
+
+
+class ClientMetrics:
+    """The figures of any number of clients in one registry, the global one unless given."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._registry = registry
+        self._sends = Counter(
+            "orbitmq_client_send_attempts", "Attempts to send.", (*_LABELS, "outcome"), registry=registry
+        )
+        self._send_seconds = Histogram(
+            "orbitmq_client_send_attempt_seconds", "Time of an attempt.", _LABELS, buckets=SECONDS, registry=registry
+        )
+        self._received = Counter("orbitmq_client_received_messages", "Messages pulled.", _LABELS, registry=registry)
+        self._consumed = Counter(
+            "orbitmq_client_consumed_messages", "Messages a listener was called with.", (*_LABELS, "outcome"),
+            registry=registry,
+        )  # fmt: skip
+        self._consume_seconds = Histogram(
+            "orbitmq_client_listener_seconds", "Time of a call.", _LABELS, buckets=SECONDS, registry=registry
+        )
+        self._delay_seconds = Histogram(
+            "orbitmq_client_delivery_delay_seconds", "From stored to the listener.", _LABELS, buckets=SECONDS,
+            registry=registry,
+        )  # fmt: skip
+
+    def watch(
+        self,
+        client: producer.Producer
+        | push.PushConsumer
+        | lite_pull.LitePullConsumer
+        | sync.Producer
+        | sync.PushConsumer
+        | sync.LitePullConsumer,
+    ) -> None:
+        """Count what a client does; before its start."""
+        core: object = getattr(client, "core", client)
+        if isinstance(core, producer.Producer):
+            core.add_send_hook(_Sends(self._sends, self._send_seconds))
+        elif isinstance(core, (push.PushConsumer, lite_pull.LitePullConsumer)):
+            core.add_receive_hook(self._receive)
+        if isinstance(core, push.PushConsumer):
+            core.add_consume_hook(_Calls(self._consumed, self._consume_seconds, self._delay_seconds))
+
+    def watch_outbox(self, outbox: Outbox | SyncOutbox, name: str) -> None:
+        """Show an outbox under a name."""
+        self._registry.register(_OutboxCollector(outbox, name))
+
+    def _receive(self, context: ReceiveContext) -> None:
+        self._received.labels(context.group, context.queue.topic).inc(len(context.messages))
+
+
+class _Sends:
+    def __init__(self, count: Counter, seconds: Histogram) -> None:
+        self._count = count
+        self._seconds = seconds
+
+    def before(self, context: SendContext) -> None:
+        """Nothing is known yet."""
+
+    def after(self, context: SendContext) -> None:
+        group, topic = context.group, context.message.topic
+        self._count.labels(group, topic, _send_outcome(context)).inc()
+        self._seconds.labels(group, topic).observe(context.cost_ms / 1000)
+
+
+def _send_outcome(context: SendContext) -> str:
+    """The status, "oneway", the response code of a refusal, or what kept the broker from answering."""
+    if context.error is None:
+        return "oneway" if context.result is None else context.result.status.name.lower()
+    if isinstance(context.error, BrokerError):
+        return f"code_{context.error.code}"
+    return type(context.error).__name__
+
+
+class _Calls:
+    def __init__(self, count: Counter, seconds: Histogram, delay: Histogram) -> None:
+        self._count = count
+        self._seconds = seconds
+        self._delay = delay
+
+    def before(self, context: ConsumeContext) -> None:
+        for message in context.messages:
+            delay_s = max(0, context.began_ms - message.store_timestamp) / 1000
+            self._delay.labels(context.group, message.topic).observe(delay_s)
+
+    def after(self, context: ConsumeContext) -> None:
+        group, topic = context.group, context.messages[0].topic
+        outcome = "done" if context.status in _DONE else "failed"
+        self._count.labels(group, topic, outcome).inc(len(context.messages))
+        self._seconds.labels(group, topic).observe(context.cost_ms / 1000)
+
+
+class _OutboxCollector(Collector):
+    """Reads an outbox when it is asked."""
+
+    def __init__(self, outbox: Outbox | SyncOutbox, name: str) -> None:
+        self._outbox = outbox
+        self._name = name
+
+    def collect(self) -> Iterable[Metric]:
+        box, label = self._outbox, [self._name]
+        waiting = GaugeMetricFamily("orbitmq_outbox_messages", "Messages that wait.", labels=["outbox"])
+        waiting.add_metric(label, len(box))
+        size = GaugeMetricFamily("orbitmq_outbox_bytes", "What they take on disk.", labels=["outbox"])
+        size.add_metric(label, box.size)
+        stored = CounterMetricFamily("orbitmq_outbox_stored", "Messages taken since it was opened.", labels=["outbox"])
+        stored.add_metric(label, box.stored)
+        sent = CounterMetricFamily("orbitmq_outbox_delivered", "Messages sent from it.", labels=["outbox"])
+        sent.add_metric(label, box.delivered)
+        lost = CounterMetricFamily("orbitmq_outbox_lost", "Messages lost, by reason.", labels=["outbox", "reason"])
+        for reason, count in box.lost.items():
+            lost.add_metric([self._name, reason.name.lower()], count)
+        return waiting, size, stored, sent, lost
