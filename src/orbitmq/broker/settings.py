@@ -88,12 +88,15 @@ class Settings:
     async def _save(self, pairs: Mapping[str, str]) -> None:
         if self._file is None:
             return
-        text = rewrite_properties(self._file, pairs)
         try:
-            await asyncio.to_thread(save_with_backup, self._file, text)
+            await asyncio.to_thread(_rewrite, self._file, pairs)
         except OSError as error:
             remark = f"nothing is changed: {self._file.name} cannot be written: {error.strerror or error}"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark) from error
+
+
+def _rewrite(file: Path, pairs: Mapping[str, str]) -> None:
+    save_with_backup(file, rewrite_properties(file, pairs))
 
 
 def _check(option: Option, text: str) -> None:
