@@ -58,15 +58,15 @@ def counts_of(directory: Path, seeds: range, **kind: Any) -> Counter[str]:
 
 
 KINDS: dict[str, tuple[range, dict[str, Any]]] = {
-    "sync": (range(110), {"flush": SYNC_FLUSH}),
-    "async": (range(60), {"flush": ASYNC_FLUSH}),
-    "pool": (range(40), {"flush": ASYNC_FLUSH, "transient_store_pool_enable": True}),
+    "sync": (range(80), {"flush": SYNC_FLUSH}),
+    "async": (range(40), {"flush": ASYNC_FLUSH}),
+    "pool": (range(30), {"flush": ASYNC_FLUSH, "transient_store_pool_enable": True}),
     "extended": (
-        range(40),
+        range(30),
         {"flush": SYNC_FLUSH, "enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096},
     ),
-    "light": (range(30), {"flush": SYNC_FLUSH, "enable_multi_dispatch": True, "enable_lmq": True}),
-    "damaged": (range(60), {"flush": SYNC_FLUSH, "damages": True, "max_index_num": 30}),
+    "light": (range(25), {"flush": SYNC_FLUSH, "enable_multi_dispatch": True, "enable_lmq": True}),
+    "damaged": (range(40), {"flush": SYNC_FLUSH, "damages": True, "max_index_num": 30}),
 }
 
 
