@@ -6,6 +6,7 @@ Where the two differ on purpose, `broker/access/rules.py` says so, and that is w
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from tests.support.access import (
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, Driver, JavaSystem, run_driver
 from tests.support.live import send_header
+from tests.support.mqadmin import Mqadmin
 from tests.support.orbit_process import OrbitUp
 from tests.support.peers import bare_peer
 
@@ -119,8 +121,8 @@ OPEN_IN_JAVA = {"view", "bounds", "configuration"}
 
 def test_java_clients_may_what_their_account_may(guarded: System) -> None:
     offset_id = _message_id(guarded)
-    rows = run_driver(*_arguments(guarded, "clients"), "--id", offset_id)
-    errors = {(row["account"], row["what"]): row["error"] for row in rows}
+    found = run_driver(*_arguments(guarded), "--id", offset_id)
+    errors = {(row["account"], row["what"]): row["error"] for row in found}
     is_java = isinstance(guarded, JavaSystem)
     for (account, what), error in errors.items():
         known_hole = is_java and what in OPEN_IN_JAVA and account in ("owner", "nobody")
@@ -149,27 +151,23 @@ def _message_id(system: System) -> str:
     return answer.ext["msgId"]
 
 
-def _arguments(system: System, do: str) -> list[object]:
-    given = ",".join(f"{name}={f'{c.access_key}:{c.secret_key}' if c else ''}" for name, c in ACCOUNTS.items())
-    accounts = given if do == "clients" else given.partition(",")[0]
+def _arguments(system: System) -> list[object]:
+    accounts = ",".join(f"{name}={f'{c.access_key}:{c.secret_key}' if c else ''}" for name, c in ACCOUNTS.items())
     where = ("--namesrv", system.namesrv_address, "--broker", system.address)
-    return ["access", *where, "--topic", TOPIC, "--group", GROUP, "--accounts", accounts, "--do", do]
+    return ["access", *where, "--topic", TOPIC, "--group", GROUP, "--accounts", accounts]
 
 
 def test_an_application_needs_no_more_than_its_topics_and_groups(guarded: System) -> None:
     """Every kind of stock client works with them: what orbitmq asks for beyond RocketMQ costs no application more."""
     keys = ("--access-key", APPLICATION.access_key, "--secret-key", APPLICATION.secret_key)
     client = ("--namesrv", guarded.namesrv_address, *keys)
-    for name in ("jobs", "jobs-in-order"):
-        send_all = ("send", *client, "--topic", name, "--mode", "batch", "--count", 100, "--trace", "true")
-        run_driver(*send_all, "--run", "run")
-    consume = ("consume", *client, "--topic", "jobs", "--group", "workers", "--trace", "true")
-    received = messages(run_driver(*consume, "--fail-every", 20, "--expect", 105))
+    jobs = (*client, "--topic", "jobs", "--run", "run")
+    run_driver("send", *jobs, "--mode", "batch", "--count", 100, "--trace", "true")
+    consume = ("consume", *jobs, "--group", "workers", "--trace", "true", "--fail-every", 20)
+    received = messages(run_driver(*consume, "--expect", 105))
     assert_each_once([row for row in received if not row["failed"]], "run", range(100))
-    ordered = ("consume", *client, "--topic", "jobs-in-order", "--group", "workers-in-order", "--orderly", "true")
+    ordered = ("consume", *jobs, "--group", "workers-in-order", "--orderly", "true")
     assert_each_once(messages(run_driver(*ordered, "--expect", 100)), "run", range(100))
-    poll = ("litepull", *client, "--topic", "jobs", "--group", "pollers", "--steps", "begin:100")
-    assert len(messages(run_driver(*poll))) == 100
     asked = run_driver("requestreply", *client, "--topic", "questions", "--group", "answerers", "--count", 2)
     assert [row["body"] for row in asked if row["event"] == "reply"] == ["0!", "1!"]
     begin = guarded_max(guarded, "jobs")
@@ -288,31 +286,37 @@ def test_a_signature_holds_in_both_header_forms(guarded: System, kind: Serialize
 # --------------------------------------------------------------------------------------- administration, changing files
 
 
-def test_java_tools_change_accounts(guarded: System) -> None:
-    someone = Credentials("newAccess", "newSecret1")
-    rows = {row["what"]: row for row in run_driver(*_arguments(guarded, "accounts"))}
-    errors = {what: row["error"] for what, row in rows.items() if row["error"] is not None}
-    assert set(errors) == {"add one with short keys", "delete what is not there"}
-    assert "length should longer than 6" in errors["add one with short keys"]
-    assert (
-        "The accesskey[nobodyHere] corresponding to accessConfig has been deleted failed."
-        in (errors["delete what is not there"])
-    )
-    name, cluster, address, counter = rows["versions"]["result"]
-    assert (name, cluster, address, counter) == ("broker-a", "DefaultCluster", guarded.address, 2)
-    assert rows["everything"]["result"] == [
-        "10.10.103.*",
-        "192.168.0.*",
-        f"{ADMIN.access_key} true null",
-        f"{OWNER.access_key} false [orders=PUB|SUB, only-in=PUB, only-out=SUB]",
-        f"{APPLICATION.access_key} false [jobs=PUB|SUB, jobs-in-order=PUB|SUB, questions=PUB|SUB]",
-        f"{NOBODY.access_key} false null",
-        "newAccess false [orders=PUB]",
-    ]
-    assert _reason(send(guarded, someone)()) == "No acl config for newAccess"
+def test_mqadmin_changes_accounts(guarded: System) -> None:
+    someone, broker = Credentials("toolAccess", "toolSecret"), ("-b", guarded.address)
+    with Mqadmin(guarded.namesrv_address) as run_tool:
+        assert "No accessKey is configured" in run_tool("deleteAclConfig", *broker, "-a", OWNER.access_key)
+        _give(run_tool, ADMIN)
+        account = ("-a", someone.access_key, "-s", someone.secret_key, "-m", "false", "-i", "DENY", "-u", "SUB")
+        assert "success" in run_tool("updateAclConfig", *broker, *account, "-t", f"{TOPIC}=PUB", "-w", "10.1.1.*")
+        assert send(guarded, someone)().code == 0
+        refused = run_tool("updateAclConfig", *broker, "-a", "abc", "-s", "x")
+        assert "length should longer than 6" in refused
+        assert "success" in run_tool("updateGlobalWhiteAddr", *broker, "-g", "10.10.103.*,192.168.0.*")
+        shown = run_tool("getAclConfig", *broker)
+        assert "globalWhiteRemoteAddresses: [10.10.103.*, 192.168.0.*]" in shown
+        assert re.findall(r"accessKey +: (.+)", shown)[-2:] == [NOBODY.access_key, someone.access_key]
+        assert re.findall(r"topicPerms +: (.*)", shown)[-1] == f"[{TOPIC}=PUB]"
+        line = run_tool("clusterAclConfigVersion", *broker).splitlines()[0].split()
+        path = str(_home(guarded) / "conf/plain_acl.yml")
+        assert line[:5] == ["DefaultCluster", "broker-a", guarded.address, path, "2"]
+        assert "success" in run_tool("deleteAclConfig", *broker, "-a", someone.access_key)
+        assert _reason(send(guarded, someone)()) == f"No acl config for {someone.access_key}"
+        again = run_tool("deleteAclConfig", *broker, "-a", someone.access_key)
+        assert f"The accesskey[{someone.access_key}] corresponding to accessConfig has been deleted failed." in again
     text = (_home(guarded) / "conf/plain_acl.yml").read_text()
     assert text.startswith("globalWhiteRemoteAddresses:\n- 10.10.103.*\n- 192.168.0.*\naccounts:\n")
     assert "dataVersion:\n- counter: 3\n  timestamp: " in text
+
+
+def _give(run_tool: Mqadmin, credentials: Credentials) -> None:
+    """Keys for the tool, where it looks for them."""
+    file = run_tool._driver._home / "conf/tools.yml"
+    file.write_text(f"accessKey: {credentials.access_key}\nsecretKey: {credentials.secret_key}\n")
 
 
 def test_changed_files_count_without_a_restart(guarded: System) -> None:

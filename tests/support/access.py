@@ -43,12 +43,10 @@ accounts:
   secretKey: {APPLICATION.secret_key}
   topicPerms:
   - jobs=PUB|SUB
-  - jobs-in-order=PUB|SUB
   - questions=PUB|SUB
   groupPerms:
   - workers=SUB
   - workers-in-order=SUB
-  - pollers=SUB
   - answerers=SUB
 - accessKey: {NOBODY.access_key}
   secretKey: {NOBODY.secret_key}

@@ -1,15 +1,11 @@
 package orbitmq.drivers;
 
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Set;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
-import org.apache.rocketmq.common.AclConfig;
-import org.apache.rocketmq.common.PlainAccessConfig;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -24,7 +20,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
  * What accounts may do with the ordinary clients and the administrator's: --namesrv, --broker (address), --topic,
- * --group, --accounts "name=accessKey:secretKey,name=" (an account without keys signs nothing), --do clients|accounts.
+ * --group, --id (of a message), --accounts "name=accessKey:secretKey,name=" (an account without keys signs nothing).
  * Rows: account, what, error (null: it worked).
  */
 final class Access {
@@ -52,12 +48,7 @@ final class Access {
     static void run(Arguments arguments) throws Exception {
         for (String entry : arguments.text("accounts").split(",")) {
             String[] pair = entry.split("=", 2);
-            Access access = new Access(arguments, pair[0], pair[1]);
-            switch (arguments.text("do")) {
-                case "clients" -> access.clients();
-                case "accounts" -> access.accounts();
-                default -> throw new IllegalArgumentException("--do is clients or accounts");
-            }
+            new Access(arguments, pair[0], pair[1]).clients();
         }
     }
 
@@ -72,8 +63,6 @@ final class Access {
         }
         Rows.print(Rows.row("account", account, "what", what, "error", error, "result", result));
     }
-
-    // ------------------------------------------------------------------------------------------------ applications
 
     private void clients() throws Exception {
         DefaultMQProducer producer = producer("access-" + account);
@@ -149,49 +138,5 @@ final class Access {
         admin.setInstanceName("admin-" + account);
         admin.start();
         return admin;
-    }
-
-    // -------------------------------------------------------------------------------------------- administrators
-
-    private void accounts() throws Exception {
-        String broker = arguments.text("broker");
-        DefaultMQAdminExt admin = admin();
-        attempt("add", () -> put(admin, "newAccess", "newSecret1", List.of(topic + "=PUB")));
-        attempt("add one with short keys", () -> put(admin, "abc", "x", null));
-        attempt("white list", () -> {
-            admin.updateGlobalWhiteAddrConfig(broker, "10.10.103.*,192.168.0.*");
-            return null;
-        });
-        attempt("versions", () -> {
-            var versions = admin.examineBrokerClusterAclVersionInfo(broker);
-            return List.of(versions.getBrokerName(), versions.getClusterName(), versions.getBrokerAddr(),
-                versions.getAllAclConfigDataVersion().values().iterator().next().getCounter());
-        });
-        attempt("everything", () -> {
-            AclConfig config = admin.examineBrokerClusterAclConfig(broker);
-            List<Object> found = new ArrayList<>(config.getGlobalWhiteAddrs());
-            for (PlainAccessConfig account : config.getPlainAccessConfigs()) {
-                found.add(account.getAccessKey() + " " + account.isAdmin() + " " + account.getTopicPerms());
-            }
-            return found;
-        });
-        attempt("delete", () -> {
-            admin.deletePlainAccessConfig(broker, "newAccess");
-            return null;
-        });
-        attempt("delete what is not there", () -> {
-            admin.deletePlainAccessConfig(broker, "nobodyHere");
-            return null;
-        });
-        admin.shutdown();
-    }
-
-    private Object put(DefaultMQAdminExt admin, String key, String secret, List<String> topics) throws Exception {
-        PlainAccessConfig config = new PlainAccessConfig();
-        config.setAccessKey(key);
-        config.setSecretKey(secret);
-        config.setTopicPerms(topics);
-        admin.createAndUpdatePlainAccessConfig(arguments.text("broker"), config);
-        return null;
     }
 }
