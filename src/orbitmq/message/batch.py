@@ -64,11 +64,8 @@ def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int
     magic, shared = empty_unit[MAGIC_AT : MAGIC_AT + 4], empty_unit[SHARED_AT : head_end - INT32.size]
     topic = empty_unit[head_end : -PROPERTIES_LENGTH.size]  # with its length
     (queue_id,) = INT32.unpack_from(empty_unit, QUEUE_ID_AT)
-    pack_head, unpack_item, unpack_length = (
-        _head(len(shared)).pack,
-        ITEM_HEAD.unpack_from,
-        PROPERTIES_LENGTH.unpack_from,
-    )
+    pack_head = _head(len(shared)).pack
+    unpack_item, unpack_length = ITEM_HEAD.unpack_from, PROPERTIES_LENGTH.unpack_from
     crc32, view, end, overhead = zlib.crc32, memoryview(items), len(items), len(empty_unit)
     common_after_pair = PAIR_END + common if common else b""
     before_text: dict[int, bytes] = {}  # topic and length of the properties, by that length
