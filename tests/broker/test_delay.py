@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.delay import FAILURE_PAUSE_SECONDS, TURN_MAX, DelayedDelivery
+from orbitmq.errors import StorePoisoned
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
@@ -123,6 +124,26 @@ def test_levels_of_a_longer_table_are_delivered_at_their_time(bench: Bench, leve
         assert len(bench.delivered()) == before + 1
 
 
+async def test_a_store_that_accepts_nothing_is_told_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, turned_clock: LoopFactory
+) -> None:
+    def refuse(*_: object) -> PutResult:
+        raise StorePoisoned("until restart")
+
+    bench.put_aside(b"1")
+    bench.clock.advance(1000)
+    put = bench.store.put
+    monkeypatch.setattr(bench.store, "put", refuse)
+    bench.delivery.start()
+    for _ in range(5):
+        await turned_loop().turn(1)
+    assert caplog.text.count("event=delivery_paused") == 1
+    monkeypatch.setattr(bench.store, "put", put)
+    await turned_loop().turn(1)
+    assert bench.delivered() == [b"1"]
+    await bench.delivery.stop()
+
+
 async def test_delivery_goes_on_after_a_failure_of_its_own(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, turned_clock: LoopFactory
 ) -> None:
@@ -208,13 +229,18 @@ async def test_no_progress_is_saved_before_the_delivery_is_on_disk(
     monkeypatch.undo()
 
 
-async def test_saved_progress_beyond_the_queue_is_moved_into_it(bench: Bench) -> None:
+async def test_saved_progress_beyond_the_queue_is_moved_into_it(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     """A crash may have cost the last entries of a queue whose progress was saved."""
     bench.put_aside(b"1")
     bench.directory.mkdir(exist_ok=True)
     bench.delivery.file.path.write_text('{"offsetTable":{1:99,2:-4}}')
     bench.delivery.load()
     assert bench.delivery.offsets == {1: 1, 2: 0}
+    assert [line for line in caplog.messages if "corrected" in line] == [
+        "event=delay_offset_corrected level=1 from=99 to=1"
+    ]
 
 
 async def test_a_file_of_rocketmq_comes_out_byte_for_byte(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,8 @@ class DelayedDelivery:
         for level, offset in (saved.offset_table if saved else {}).items():
             low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
             high = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+            if offset > high:  # a crash has cost the log messages that were delivered already
+                _log.warning("event=delay_offset_corrected level=%d from=%d to=%d", level, offset, high)
             self.offsets[level] = min(max(offset, low), high)
         self._safe = dict(self.offsets)
         self._further = [queue_id + 1 for queue_id in self._store.queue_ids(SCHEDULE_TOPIC)]
@@ -84,12 +86,15 @@ class DelayedDelivery:
             self.file.mark()
 
     async def _run(self) -> None:
+        is_paused = False
         while True:
             try:
                 pause_s = 0.0 if self.deliver_turn() else TICK_SECONDS
+                is_paused = False
             except StoreError as error:
-                _log.error("event=delivery_paused error=%s", error)
-                pause_s = TICK_SECONDS
+                if not is_paused:  # a store that has failed stays so until the restart: one line is enough
+                    _log.error("event=delivery_paused error=%s", error)
+                is_paused, pause_s = True, TICK_SECONDS
             except Exception:  # whatever it is, the other messages must still come
                 _log.exception("event=delivery_failed")
                 pause_s = FAILURE_PAUSE_SECONDS
