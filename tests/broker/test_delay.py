@@ -229,9 +229,7 @@ async def test_no_progress_is_saved_before_the_delivery_is_on_disk(
     monkeypatch.undo()
 
 
-async def test_saved_progress_beyond_the_queue_is_moved_into_it(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_saved_progress_beyond_the_queue_is_moved_into_it(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """A crash may have cost the last entries of a queue whose progress was saved."""
     bench.put_aside(b"1")
     bench.directory.mkdir(exist_ok=True)
