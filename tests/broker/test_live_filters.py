@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +16,10 @@ from orbitmq.message.config import SQL92, SubscriptionData
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.store.extended_queue import is_address
+from orbitmq.wire.bodies import ConsumeQueueEntries
 from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.headers_admin import QueryConsumeQueueHeader
+from orbitmq.wire.objects import decode
 from tests.support.live import Client, Time, client_of, consumer, made_broker, running
 from tests.support.loops import LoopFactory, settle, until
 
@@ -172,6 +176,22 @@ async def test_messages_a_bitmap_rules_out_are_not_read(tmp_path: Path, monkeypa
         registered.born_ms += 10
         assert texts(await client.read("Orders", **OF_HEARTBEAT)) == ["1", "3"]
         assert read == ["3", "7", "x", "9"], "a bitmap says nothing of a filter that came later"
+
+
+async def test_a_tool_sees_the_bitmaps_and_what_the_filter_makes_of_them(tmp_path: Path) -> None:
+    time = Time()
+    async with filtering(tmp_path, time, **BITMAPS) as (broker, client):
+        await client.heartbeat(consumer("readers", sql("a > 5")))
+        time.clock.advance(1)
+        await fill(client, {"a": "3"}, {"a": "7"})
+        header = QueryConsumeQueueHeader("Orders", 0, 0, 9, "readers")
+        body = decode(ConsumeQueueEntries, (await client.ask(RequestCode.QUERY_CONSUME_QUEUE, header)).body)
+        assert json.loads(body.filter_data or "")["expression"] == "a > 5"
+        assert [entry.eval for entry in body.queue_data] == [False, True]
+        for entry, bitmap in zip(body.queue_data, bitmaps(broker), strict=True):
+            assert int((entry.bit_map or "").replace("\n", ""), 2) == int.from_bytes(bitmap, "little")
+            told = json.loads(entry.extend_data_json or "")
+            assert (base64.b64decode(told["filterBitMap"]), told["size"]) == (bitmap, 34)
 
 
 async def test_a_start_after_a_kill_makes_the_bitmaps_again(tmp_path: Path) -> None:

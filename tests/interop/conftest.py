@@ -31,6 +31,24 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
         yield running
 
 
+# What is off by default and changes files on disk.
+_MORE = {
+    "enablePropertyFilter": "true", "enableConsumeQueueExt": "true", "enableCalcFilterBitMap": "true",
+    "enableLmq": "true", "enableMultiDispatch": "true",
+}  # fmt: skip
+_EXTENDED: dict[str, Callable[[], System]] = {
+    "java": lambda: JavaSystem(ROCKETMQ_4, **_MORE),
+    "orbitmq": lambda: OrbitUp(**_MORE),
+}
+
+
+@pytest.fixture(scope="session", params=_EXTENDED)
+def extended_system(request: pytest.FixtureRequest) -> Iterator[System]:
+    """The same with light queues, extended queues and bitmaps."""
+    with _EXTENDED[request.param]() as running:
+        yield running
+
+
 @pytest.fixture
 def label(request: pytest.FixtureRequest) -> str:
     """A name for the topic, the group and the run of this test alone."""

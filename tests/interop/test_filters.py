@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 from orbitmq.client import BrokerError, LitePullConsumer, MessageSelector, PushConsumer, sync
+from orbitmq.message.hashing import string_hash
 from tests.interop.conftest import System
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import Driver, run_driver
@@ -64,6 +68,33 @@ def test_tags_are_chosen_by_hash_and_then_by_name(system: System, label: str) ->
     run_driver("send", *client[:4], "--mode", "batch", "--count", COUNT, "--run", label)
     consume = ("consume", *client, "--expression", "TagC || TagX", "--expect", COUNT // 3, "--linger-ms", 500)
     assert_each_once(messages(run_driver(*consume)), label, range(2, COUNT, 3))
+
+
+def test_bitmaps_say_which_filters_take_a_message(extended_system: System, label: str) -> None:
+    """Seen by a tool: what lies in the queue's extension, and what the group's filter makes of it."""
+    client = _client(extended_system, label)
+    run_driver("admin", "--do", "create", *client[:4], "--queues", 1, "--broker", extended_system.address)
+    sql = "index < 6 AND TAGS = 'TagA'"
+    with Driver("consume", *client, "--sql", sql) as consumer:
+        consumer.wait_for_event("assigned")
+        run_driver("send", *client[:4], "--count", 9, "--run", label)
+        asks = ("admin", "--do", "entries", *client, "--broker", extended_system.address)
+        told, *entries = run_driver(*asks)
+    registered = json.loads(told["filter"])
+    assert {name: registered[name] for name in ("consumerGroup", "dead", "expression", "expressionType", "topic")} == {
+        "consumerGroup": label, "dead": False, "expression": sql, "expressionType": "SQL92", "topic": label,
+    }  # fmt: skip
+    bloom = registered["bloomFilterData"]
+    assert (bloom["bitNum"], len(bloom["bitPos"])) == (112, 3)
+    assert [entry["eval"] for entry in entries] == [index in (0, 3) for index in range(9)]
+    mine = sum(1 << bit for bit in bloom["bitPos"])
+    for index, entry in enumerate(entries):
+        assert int(entry["bits"].replace("\n", ""), 2) == (mine if index in (0, 3) else 0)
+        extension = json.loads(entry["extension"])
+        bits = int.from_bytes(base64.b64decode(extension["filterBitMap"]), "little")
+        assert (extension["size"], bits) == (34, mine if index in (0, 3) else 0)
+        assert extension["tagsCode"] == string_hash("Tag" + "ABC"[index % 3])
+        assert not entry["message"]
 
 
 async def test_orbitmqs_own_consumers_bring_expressions_too(system: System, label: str) -> None:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-import pytest
-
 from tests.interop.conftest import System
 from tests.support.delivery import assert_content, messages
-from tests.support.java_rocketmq import ROCKETMQ_4, JavaSystem, run_driver
+from tests.support.java_rocketmq import run_driver
 from tests.support.messages import index_of
-from tests.support.orbit_process import OrbitUp
 
 COUNT = 90
 NAMES = ("anna", "bert")
-_OPTIONS = {"enableLmq": "true", "enableMultiDispatch": "true"}
-_SYSTEMS: dict[str, Callable[[], System]] = {
-    "java": lambda: JavaSystem(ROCKETMQ_4, **_OPTIONS),
-    "orbitmq": lambda: OrbitUp(**_OPTIONS),
-}
 
 
-@pytest.fixture(scope="module", params=_SYSTEMS)
-def light_system(request: pytest.FixtureRequest) -> Iterator[System]:
-    """A system of its own: with light queues a broker keeps its offsets in another file."""
-    with _SYSTEMS[request.param]() as running:
-        yield running
-
-
-def test_messages_enter_light_queues_besides_their_own(light_system: System, label: str) -> None:
-    place = ("--namesrv", light_system.namesrv_address, "--topic", label)
+def test_messages_enter_light_queues_besides_their_own(extended_system: System, label: str) -> None:
+    place = ("--namesrv", extended_system.namesrv_address, "--topic", label)
     light = ("--names", ",".join(NAMES), "--broker", "broker-a", "--count", COUNT, "--run", label)
     rows = run_driver("lightqueues", *place, *light)
     for position, name in enumerate(NAMES):

@@ -128,6 +128,10 @@ def test_pulls_by_tag_look_into_the_extension(tmp_path: Path) -> None:
         found += result.buffers
         offset = result.next_offset
     assert len(found) == 100
+    assert [extension and extension.code for extension in (store.extension("T", 0, number) for number in (1, 300))] == [
+        tags_code("Tag1"), None,
+    ]  # fmt: skip
+    assert store.extension("U", 0, 0) is None
     assert [entry[2] for entry in store.entries("T", 0, 0, 2)] == [tags_code("Tag0"), tags_code("Tag1")]
     store.close()
 

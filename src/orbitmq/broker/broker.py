@@ -304,7 +304,15 @@ class Broker:
             ),
             Relaying(self.store, self.consumers, self.options.broker_name),
             self._settings,
-            TopicReports(self.topics, self.consumers, self.offsets, self.store, self.options.broker_name, self._clock),
+            TopicReports(
+                self.topics,
+                self.consumers,
+                self.offsets,
+                self.store,
+                self.options.broker_name,
+                self._clock,
+                self._filters,
+            ),
             GroupReports(
                 self.topics,
                 self.groups,

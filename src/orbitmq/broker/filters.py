@@ -99,6 +99,11 @@ class Filters:
             remark = f"The broker does not support consumer to filter message by {kind}"  # RocketMQ's words
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
 
+    def told(self, topic: str, group: str) -> GroupFilter | None:
+        """What a tool is told of a group's filter."""
+        found = self.find(topic, group)
+        return None if found is None else self._saved(found)
+
     # -------------------------------------------------------------------------------------------- what groups subscribe
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:

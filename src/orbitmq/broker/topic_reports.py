@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+
 from orbitmq.broker.clients import Consumers
+from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_range, store_time
+from orbitmq.broker.selecting import FilterLook, by_tags
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import SubscriptionData, TopicConfig
+from orbitmq.message.javajson import dumps, dumps_pretty
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import SYSTEM_TOPICS
 from orbitmq.net.connection import Connection
@@ -15,6 +20,7 @@ from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.turns import in_turns
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.extended_queue import HEAD, Extension
 from orbitmq.wire.bodies import (
     ConsumeQueueEntries,
     ConsumeQueueEntry,
@@ -32,7 +38,7 @@ from orbitmq.wire.headers_admin import (
     QueryConsumeTimeSpanHeader,
     QueryTopicConsumeByWhoHeader,
 )
-from orbitmq.wire.objects import encode
+from orbitmq.wire.objects import encode, plain
 
 ENTRIES_MAX = 10_000  # queue entries of one answer: a megabyte of text, ten milliseconds of the event loop
 
@@ -48,6 +54,7 @@ class TopicReports:
         store: MessageStore,
         broker_name: str,
         clock: Clock,
+        filters: Filters,
     ) -> None:
         self._topics = topics
         self._consumers = consumers
@@ -55,6 +62,7 @@ class TopicReports:
         self._store = store
         self._broker_name = broker_name
         self._clock = clock
+        self._filters = filters
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_TOPIC_STATS_INFO, self.ranges)
@@ -117,24 +125,51 @@ class TopicReports:
             remark = f"Index {header.index} of {queue_id}@{name} is not exist!"
             return command.response(ResponseCode.SUCCESS, remark)
         entries = self._store.entries(name, queue_id, header.index, max(0, min(header.count, ENTRIES_MAX)))
-        group = header.consumer_group
+        group = header.consumer_group or ""
         subscription = self._subscription(group, name) if group else None
         absent = f"{group}@{name} is not online!" if group else None
         body = ConsumeQueueEntries(
-            filter_data="null" if subscription else absent,
+            filter_data=self._filter_text(name, group) if subscription else absent,
             max_queue_index=high,
             min_queue_index=low,
-            queue_data=[self._entry(entry, subscription) for entry in entries],
+            queue_data=[
+                self._entry(entry, self._store.extension(name, queue_id, header.index + number), group, subscription)
+                for number, entry in enumerate(entries)
+            ],
             subscription_data=subscription,
         )
         return command.response(ResponseCode.SUCCESS, body=encode(body))
 
-    def _entry(self, entry: tuple[int, int, int], subscription: SubscriptionData | None) -> ConsumeQueueEntry:
-        """RocketMQ evaluates the filter only where a queue has an extension."""
+    def _entry(
+        self,
+        entry: tuple[int, int, int],
+        extension: Extension | None,
+        group: str,
+        subscription: SubscriptionData | None,
+    ) -> ConsumeQueueEntry:
+        """RocketMQ evaluates the filter only where a queue has an extension, and by what stands there."""
         offset, size, code = entry
-        judged = self._store.options.enable_consume_queue_ext and subscription is not None
-        takes = judged and subscription is not None and (not subscription.codes or code in subscription.codes)
-        return ConsumeQueueEntry(eval=takes, physical_offset=offset, physical_size=size, tags_code=code)
+        if extension is None:
+            return ConsumeQueueEntry(physical_offset=offset, physical_size=size, tags_code=code)
+        return ConsumeQueueEntry(
+            eval=subscription is not None and self._takes(group, subscription, extension),
+            bit_map=_bits(extension.bitmap) if extension.bitmap else None,
+            extend_data_json=_extension_text(extension),
+            physical_offset=offset,
+            physical_size=size,
+            tags_code=code,
+        )
+
+    def _takes(self, group: str, subscription: SubscriptionData, extension: Extension) -> bool:
+        if is_tag(subscription.expression_type):
+            matcher = by_tags(subscription).matcher
+            return matcher is None or matcher(extension.code)
+        found = self._filters.find(subscription.topic, group)
+        return found is None or FilterLook(self._filters, found).may_take(extension)
+
+    def _filter_text(self, topic: str, group: str) -> str:
+        found = self._filters.told(topic, group)
+        return "null" if found is None else dumps_pretty(plain(found))
 
     def _subscription(self, group: str, topic: str) -> SubscriptionData | None:
         members = self._consumers.groups.get(group)
@@ -148,3 +183,18 @@ class TopicReports:
 
     def _queue(self, topic: TopicConfig, queue_id: int) -> MessageQueue:
         return MessageQueue(topic.name, self._broker_name, queue_id)
+
+
+def _extension_text(extension: Extension) -> str:
+    unit = {
+        "filterBitMap": base64.b64encode(extension.bitmap).decode() if extension.bitmap else None,
+        "msgStoreTime": extension.store_timestamp,
+        "size": HEAD.size + len(extension.bitmap),
+        "tagsCode": extension.code,
+    }
+    return dumps({name: value for name, value in unit.items() if value is not None})
+
+
+def _bits(bitmap: bytes) -> str:
+    """The bits from the last to the first, as RocketMQ prints them, with a line break behind each eighth byte."""
+    return "".join(f"{byte:08b}" + "\n" * (index % 8 == 0) for index, byte in reversed(list(enumerate(bitmap))))

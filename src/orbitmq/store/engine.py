@@ -25,6 +25,7 @@ from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.cleaning import Cleaner
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
+from orbitmq.store.extended_queue import Extension, is_address
 from orbitmq.store.files import DirectoryLock, Files
 from orbitmq.store.flushing import Deliver, FlushCallback, FlushWaits, LogCommitter, LogFlusher, QueueFlusher
 from orbitmq.store.key_search import KeySearch, QueryResult
@@ -466,6 +467,12 @@ class MessageStore:
             return []
         found = islice(queue.entries(offset, queue.readable), count)
         return [self._dispatcher.resolved(queue, entry, self._log.unit_at) for entry in found]
+
+    def extension(self, topic: str, queue_id: int, offset: int) -> Extension | None:
+        """What the queue's extension holds of a message; None where there is none."""
+        queue = self._open_queue(topic, queue_id)
+        entry = queue.entry(offset) if queue is not None else None
+        return queue.extension(entry[2]) if queue is not None and entry is not None and is_address(entry[2]) else None
 
     def queue_ids(self, topic: str) -> list[int]:
         """Queues of a topic that ever got a message."""

@@ -8,13 +8,15 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.body.ConsumeQueueData;
+import org.apache.rocketmq.common.protocol.body.QueryConsumeQueueResponseBody;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
  * Single questions about --topic, asked with the 4.9.7 libraries; --do says which: create (--queues, --broker address),
  * route, bounds (first and next offset of each queue), committed (offsets of --group), view (--ids separated by commas,
  * offset ids or unique ids), search (offsets at --time), query (messages with each of --keys, separated by commas: at
- * most --max, from --begin to --end).
+ * most --max, from --begin to --end), entries (of queue 0, judged for --group, from the broker at --broker).
  */
 final class Admin {
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
@@ -42,8 +44,9 @@ final class Admin {
             case "view" -> asker.view();
             case "search" -> asker.search();
             case "query" -> asker.query();
+            case "entries" -> asker.entries();
             default -> throw new IllegalArgumentException(
-                "--do is create, route, bounds, committed, view, search or query");
+                "--do is create, route, bounds, committed, view, search, query or entries");
         }
         asker.consumer.shutdown();
         asker.admin.shutdown();
@@ -110,6 +113,16 @@ final class Admin {
             } catch (MQClientException error) {
                 Rows.print(Rows.row("key", key, "code", error.getResponseCode()));
             }
+        }
+    }
+
+    private void entries() throws Exception {
+        QueryConsumeQueueResponseBody body = admin.queryConsumeQueue(
+            arguments.text("broker"), topic, 0, 0, 100, arguments.text("group"));
+        Rows.print(Rows.row("filter", body.getFilterData()));
+        for (ConsumeQueueData entry : body.getQueueData()) {
+            Rows.print(Rows.row("eval", entry.isEval(), "bits", entry.getBitMap(), "extension", entry.getExtendDataJson(),
+                "code", entry.getTagsCode(), "message", entry.getMsg()));
         }
     }
 }
