@@ -78,7 +78,7 @@ def test_bitmaps_say_which_filters_take_a_message(extended_system: System, label
     with Driver("consume", *client, "--sql", sql) as consumer:
         consumer.wait_for_event("assigned")
         run_driver("send", *client[:4], "--count", 9, "--run", label)
-        asks = ("admin", "--do", "entries", *client, "--broker", extended_system.address)
+        asks = ("admin", "--do", "entries", *client, "--broker", extended_system.address, "--expect", 9)
         told, *entries = run_driver(*asks)
     registered = json.loads(told["filter"])
     assert {name: registered[name] for name in ("consumerGroup", "dead", "expression", "expressionType", "topic")} == {

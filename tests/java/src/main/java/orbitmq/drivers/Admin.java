@@ -16,7 +16,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * Single questions about --topic, asked with the 4.9.7 libraries; --do says which: create (--queues, --broker address),
  * route, bounds (first and next offset of each queue), committed (offsets of --group), view (--ids separated by commas,
  * offset ids or unique ids), search (offsets at --time), query (messages with each of --keys, separated by commas: at
- * most --max, from --begin to --end), entries (of queue 0, judged for --group, from the broker at --broker).
+ * most --max, from --begin to --end), entries (of queue 0, at least --expect, judged for --group, from the broker at --broker).
  */
 final class Admin {
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
@@ -117,8 +117,12 @@ final class Admin {
     }
 
     private void entries() throws Exception {
-        QueryConsumeQueueResponseBody body = admin.queryConsumeQueue(
-            arguments.text("broker"), topic, 0, 0, 100, arguments.text("group"));
+        QueryConsumeQueueResponseBody body;
+        do { // RocketMQ enters messages into their queues a moment after they are acknowledged
+            Thread.sleep(20);
+            body = admin.queryConsumeQueue(arguments.text("broker"), topic, 0, 0, 100, arguments.text("group"));
+        } while (body == null || body.getQueueData() == null
+            || body.getQueueData().size() < arguments.number("expect", 0));
         Rows.print(Rows.row("filter", body.getFilterData()));
         for (ConsumeQueueData entry : body.getQueueData()) {
             Rows.print(Rows.row("eval", entry.isEval(), "bits", entry.getBitMap(), "extension", entry.getExtendDataJson(),

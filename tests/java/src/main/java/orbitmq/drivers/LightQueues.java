@@ -29,8 +29,13 @@ final class LightQueues {
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.start();
         consumer.minOffset(place); // a light topic has no route: its broker is known by this one
-        for (String name : names) {
-            read(consumer, new MessageQueue(PREFIX + name, arguments.text("broker"), 0), name);
+        for (int i = 0; i < names.size(); i++) {
+            MessageQueue queue = new MessageQueue(PREFIX + names.get(i), arguments.text("broker"), 0);
+            // RocketMQ enters messages into their queues a moment after they are acknowledged.
+            while (consumer.maxOffset(queue) < arguments.number("count", 1) * (names.size() - i) / (names.size() + 1)) {
+                Thread.sleep(20);
+            }
+            read(consumer, queue, names.get(i));
         }
         Rows.event("end");
         consumer.shutdown();
