@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,12 +77,16 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(coroutine)
 
 
-def send(system: System, by: Credentials | None, topic: str = TOPIC) -> Callable[[], Command]:
+def send(
+    system: System, by: Credentials | None, topic: str = TOPIC, properties: Mapping[str, str] = {}
+) -> Callable[[], Command]:
     """Something that sends one message and gives the broker's answer."""
 
     async def asked() -> Command:
         async with bare_peer(system.address) as peer:
-            return await peer.ask(signed(request(RequestCode.SEND_MESSAGE_V2, send_header(topic), b"body"), by))
+            return await peer.ask(
+                signed(request(RequestCode.SEND_MESSAGE_V2, send_header(topic, properties), b"body"), by)
+            )
 
     return lambda: run(asked())
 
@@ -168,6 +172,8 @@ def test_an_application_needs_no_more_than_its_topics_and_groups(guarded: System
     assert_each_once([row for row in received if not row["failed"]], "run", range(100))
     ordered = ("consume", *jobs, "--group", "workers-in-order", "--orderly", "true")
     assert_each_once(messages(run_driver(*ordered, "--expect", 100)), "run", range(100))
+    # A consumer finds a topic that is new only when it next refreshes its routes; Ignored is not answered.
+    assert send(guarded, APPLICATION, "questions", {"TAGS": "Ignored"})().code == 0
     asked = run_driver("requestreply", *client, "--topic", "questions", "--group", "answerers", "--count", 2)
     assert [row["body"] for row in asked if row["event"] == "reply"] == ["0!", "1!"]
     begin = guarded_max(guarded, "jobs")
