@@ -66,7 +66,7 @@ def changeable() -> set[str]:
 async def test_every_option_is_told_with_its_value(tmp_path: Path) -> None:
     async with live(tmp_path, brokerName="b") as client:
         pairs, version = await settings_of(client)
-        assert set(pairs) == {*BrokerOptions.table(), *StoreOptions.table(), *STANDING}
+        assert set(pairs) == {*BrokerOptions.table(), *StoreOptions.table(), *STANDING, "useTLS"}
         assert (pairs["brokerName"], pairs["fileReservedTime"], version.counter) == ("b", "72", 0)
 
 
@@ -81,7 +81,7 @@ async def test_what_may_be_changed_is_changed_and_told(tmp_path: Path) -> None:
 
 async def test_other_options_are_refused_with_a_remedy(tmp_path: Path) -> None:
     """Paths, identity and addresses above all: a peer on the network must not choose them."""
-    fixed = {*BrokerOptions.table(), *StoreOptions.table()} - changeable()
+    fixed = {*BrokerOptions.table(), *StoreOptions.table(), *STANDING, "useTLS"} - changeable()
     assert {"storePathRootDir", "storePathCommitLog", "brokerName", "brokerIP1", "namesrvAddr", "listenPort"} < fixed
     async with live(tmp_path) as client:
         before = await settings_of(client)

@@ -52,6 +52,7 @@ from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.options import as_text
 from orbitmq.runtime.periodic import Periodic
 from orbitmq.store.dispatch import no_bitmap
 from orbitmq.store.engine import MessageStore
@@ -129,7 +130,8 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
         self.statistics = Statistics(self.store, options.broker_cluster_name, self._clock, with_light_queues=light)
-        self._settings = Settings((options, store_options), self._clock, self._settings_changed, configuration)
+        told = {"useTLS": as_text(tls is not None and tls.asks_with_tls)}
+        self._settings = Settings((options, store_options), self._clock, self._settings_changed, told, configuration)
         self._writing = Writing(self.store, len(self._levels), self.statistics)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, self._clock

@@ -27,23 +27,26 @@ from orbitmq.wire.settings import decode_settings, encode_settings
 _log = logging.getLogger(__name__)
 
 # Keys that RocketMQ's tools cannot do without, though there is nothing to set here.
-STANDING = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "slaveReadEnable": "false", "useTLS": "false"}
+STANDING = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "slaveReadEnable": "false"}
 REMEDY = "set it in the configuration file and restart the broker"
 
 
 class Settings:
-    """Handlers over the options. `file` is the configuration file; without one, changes last as long as the process."""
+    """Handlers over the options. `told` are further pairs that may be read; `file` is the configuration file: without
+    one, changes last as long as the process."""
 
     def __init__(
         self,
         options: tuple[Options, ...],
         clock: Clock,
         on_change: Callable[[set[str]], None],
+        told: Mapping[str, str],
         file: Path | None = None,
     ) -> None:
         self._options = options
         self._clock = clock
         self._on_change = on_change
+        self._told = {**STANDING, **told}
         self._file = file
         self._changing = asyncio.Lock()
         self.version = DataVersion(0, clock.now_ms())
@@ -56,12 +59,14 @@ class Settings:
         """Every option with its value."""
         own = {key: value for options in self._options for key, value in options.pairs().items()}
         header = GetBrokerConfigResponseHeader(encode(self.version).decode())
-        return command.response(ResponseCode.SUCCESS, header=header, body=encode_settings({**STANDING, **own}))
+        return command.response(ResponseCode.SUCCESS, header=header, body=encode_settings({**self._told, **own}))
 
     async def update(self, connection: Connection, command: Command) -> Command:
         """Change options, all of a request or none. Keys that orbitmq does not have are ignored, as in RocketMQ."""
         pairs = decode_settings(command.body)
         async with self._changing:
+            if fixed := sorted(pairs.keys() & self._told.keys()):
+                raise _refused(fixed[0])
             chosen = [(options, self._changes(options, pairs)) for options in self._options]
             keys = {key for _, changes in chosen for key in changes}
             if unknown := sorted(pairs.keys() - keys):
@@ -99,11 +104,13 @@ def _rewrite(file: Path, pairs: Mapping[str, str]) -> None:
     save_with_backup(file, rewrite_properties(file, pairs))
 
 
+def _refused(key: str) -> RequestRejected:
+    return RequestRejected(ResponseCode.NO_PERMISSION, f"option {key} cannot be changed by a request; {REMEDY}")
+
+
 def _check(option: Option, text: str) -> None:
     if not option.changeable:
-        raise RequestRejected(
-            ResponseCode.NO_PERMISSION, f"option {option.key} cannot be changed by a request; {REMEDY}"
-        )
+        raise _refused(option.key)
     if not text.isprintable():
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"option {option.key}: its value holds a control character")
     try:
