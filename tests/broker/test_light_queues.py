@@ -12,6 +12,7 @@ from orbitmq.broker.light_queues import folded, light_group, light_topic
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.javajson import loads
 from orbitmq.message.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import QueryConsumerOffsetHeader
@@ -85,6 +86,11 @@ async def test_offsets_of_light_groups_are_one_number_each(tmp_path: Path) -> No
         await client.pull("Orders", 0, 1, consumer_group="readers", **commit)
         answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader(GROUP, ANNA, 0))
         assert (answer.code, (answer.ext or {})["offset"]) == (0, "1")
+        everything = (await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)).body
+        assert loads(everything) == {
+            "lmqOffsetTable": {f"{ANNA}@{GROUP}": 1},
+            "offsetTable": {"Orders@readers": {0: 1}},
+        }
     config = tmp_path / "config"
     saved = (config / "lmqConsumerOffset.json").read_text()
     assert f'"lmqOffsetTable":{{\n\t\t"{ANNA}@{GROUP}":1\n\t}}' in saved

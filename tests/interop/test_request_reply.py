@@ -89,9 +89,11 @@ def test_orbitmqs_client_asks_a_java_consumer(system: System, label: str) -> Non
         sync.Producer(f"{label}-asks", system.namesrv_address, send_timeout_ms=20_000) as producer,
     ):
         replier.wait_for_event("started")
-        for number in range(4):
+        for number in range(2):
             reply = producer.request(Message(label, b"%d" % number, tags="Asked"), timeout=20)
             assert reply.body.rstrip() == b"%d!" % number
+        asked = [producer.request_async(Message(label, b"%d" % number, tags="Asked"), timeout=20) for number in (3, 4)]
+        assert [future.result(30).body.rstrip() for future in asked] == [b"3!", b"4!"]
 
 
 async def test_a_java_producer_asks_a_consumer_of_orbitmq(system: System, label: str) -> None:

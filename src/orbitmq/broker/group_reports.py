@@ -86,10 +86,17 @@ class GroupReports:
     # ---------------------------------------------------------------------------------------------------- all groups
 
     async def all_offsets(self, _connection: Connection, command: Command) -> Command:
-        """The offsets of all groups."""
-        table = self._offsets.table
-        entries = [f"{dumps(key)}:{dumps(table.get(key, {}))}" async for key in in_turns(list(table))]
-        return command.response(ResponseCode.SUCCESS, body=f'{{"offsetTable":{{{",".join(entries)}}}}}'.encode())
+        """The offsets of all groups; those of light groups, which have one each, apart."""
+        offsets = self._offsets
+        light, others = [], []
+        async for key in in_turns(list(offsets.table)):
+            found = offsets.table.get(key, {})
+            if offsets.is_light(key):
+                light.append(f"{dumps(key)}:{found.get(0, 0)}")
+            else:
+                others.append(f"{dumps(key)}:{dumps(found)}")
+        apart = f'"lmqOffsetTable":{{{",".join(light)}}},' if offsets.with_light_queues else ""
+        return command.response(ResponseCode.SUCCESS, body=f'{{{apart}"offsetTable":{{{",".join(others)}}}}}'.encode())
 
     def all_delay_offsets(self, _connection: Connection, command: Command) -> Command:
         """How far the queue of each delay level has been delivered."""

@@ -33,7 +33,7 @@ class ConsumerOffsets:
 
     def __init__(self, directory: Path, *, with_light_queues: bool = False) -> None:
         self.table: dict[str, dict[int, int]] = {}
-        self._with_light_queues = with_light_queues
+        self.with_light_queues = with_light_queues
         self._count = 0
         self._plain_path = directory / "consumerOffset.json"
         light_path = directory / "lmqConsumerOffset.json"
@@ -46,7 +46,7 @@ class ConsumerOffsets:
         """A broker whose light queues have just been switched on goes on with the offsets it had; one of RocketMQ
         forgets them."""
         saved = load_with_backup(self.file.path, lambda text: decode(ConsumerOffsetTable, text))
-        if saved is None and self._with_light_queues:
+        if saved is None and self.with_light_queues:
             saved = load_with_backup(self._plain_path, lambda text: decode(ConsumerOffsetTable, text))
         if saved is not None:
             light = {key: {0: offset} for key, offset in (saved.lmq_offset_table or {}).items()}
@@ -74,7 +74,7 @@ class ConsumerOffsets:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take an offset as it is, also a smaller one: a reset is a commit. A light group has one for all queues."""
-        if self._with_light_queues and is_lmq(group):
+        if self.with_light_queues and is_lmq(group):
             queue_id = 0
         key = topic + SEPARATOR + group
         offsets = self.table.get(key)
@@ -88,7 +88,7 @@ class ConsumerOffsets:
         self._changed.add(key)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        if self._with_light_queues and is_lmq(group):
+        if self.with_light_queues and is_lmq(group):
             queue_id = 0
         offsets = self.table.get(topic + SEPARATOR + group)
         return None if offsets is None else offsets.get(queue_id)
@@ -169,10 +169,10 @@ class ConsumerOffsets:
     def _text(self) -> str:
         """ConsumerOffsetTable as Java's files have it."""
         self._write(len(self._changed))
-        if not self._with_light_queues:
+        if not self.with_light_queues:
             return f'{{\n\t"offsetTable":{self._object(self.table)}\n}}'
-        light = [key for key in self.table if self._is_light(key)]
-        others = [key for key in self.table if not self._is_light(key)]
+        light = [key for key in self.table if self.is_light(key)]
+        others = [key for key in self.table if not self.is_light(key)]
         return f'{{\n\t"lmqOffsetTable":{self._object(light)},\n\t"offsetTable":{self._object(others)}\n}}'
 
     def _object(self, keys: Collection[str]) -> str:
@@ -181,11 +181,12 @@ class ConsumerOffsets:
         entries = ",\n\t\t".join([self._texts[key] for key in keys])
         return f"{{\n\t\t{entries}\n\t}}"
 
-    def _is_light(self, key: str) -> bool:
-        return is_lmq(key.partition(SEPARATOR)[2])
+    def is_light(self, key: str) -> bool:
+        """Whether this is a light group's offset."""
+        return self.with_light_queues and is_lmq(key.partition(SEPARATOR)[2])
 
     def _entry(self, key: str, offsets: Mapping[int, int]) -> str:
-        if self._with_light_queues and self._is_light(key):
+        if self.is_light(key):
             return f"{dumps(key)}:{offsets.get(0, 0)}"
         return _entry(key, offsets)
 

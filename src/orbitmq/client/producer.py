@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack
 from uuid import uuid4
 
 from orbitmq.client.base import Client
@@ -79,7 +79,7 @@ class Producer(Client):
         self._hooks: list[SendHook] = []
         self._forbidden: list[ForbiddenHook] = []
         self._traces: Traces | None = None
-        self._under_way: set[asyncio.Task[SendResult]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def send(
         self,
@@ -116,8 +116,7 @@ class Producer(Client):
         MessageIllegal for a message that breaks a rule, TooManyRequestsError when `async_sends_max` sends are under
         way. Shutdown waits for those that are.
         """
-        if len(self._under_way) >= self._settings["async_sends_max"]:
-            raise TooManyRequestsError(f"{len(self._under_way)} sends are under way, no more are taken")
+        self._check_room()
         if self._around is nullcontext:
             packed = outgoing(message, self._new_id, self._packing)
             send = self._deliver(packed, timeout, Target(queue, sharding_key))
@@ -125,9 +124,16 @@ class Producer(Client):
             check_message(message, self._settings["max_message_size"])
             send = self.send(message, queue=queue, sharding_key=sharding_key, timeout=timeout)
         task = asyncio.get_running_loop().create_task(send)
+        self._note(task)
+        return task
+
+    def _check_room(self) -> None:
+        if len(self._under_way) >= self._settings["async_sends_max"]:
+            raise TooManyRequestsError(f"{len(self._under_way)} sends are under way, no more are taken")
+
+    def _note(self, task: asyncio.Task[Any]) -> None:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
-        return task
 
     async def request(
         self,
@@ -158,6 +164,21 @@ class Producer(Client):
                     return await reply
             except TimeoutError as error:
                 raise RequestTimeout(f"no reply to {packed.msg_id} came within {timeout} s") from error
+
+    def request_async(
+        self,
+        message: Message,
+        *,
+        timeout: float,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | bytes | None = None,
+    ) -> asyncio.Task[MessageExt]:
+        """Begin a `request` and return its task at once; the task fails as `request` does. Else as `send_async`."""
+        self._check_room()
+        asked = self.request(message, timeout=timeout, queue=queue, sharding_key=sharding_key)
+        task = asyncio.get_running_loop().create_task(asked)
+        self._note(task)
+        return task
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | int | bytes | None = None

@@ -89,6 +89,7 @@ class Producer(Client[producer.Producer]):
     send = waiting(producer.Producer.send)
     send_async = started(producer.Producer.send_async)
     request = waiting(producer.Producer.request)
+    request_async = started(producer.Producer.request_async)
     send_oneway = waiting(producer.Producer.send_oneway)
     send_batch = waiting(producer.Producer.send_batch)
     fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
