@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -14,11 +14,12 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions import checking as module
 from orbitmq.broker.transactions.checking import Checking
-from orbitmq.broker.transactions.half import make_half, op_record, read_half
+from orbitmq.broker.transactions.half import Half, Identity, committed, make_half, op_record, read_half
 from orbitmq.broker.transactions.ledger import Ledger, State
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
+from orbitmq.message.unit import unit_size
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.options import change
@@ -84,11 +85,14 @@ class Bench:
         self.store.put(op_record(offset, self.clock.now_ms(), HOST))
         self.ledger.decide(offset, self.identity(offset))
 
-    def identity(self, offset: int) -> Any:
+    def half(self, offset: int) -> Half:
         ((place, _, _),) = self.store.entries(HALF_TOPIC, 0, offset, 1)
         half = read_half(self.store.unit_at(place))
         assert half is not None
-        return half.identity
+        return half
+
+    def identity(self, offset: int) -> Identity | None:
+        return self.half(offset).identity
 
     async def round(self, after_ms: int = 60_000) -> list[str]:
         """Who is asked in a round."""
@@ -266,6 +270,28 @@ async def test_saved_progress_beyond_the_queue_is_not_believed(bench: Bench, top
     await bench.checking.restore()
     assert (bench.ledger.position, bench.ledger.op_position) == (1, 0)
     assert await bench.round() == ["u2"]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+async def test_a_missing_op_message_is_that_of_the_newest_copy(bench: Bench, filled: bool) -> None:
+    """The log ends with a committed message, or with what fills up its file, where the op message had no room."""
+    bench.prepare()
+    await bench.round()
+    if filled:
+        half = bench.half(1)
+        left = 65536 - bench.store.commit_log_max_offset - unit_size(8, b"1", b"Orders", committed(half).properties)
+        filling = unit_size(0, b"", b"Filling", b"")
+        bench.store.put(PutRecord("Filling", 0, bytes(left - filling - 20), b"", 1, HOST, HOST))
+    bench.store.put(committed(bench.half(1)))
+    if filled:
+        bench.store._log.make_room(1000)
+        bench.store._log.readable = bench.store.commit_log_max_offset  # as after a start
+        assert bench.store.commit_log_max_offset == 65536
+    for _ in range(2):
+        bench.begin()
+        await bench.checking.restore()
+        assert bench.store.max_offset(OP_HALF_TOPIC, 0) == 1
+    assert await bench.round() == []
 
 
 async def test_op_messages_of_an_older_queue_end_nothing(bench: Bench) -> None:

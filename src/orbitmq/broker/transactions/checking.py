@@ -34,7 +34,7 @@ from orbitmq.broker.transactions.verdict import HOUR_MS, Limits, Verdict, judge
 from orbitmq.errors import OrbitMQError, UnitError
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
-from orbitmq.message.unit import decode_unit
+from orbitmq.message.unit import BLANK, BLANK_MAGIC, decode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
@@ -248,26 +248,41 @@ class Checking:
                 for offset in self._decisions(place) if place > oldest[0][0] else ():
                     ledger.restore_decision(offset)
             await asyncio.sleep(0)
+        delivered: Half | None = None  # the newest copy of a message that has no op message yet
         for batch in self._batches(HALF_TOPIC, ledger.position):
             for offset, place in batch:
                 half = read_half(self._store.unit_at(place), with_body=False)
                 if half is None:
                     continue
-                if self._is_delivered(half) and self._put(op_record(offset, self._clock.now_ms(), self.store_host)):
-                    ledger.restore_end(offset, half.identity)
-                elif half.is_copy:
+                if half.is_copy:
                     ledger.restore_copy(offset, half.identity, half.origin)
+                if self._is_delivered(half):
+                    delivered = half
             await asyncio.sleep(0)
+        if delivered is not None and ledger.state(delivered.offset, delivered.identity)[0] is State.OPEN:
+            self._complete(delivered)
         ledger.advance()
+
+    def _complete(self, half: Half) -> None:
+        """Store the op message that a crash has prevented."""
+        if self._put(op_record(half.offset, self._clock.now_ms(), self.store_host)) is not None:
+            self._ledger.restore_end(half.offset, half.identity)
 
     def _is_delivered(self, half: Half) -> bool:
         """Whether the log ends with what the half message became: the broker was killed between the committed message
         and the op message."""
         last = self._store.max_offset(half.topic, half.queue_id) - 1
         for place, size, _ in self._store.entries(half.topic, half.queue_id, last, 1) if last >= 0 else ():
-            if place + size == self._store.commit_log_max_offset:
+            if self._is_end(place + size):
                 return became(half, self._store.unit_at(place))
         return False
+
+    def _is_end(self, place: int) -> bool:
+        """Whether the log ends there, but for what fills up a file."""
+        rest = self._store.unit_at(place)
+        if rest is not None and BLANK.unpack_from(rest)[1] == BLANK_MAGIC:
+            place += len(rest)
+        return place == self._store.commit_log_max_offset
 
     def _saved_progress(self) -> tuple[int, int]:
         """Of both queues, moved into what they hold. Progress beyond a queue's end is that of another queue, or of one
