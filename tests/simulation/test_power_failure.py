@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[range, dict[str, Any]]] = {
         range(30),
         {"flush": SYNC_FLUSH, "enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096},
     ),
-    "light": (range(25), {"flush": SYNC_FLUSH, "enable_multi_dispatch": True, "enable_lmq": True}),
+    "light": (range(25), {"flush": SYNC_FLUSH, "damages": True, "enable_multi_dispatch": True, "enable_lmq": True}),
     "damaged": (range(40), {"flush": SYNC_FLUSH, "damages": True, "max_index_num": 30}),
 }
 

@@ -265,6 +265,14 @@ def test_light_queues_are_made_whole_where_files_show_it(tmp_path: Path, whole_l
     assert found == whole_light.snapshot
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_entries_of_light_queues_do_not_hide_what_the_queue_itself_lacks(
+    tmp_path: Path, whole_light: Whole, damage: str
+) -> None:
+    found = whole_light.after(tmp_path / "store", lambda root: DAMAGES[damage](queue_files(root, ("T", 0))))
+    assert found == whole_light.snapshot
+
+
 # ------------------------------------------------------------------------------------------------ what is read for it
 
 

@@ -162,7 +162,8 @@ class Coverage:
     def _parts_without_entry(self, queues: ConsumeQueues, start: int) -> Iterator[tuple[int, int]]:
         """(begin, end) of the parts of the file to which no entry points."""
         position, end = start, start + self._files.file_size
-        for place, size in heapq.merge(*(queue.places(start, end) for queue in queues)):
+        entries = [queue.places(start, end) for queue in queues if not is_lmq(queue.topic)]
+        for place, size in heapq.merge(*entries):
             if place > position:
                 yield position, place
             position = max(position, place + size)
