@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.report import line, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
-from bench.works import ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
+from bench.works import BACKLOG, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
 from tests.support.process import ProcessFailed  # noqa: E402
 
 TABLE_WIDTH = 170  # where the output is no terminal
@@ -157,6 +157,7 @@ def _notes(arguments: argparse.Namespace) -> list[str]:
         "messages a second where nothing else is said; bodies of 1 KiB with KEYS, TAGS and UNIQ_KEY, all indexed",
         "flushed asynchronously where nothing else is said; the load generator shares the cores",
         "CPU is user and system time of the broker process; start-up ends when the broker is registered",
+        f"pulls, consumers and queries find {BACKLOG:,} messages; those are what a killed broker walks",
         "a killed broker finds no checkpoint, so that both look at their whole log; the process's start is in the time",
         f"files of the log that roll have {ROLLING_FILE >> 20} MiB, and go within a second or so",
         "start-up and memory are those of the first setting, after its rows; own memory leaves the mapped files out",

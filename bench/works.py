@@ -57,8 +57,8 @@ WORKS = {
     "latency": Work("send to listener, 1 k/s", ("latency", "--rate", 1000)),
     "pull": Work("pull, 32 a request", ("pull", "--threads", 8), "backlog"),
     "push": Work("push consume", ("push", "--count", PUSH_COUNT), "backlog"),
-    "query": Work("query by key, 1,000,000 there", ("query", "--threads", 8, "--count", BACKLOG), "backlog", "queries"),
-    "recovery": Work("kill -9 to serving, whole log", setting="backlog", each="MiB of log"),
-    "flushed64": Work("sync send, SYNC_FLUSH, 64 threads", ("sync", "--threads", 64), "flushed"),
-    "rolling": Work("sync send, files roll and go, 16 threads", ("sync", "--threads", 16), "rolling"),
+    "query": Work("query by key", ("query", "--threads", 8, "--count", BACKLOG), "backlog", "queries"),
+    "recovery": Work("kill -9 to serving", setting="backlog", each="MiB of log"),
+    "flushed64": Work("SYNC_FLUSH send, 64 threads", ("sync", "--threads", 64), "flushed"),
+    "rolling": Work("send while files go, 16 threads", ("sync", "--threads", 16), "rolling"),
 }
