@@ -74,6 +74,10 @@ final class LightQueues {
         consumer.getDefaultMQPullConsumerImpl().updateConsumeOffset(queue, end);
         consumer.getOffsetStore().persist(queue);
         long stored = consumer.fetchConsumeOffset(queue, true);
+        for (int tries = 0; stored != end && tries < 100; tries++) { // it was told without waiting for an answer
+            Thread.sleep(20);
+            stored = consumer.fetchConsumeOffset(queue, true);
+        }
         Rows.event("queue", "light", name, "minOffset", consumer.minOffset(queue), "maxOffset", end, "stored", stored);
     }
 }
