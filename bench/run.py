@@ -110,13 +110,14 @@ class Run:
     def _prepare(self, setting: Setting, sides: dict[str, Side]) -> None:
         """Warm both, and give them what the setting wants them to hold."""
         for system, side in sides.items():
-            self._say(f"warming {system}")
-            side.create("warm")
-            side.load("sync", "--threads", 16, "--seconds", WARM_SECONDS, "--warm-up", 0, topic="warm")
             if setting.backlog:
                 self._say(f"sending {setting.backlog:,} messages to {system}")
                 side.create(READS)
                 side.load("fill", "--threads", 4, "--count", setting.backlog, topic=READS)
+            else:
+                self._say(f"warming {system}")
+                side.create("warm")
+                side.load("sync", "--threads", 16, "--seconds", WARM_SECONDS, "--warm-up", 0, topic="warm")
             if setting.loses_files:
                 side.load("fill", "--threads", 4, "--count", FILES_MESSAGES, topic="warm")
             self._progress.advance(self._task)
