@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from orbitmq.broker import holding, offsets
+from orbitmq.broker import group_reports, holding, offsets
 from orbitmq.broker.clients import Consumers
 from orbitmq.broker.holding import HeldPull
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.store.reading import EVERYTHING
 from orbitmq.wire import table_texts
-from orbitmq.wire.bodies import HeartbeatData, SubscriptionGroupList, TopicConfigList
+from orbitmq.wire.bodies import HeartbeatData, ProducerTableInfo, SubscriptionGroupList, TopicConfigList
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
-from orbitmq.wire.objects import encode
+from orbitmq.wire.objects import decode, encode
 from tests.support.live import Client, client_of, consumer, made_broker, pull_header, running
 from tests.support.loops import until
 
@@ -75,6 +75,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     made = Counted()
     monkeypatch.setattr(table_texts, "_written", made.counting(table_texts._written))
     monkeypatch.setattr(offsets, "_entry", made.counting(offsets._entry))
+    monkeypatch.setattr(group_reports, "_producer", made.counting(group_reports._producer))
     monkeypatch.setattr(Consumers, "register", made.counting(Consumers.register))
     monkeypatch.setattr(Consumers, "unregister", made.counting(Consumers.unregister))
     monkeypatch.setattr(holding, "HELD_BY_ONE_MAX", TOPICS * QUEUES)  # here one connection stands for many
@@ -114,6 +115,11 @@ async def test_ten_thousand_topics_and_three_thousand_groups(tmp_path: Path, cou
             broker.offsets.save_soon()
             await until(broker.offsets.file.path.exists, "the file")
             await broker.offsets.file.flush()
+
+        await client.heartbeat(producers=[f"p{number}" for number in range(GROUPS)])
+        async with watched(counted, "all producers told", GROUPS):
+            answer = await client.ask(RequestCode.GET_ALL_PRODUCER_INFO)
+        assert len(decode(ProducerTableInfo, answer.body).data) == GROUPS
 
         _hold_everywhere(broker, client)
         async with watched(counted, "held pulls of all topics looked over", TOPICS * QUEUES):

@@ -53,6 +53,7 @@ LEFT_OUT = {
 }  # fmt: skip
 ADDED = {
     "table.brokerActive", "table.getTransferredTps",  # what 5.x tools look for
+    "table.differingGroups", "table.differingGroupsTotal",  # RocketMQ does not look for them
 }  # fmt: skip
 TABLES = {
     "offsetTable", "topicConfigTable", "subscriptionGroupTable", "data", "subscriptionTable", "correctionOffsets",

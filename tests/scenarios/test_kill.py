@@ -12,6 +12,8 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
@@ -119,7 +121,7 @@ async def read_back(address: str) -> dict[bytes, list[Place]]:
     return found
 
 
-def test_acknowledged_messages_survive_kill_nine(tmp_path: Path) -> None:
+def test_acknowledged_messages_survive_kill_nine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Twenty kills at random points; every acknowledged message is there exactly once, where the answer said."""
     dice = random.Random(SEED)
     ledger = Ledger()
@@ -139,7 +141,8 @@ def test_acknowledged_messages_survive_kill_nine(tmp_path: Path) -> None:
             }
             assert not wrong, f"{len(wrong)} acknowledged messages are lost, doubled or displaced: {wrong}"
             assert all(len(places) == 1 for places in found.values()), "an unacknowledged message stands twice"
-    print(
-        f"seed {SEED}: {ROUNDS} kills, {ledger.sent} sent, {len(ledger.acknowledged)} acknowledged, "
-        f"{len(found)} found, 0 lost, 0 doubled"
-    )
+    with capsys.disabled():
+        print(
+            f"\nseed {SEED}: {ROUNDS} kills, {ledger.sent} sent, {len(ledger.acknowledged)} acknowledged, "
+            f"{len(found)} found, 0 lost, 0 doubled"
+        )

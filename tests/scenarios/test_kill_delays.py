@@ -13,6 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
@@ -150,7 +152,7 @@ def _doubled(found: list[Unit]) -> int:
     return sum(count - 1 for count in Counter(unit.body for unit in found).values())
 
 
-def test_delayed_and_returned_messages_survive_kill_nine(tmp_path: Path) -> None:
+def test_delayed_and_returned_messages_survive_kill_nine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dice = random.Random(SEED)
     ledger = Ledger()
     with OrbitUp(
@@ -177,11 +179,13 @@ def test_delayed_and_returned_messages_survive_kill_nine(tmp_path: Path) -> None
         ]
         assert not early, f"{len(early)} {what} messages came before their time"
     assert {unit.reconsume_times for unit in returned} == {1}
-    print(
-        f"seed {SEED}: {ROUNDS} kills, {ledger.sent} sent; delayed {len(ledger.delayed)} acknowledged, {len(delayed)} "
-        f"delivered, {_doubled(delayed)} of them again; sent back {len(ledger.returned)} acknowledged, {len(returned)} "
-        f"delivered, {_doubled(returned)} of them again; 0 lost, 0 early"
-    )
+    with capsys.disabled():
+        print(
+            f"\nseed {SEED}: {ROUNDS} kills, {ledger.sent} sent; "
+            f"delayed {len(ledger.delayed)} acknowledged, {len(delayed)} delivered, {_doubled(delayed)} of them again; "
+            f"sent back {len(ledger.returned)} acknowledged, {len(returned)} delivered, {_doubled(returned)} of them "
+            "again; 0 lost, 0 early"
+        )
 
 
 def _delay(acknowledged: dict[bytes, int], unit: Unit) -> int:

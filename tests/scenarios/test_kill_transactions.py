@@ -14,6 +14,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
@@ -127,7 +129,7 @@ async def read_back(producer: RawProducer) -> Counter[int]:
     return found
 
 
-def test_transactions_survive_kill_nine(tmp_path: Path) -> None:
+def test_transactions_survive_kill_nine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dice = random.Random(SEED)
     ledger = Ledger()
     quick = {"transactionTimeOut": 100, "transactionCheckInterval": 300, "transactionCheckMax": 1_000_000}
@@ -141,11 +143,12 @@ def test_transactions_survive_kill_nine(tmp_path: Path) -> None:
     lost = {number for number in ledger.prepared if decision(number) == COMMIT} - delivered.keys()
     wrong = {number for number in delivered if decision(number) == ROLLBACK}
     twice = {number: count for number, count in delivered.items() if count > 1}
-    print(
-        f"seed {SEED}: {ROUNDS} kills, {ledger.begun} begun, {len(ledger.prepared)} prepared, {len(ledger.decided)} "
-        f"decisions acknowledged, {ledger.asked} questions, {len(delivered)} delivered, {len(lost)} lost, "
-        f"{len(wrong)} delivered though rolled back, {len(twice)} delivered twice"
-    )
+    with capsys.disabled():
+        print(
+            f"\nseed {SEED}: {ROUNDS} kills, {ledger.begun} begun, {len(ledger.prepared)} prepared, "
+            f"{len(ledger.decided)} decisions acknowledged, {ledger.asked} questions, {len(delivered)} delivered, "
+            f"{len(lost)} lost, {len(wrong)} delivered though rolled back, {len(twice)} delivered twice"
+        )
     assert not lost, "acknowledged, to be committed, and never delivered"
     assert not wrong, "rolled back, and delivered"
     assert not twice

@@ -331,6 +331,7 @@ class Broker:
                 self.statistics,
                 self.store,
                 self.offsets,
+                self.consumers,
                 self.options,
                 querying.searches,
                 self._clock,

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from orbitmq.broker.clients import Consumers
 from orbitmq.broker.holding import HELD_MAX
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
@@ -49,6 +50,7 @@ class Figures:
         statistics: Statistics,
         store: MessageStore,
         offsets: ConsumerOffsets,
+        consumers: Consumers,
         options: BrokerOptions,
         queries: UnderWay,
         clock: Clock,
@@ -60,6 +62,7 @@ class Figures:
         self._statistics = statistics
         self._store = store
         self._offsets = offsets
+        self._consumers = consumers
         self._options = options
         self._delay_offsets = delay_offsets
         self._waited_ms = waited_ms
@@ -115,6 +118,8 @@ class Figures:
             "bootTimestamp": str(statistics.started_ms),
             "runtime": _duration(self._clock.now_ms() - statistics.started_ms),
             "startAcceptSendRequestTimeStamp": str(self._options.start_accept_send_timestamp),
+            "differingGroups": str(len(self._consumers.differing)),
+            "differingGroupsTotal": str(self._consumers.differences),
             **_daily("msgPutTotal", statistics.put_total),
             **_daily("msgGetTotal", statistics.got_total),
         }

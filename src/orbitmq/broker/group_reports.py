@@ -1,7 +1,7 @@
 """What tools and slaves ask about all groups, and where one group stands beside others. Changes nothing.
 
 Answers over every group are made in steps, text and all, so that thousands of groups keep nobody waiting; the forms are
-those of `ConsumerOffsetTable` and `ConsumeStatsList`.
+those of `ConsumerOffsetTable`, `ConsumeStatsList` and `ProducerTableInfo`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from orbitmq.wire.bodies import (
     DelayOffsetTable,
     GroupSubscription,
     ProducerInfo,
-    ProducerTableInfo,
     TopicList,
 )
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -43,6 +42,7 @@ from orbitmq.wire.headers_admin import (
 from orbitmq.wire.objects import encode, plain
 
 BEHIND = (1 << 63) - 1  # RocketMQ's mark of a queue whose offset needs no correction
+PRODUCERS_A_TURN = 50  # groups, with some members each, written before other work gets its turn
 QUEUES_A_TURN = 50  # looked at and written before other work gets its turn: some four milliseconds
 
 
@@ -103,10 +103,13 @@ class GroupReports:
         table = DelayOffsetTable(offset_table=dict(self._delay_offsets()))
         return command.response(ResponseCode.SUCCESS, body=encode(table))
 
-    def all_producers(self, _connection: Connection, command: Command) -> Command:
+    async def all_producers(self, _connection: Connection, command: Command) -> Command:
         """The members of all producer groups."""
-        data = {group: list(map(_producer, members.values())) for group, members in self._producers.groups.items()}
-        return command.response(ResponseCode.SUCCESS, body=encode(ProducerTableInfo(data)))
+        rows = []
+        async for group in in_turns(list(self._producers.groups), PRODUCERS_A_TURN):
+            members = self._producers.groups.get(group, {})
+            rows.append(f"{dumps(group)}:{dumps(plain(list(map(_producer, members.values()))))}")
+        return command.response(ResponseCode.SUCCESS, body=f'{{"data":{{{",".join(rows)}}}}}'.encode())
 
     async def all_progress(self, _connection: Connection, command: Command) -> Command:
         """How far each group is behind in each of its topics: over write queues, as RocketMQ counts here."""
