@@ -6,9 +6,8 @@ topics with messages, groups with offsets, members.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,19 +15,22 @@ from orbitmq.broker.broker import Broker
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.hosts import encode_host
-from orbitmq.message.javajson import ObjectKey, loads
+from orbitmq.message.javajson import loads
 from orbitmq.store.records import PutRecord
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.objects import encode
-from orbitmq.wire.settings import decode_settings
 from tests.support.frames import Frame, frames
 from tests.support.live import made_broker, running
 from tests.support.peers import BarePeer, bare_peer
+from tests.support.shapes import assert_same_shape
 
-FILES = ("admin_json.jsonl.gz", "admin_rocketmq.jsonl.gz", "slave_json.jsonl", "slave_rocketmq.jsonl")
+FILES = (
+    "admin_json.jsonl.gz", "admin_rocketmq.jsonl.gz", "slave_json.jsonl", "slave_rocketmq.jsonl",
+    "two_brokers_json.jsonl", "two_brokers_rocketmq.jsonl",
+)  # fmt: skip
 HOST = encode_host("127.0.0.1", 10911)
 GROUP_FIELDS = ("consumerGroup", "group", "producerGroup", "compareGroup", "srcGroup")
 
@@ -47,19 +49,6 @@ SLAVES = {  # what a slave copies; the rest of those captures are clients again
     RequestCode.GET_ALL_DELAY_OFFSET,
 }  # fmt: skip
 
-# Members of a body that need not be there, or may be more, and why.
-LEFT_OUT = {
-    ".minTimeStampStr", ".maxTimeStampStr", ".consumeTimeStampStr",  # the times again, as text; nobody reads them back
-}  # fmt: skip
-ADDED = {
-    "table.brokerActive", "table.getTransferredTps",  # what 5.x tools look for
-    "table.differingGroups", "table.differingGroupsTotal",  # RocketMQ does not look for them
-}  # fmt: skip
-TABLES = {
-    "offsetTable", "topicConfigTable", "subscriptionGroupTable", "data", "subscriptionTable", "correctionOffsets",
-    "consumeStatsList",
-}  # fmt: skip
-
 
 def command_of(frame: Frame) -> Command:
     (command,) = FrameDecoder(typed=False).feed(frame.data)
@@ -71,36 +60,6 @@ def captured(file: str) -> list[tuple[Frame, Frame]]:
     table = {frame.row["id"]: frame for frame in frames(file)}
     asked = (f for f in table.values() if f.row["dir"] == "c2s" and f.row["peer"].startswith("broker"))
     return [(f, table[f.row["pair"]]) for f in asked if not f.is_response and f.row["pair"] is not None]
-
-
-def shape(value: Any, path: str = "") -> Iterator[str]:
-    """Every member of a JSON value by its path; entries of tables count alike, whatever they are called."""
-    name = path.rpartition(".")[2].removesuffix("[]")
-    if isinstance(value, Mapping):
-        for key, content in value.items():
-            data = name in TABLES or isinstance(key, (int, ObjectKey))
-            if isinstance(key, ObjectKey):
-                yield from shape(key.fields if hasattr(key, "fields") else dict(key), f"{path}.<key>")
-            yield from shape(content, f"{path}.*" if data else f"{path}.{key}".lstrip("."))
-    elif isinstance(value, list):
-        for item in value:
-            yield from shape(item, f"{path}[]")
-    else:
-        kind = "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
-        yield f"{path}:{kind}"
-
-
-def assert_same_shape(code: int, ours: bytes, java: bytes) -> None:
-    if code == RequestCode.GET_BROKER_CONFIG:
-        ours_pairs, java_pairs = decode_settings(ours), decode_settings(java)
-        assert len(ours_pairs.keys() & java_pairs.keys()) > 60
-        return
-    found, expected = set(shape(loads(ours))), set(shape(loads(java)))
-    named_apart = ("scheduleMessageOffset_", "commitLogDiskRatio_")
-    missing = {p for p in expected - found if not any(p.partition(":")[0].endswith(end) for end in LEFT_OUT)}
-    more = {p for p in found - expected if p.partition(":")[0] not in ADDED}
-    assert not {p for p in missing if not any(part in p for part in named_apart)}
-    assert not {p for p in more if not any(part in p for part in named_apart)}
 
 
 # -------------------------------------------------------------------------------------- what an answer presupposes

@@ -2,7 +2,7 @@
 
 Each captured question goes, byte for byte, to a fresh broker that was given what the captured answer presupposes: the
 topic, so many messages in the queue, the group's heartbeat, a stored offset. Compared are the response code, the names
-of the header fields, those values that are not of that moment, whether there is a body, and the serialization.
+of the header fields, those values that are not of that moment, the shape of a JSON body, and the serialization.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from tests.support.frames import Frame, frames
 from tests.support.live import Time, made_broker, running
 from tests.support.loops import LoopFactory, until
 from tests.support.peers import BarePeer, bare_peer
+from tests.support.shapes import assert_same_shape
 
 FILES = [f"{name}_{kind}.jsonl" for name in ("producer", "consumer", "raw") for kind in ("json", "rocketmq")] + [
-    f"{name}.jsonl" for name in ("producer_client533_broker497", "consumer_client533_broker497", "client_variants_json")
-]
+    "producer_client533_broker497.jsonl", "consumer_client533_broker497.jsonl", "client_variants_json.jsonl",
+    "client_variants_rocketmq.jsonl",
+]  # fmt: skip
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+OF_MESSAGES = (*PULLS, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)  # their bodies are stored units
 REPLIES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 PLACES = (RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.CONSUMER_SEND_MSG_BACK)
 HOST = encode_host("127.0.0.1", 10911)
@@ -141,6 +144,10 @@ async def prepare(broker: Broker, peer: BarePeer, exchange: Exchange, time: Time
         waiting = decode_properties(ext.get("i") or ext["properties"])[REPLY_TO_CLIENT]
         data = HeartbeatData(waiting, producer_data_set=[ProducerData("requesters")])
         await hear(peer, request(RequestCode.HEART_BEAT, body=encode(data)))
+    elif question.code == RequestCode.GET_ALL_CONSUMER_OFFSET:
+        broker.offsets.commit("someone", "Consumed", 0, 1)
+    elif question.code == RequestCode.GET_ALL_DELAY_OFFSET:
+        broker._delayed.offsets = {1: 1}
     elif question.code in PLACES and answer is not None and answer.code == 0:
         place(broker, int(ext["offset"]))
 
@@ -297,6 +304,8 @@ async def test_a_captured_question_gets_javas_kind_of_answer(
         if java.serialize_type == SerializeType.JSON:
             assert (answer.ext is None) == (java.ext is None)
         assert bool(answer.body) == bool(java.body)
+        if java.body and exchange.question.code not in OF_MESSAGES:
+            assert_same_shape(exchange.question.code, answer.body, java.body)
         for name in (java.ext or {}).keys() - momentary(exchange.question):
             assert (answer.ext or {})[name] == (java.ext or {})[name], name
 
