@@ -20,11 +20,13 @@ from orbitmq.broker.clients import Consumers
 from orbitmq.broker.holding import HeldPull
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.reading import EVERYTHING
 from orbitmq.wire import table_texts
 from orbitmq.wire.bodies import HeartbeatData, ProducerTableInfo, SubscriptionGroupList, TopicConfigList
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
+from orbitmq.wire.headers_admin import DeleteTopicHeader
 from orbitmq.wire.objects import decode, encode
 from tests.support.live import Client, client_of, consumer, made_broker, pull_header, running
 from tests.support.loops import until
@@ -155,3 +157,17 @@ def _hold_everywhere(broker: Any, client: Client) -> None:
         for queue_id in range(QUEUES):
             pull = HeldPull(connection, command, 0, 1 << 62, EVERYTHING)
             assert holding_room.hold(f"Topic{number}", queue_id, pull)
+
+
+async def test_a_topic_of_many_queues_goes_one_queue_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted()
+    monkeypatch.setattr(ConsumeQueues, "remove", counted.counting(ConsumeQueues.remove))
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        broker.topics.put(TopicConfig("Wide", 40, 40))
+        for queue_id in range(40):
+            assert (await client.send("Wide", queue_id=queue_id)).code == 0
+        async with watched(counted, "queues of a topic removed", 40):
+            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader("Wide"))).code == 0
+        assert (counted.all, counted.most) == (40, 1)
+        assert broker.store.queue_ids("Wide") == []

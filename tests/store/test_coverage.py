@@ -160,7 +160,7 @@ def test_a_removed_topic_stays_removed(tmp_path: Path, remade: int | None) -> No
     clock, disk = ManualClock(), FaultyDisk()
     store = open_store(tmp_path, clock, disk)
     fill(store, clock)
-    store.remove_topic("T")
+    list(store.remove_topic("T"))
     if remade is not None:
         store.put(record(b"new", "T", remade))
     for _ in range(3):  # the removal is older than what a start walks over
@@ -237,7 +237,7 @@ def test_a_topic_made_anew_just_before_a_crash_begins_at_its_first_message(tmp_p
     store = open_store(tmp_path, clock, disk)
     for _ in range(25):
         store.put(record(b"old"))
-    store.remove_topic("T")
+    list(store.remove_topic("T"))
     for number in range(3):
         store.put(record(b"new%d" % number))
     abandon(store)
@@ -355,7 +355,7 @@ def test_a_long_proof_reports_how_far_it_is(
 
     def removed(store: MessageStore, clock: ManualClock) -> None:
         fill(store, clock)
-        store.remove_topic("T")
+        list(store.remove_topic("T"))
 
     class Ticking(ManualClock):
         def now_ms(self) -> int:

@@ -227,7 +227,7 @@ def test_a_killed_store_has_its_extension(tmp_path: Path) -> None:
 def test_a_removed_topic_leaves_no_extension(tmp_path: Path) -> None:
     store = open_store(tmp_path, **EXTENDED)
     store.put(record())
-    store.remove_topic("T")
+    list(store.remove_topic("T"))
     assert not list((tmp_path / "consumequeue_ext" / "T").iterdir())
     store.put(record(b"new"))
     assert bodies(store) == [b"new"]

@@ -182,6 +182,6 @@ def test_buffers_stay_valid_while_the_log_goes_on(tmp_path: Path) -> None:
     (buffer,) = store.get("T", 0, 0, 32).buffers
     for _ in range(100):
         store.put(record(bytes(500)))
-    store.remove_topic("T")
+    list(store.remove_topic("T"))
     store.close()
     assert b"first" in bytes(buffer)

@@ -218,7 +218,7 @@ def test_a_removed_topic_is_no_damage(root: Path) -> None:
 
 def test_a_topic_made_anew_is_no_damage(root: Path) -> None:
     store = open_store(root, **INDEX, **EXTENDED, **ON)
-    store.remove_topic("T")
+    list(store.remove_topic("T"))
     for number in range(12):
         store.put(record(b"new", properties=b"KEYS\x01new%d" % number))
     store.close()

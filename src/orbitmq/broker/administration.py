@@ -97,8 +97,9 @@ class Administration:
         _refuse_illegal(check_topic, name)
         self._refuse_protected(name)
         self._topics.delete(name)
+        for _ in self._store.remove_topic(name):
+            await asyncio.sleep(0)  # each takes a millisecond, and a topic may have thousands
         self._offsets.forget_topic(name)
-        self._store.remove_topic(name)
         self._statistics.forget_topic(name)
         await self._topics.file.flush()
         return command.response(ResponseCode.SUCCESS)
@@ -157,7 +158,7 @@ class Administration:
     async def remove_expired_queues(self, _connection: Connection, command: Command) -> Command:
         """Queues without any message that is left; what is sent to them later begins at offset 0."""
         for _ in self._store.remove_expired_queues():
-            await asyncio.sleep(0)  # each takes a millisecond, and there may be thousands
+            await asyncio.sleep(0)
         return command.response(ResponseCode.SUCCESS)
 
     async def remove_unused_topics(self, _connection: Connection, command: Command) -> Command:

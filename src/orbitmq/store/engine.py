@@ -478,11 +478,13 @@ class MessageStore:
         """Queues of a topic that ever got a message."""
         return sorted(queue.queue_id for queue in self._queues if queue.topic == topic)
 
-    def remove_topic(self, topic: str) -> None:
-        """Remove the queues of a topic; a topic made anew begins at offset 0. Its messages stay in the log."""
+    def remove_topic(self, topic: str) -> Iterator[tuple[str, int]]:
+        """Remove the queues of a topic, one a turn of the iteration; a topic made anew begins at offset 0. Its messages
+        stay in the log.
+        """
         for queue in self._queues:
-            if queue.topic == topic:
-                self._remove_queue(queue)
+            if queue.topic == topic and self._remove_queue(queue):
+                yield queue.topic, queue.queue_id
 
     # ----------------------------------------------------------------------------------------------------- cleaning up
 

@@ -299,7 +299,7 @@ async def test_op_messages_of_an_older_queue_end_nothing(bench: Bench) -> None:
     for _ in range(3):
         bench.decide(bench.prepare())
     bench.offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 3)
-    bench.store.remove_topic(HALF_TOPIC)
+    list(bench.store.remove_topic(HALF_TOPIC))
     bench.prepare()
     bench.begin()
     await bench.checking.restore()

@@ -469,7 +469,7 @@ async def test_a_queue_that_begins_anew_is_that_of_new_transactions(
             await it.producer.end(await it.prepare(unique_id=f"u{number}"), ROLLBACK)
         await it.round(2)
         for topic in removed:
-            it.broker.store.remove_topic(topic)
+            list(it.broker.store.remove_topic(topic))
         first = await it.prepare(b"anew", "u3")
         assert first.queue_offset == 0
         await it.prepare(b"asked", "u4")
