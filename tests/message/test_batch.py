@@ -1,3 +1,5 @@
+"""Bodies of batches: the bytes of RocketMQ, and what is refused."""
+
 from __future__ import annotations
 
 from contextlib import suppress

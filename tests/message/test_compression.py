@@ -1,3 +1,5 @@
+"""Compressed bodies in every form that RocketMQ reads and writes."""
+
 from __future__ import annotations
 
 from contextlib import suppress

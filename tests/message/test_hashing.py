@@ -1,3 +1,5 @@
+"""The string hash of Java, over UTF-16 units."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Host fields of both address families."""
+
 from __future__ import annotations
 
 import ipaddress

@@ -1,3 +1,5 @@
+"""Offset message ids and unique ids."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone

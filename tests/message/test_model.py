@@ -1,3 +1,5 @@
+"""Messages as applications see them."""
+
 from __future__ import annotations
 
 import pytest

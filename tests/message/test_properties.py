@@ -1,3 +1,5 @@
+"""The text of properties: written, read, and read as RocketMQ reads it."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Names of topics and groups."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Stored units: each flag and address family there and back, and what is no unit."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,3 +1,5 @@
+"""The checkpoint file."""
+
 from __future__ import annotations
 
 from pathlib import Path

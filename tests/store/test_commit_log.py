@@ -1,3 +1,5 @@
+"""The commit log: its files, made ahead and closed with a blank record, and slow or full disks."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

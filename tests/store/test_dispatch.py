@@ -1,3 +1,5 @@
+"""What a message becomes in its queue."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Messages of a store as values, filtered and beside damage."""
+
 from __future__ import annotations
 
 import base64

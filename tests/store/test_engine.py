@@ -1,3 +1,5 @@
+"""The store as a broker uses it: put, get, limits and refusals, open and close."""
+
 from __future__ import annotations
 
 import shutil

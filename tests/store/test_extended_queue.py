@@ -1,3 +1,5 @@
+"""Extensions of queues: their bytes, their addresses, and what is left of them after a crash."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Mapped files and the door to the file system."""
+
 from __future__ import annotations
 
 import errno

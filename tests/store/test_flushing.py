@@ -1,3 +1,5 @@
+"""When log and queues are flushed, who is told of it, and what a failed flush does."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

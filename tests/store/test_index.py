@@ -1,3 +1,5 @@
+"""The key index over several files."""
+
 from __future__ import annotations
 
 import time

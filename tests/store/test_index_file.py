@@ -1,3 +1,5 @@
+"""One index file: its bytes, its chains, its end."""
+
 from __future__ import annotations
 
 from itertools import islice

@@ -1,3 +1,5 @@
+"""The indexer beside the store: how far it is, how it stops and goes on."""
+
 from __future__ import annotations
 
 import logging

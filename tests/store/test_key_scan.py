@@ -1,3 +1,5 @@
+"""Search for keys in the part of the log that is not indexed yet."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""The keys of a stretch of the log."""
+
 from __future__ import annotations
 
 from pathlib import Path

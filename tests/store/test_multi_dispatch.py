@@ -1,3 +1,5 @@
+"""Messages that enter further queues."""
+
 from __future__ import annotations
 
 from pathlib import Path

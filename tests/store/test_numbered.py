@@ -1,3 +1,5 @@
+"""Directories of files that are named by their offset."""
+
 from __future__ import annotations
 
 from pathlib import Path

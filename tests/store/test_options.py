@@ -1,3 +1,5 @@
+"""The store's options and what follows from them."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""What a long recovery says about itself."""
+
 from __future__ import annotations
 
 import pytest

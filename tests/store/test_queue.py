@@ -1,3 +1,5 @@
+"""One consume queue: entries, bounds, recovery."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

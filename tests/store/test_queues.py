@@ -1,3 +1,5 @@
+"""The table of queues and their directories."""
+
 from __future__ import annotations
 
 from pathlib import Path

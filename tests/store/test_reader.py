@@ -1,3 +1,5 @@
+"""A store that is only read, beside a broker or without one."""
+
 from __future__ import annotations
 
 from pathlib import Path

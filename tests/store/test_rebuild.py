@@ -1,3 +1,5 @@
+"""Queues and index made anew from the log."""
+
 from __future__ import annotations
 
 import shutil

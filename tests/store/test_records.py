@@ -1,3 +1,5 @@
+"""What goes into a put and what comes out."""
+
 from __future__ import annotations
 
 import pytest

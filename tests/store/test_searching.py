@@ -1,3 +1,5 @@
+"""Offsets by time."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""The walk over units of a file, and where it ends."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Files brought into memory and locked there."""
+
 from __future__ import annotations
 
 import mmap

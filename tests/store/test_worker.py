@@ -1,3 +1,5 @@
+"""The thread that repeats a step."""
+
 from __future__ import annotations
 
 import threading

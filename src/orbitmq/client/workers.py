@@ -89,7 +89,8 @@ class Workers(ABC):
         if self._open_count:
             self._idle.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), grace_s)
+                async with asyncio.timeout(grace_s):
+                    await self._idle.wait()
         await self._abandon()
 
     def _done(self, portion: Portion) -> None:
