@@ -44,8 +44,9 @@ format: setup
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
+# Two at a time: half of the time a test waits for a broker.
 test: setup java services check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 bench: setup java
 	$(BIN)/python bench/run.py

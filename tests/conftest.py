@@ -1,4 +1,7 @@
-"""Tests written as coroutines run on an event loop of their own, the one their `loop_factory` fixture makes."""
+"""Tests written as coroutines run on an event loop of their own, the one their `loop_factory` fixture makes.
+
+Tests that share something costly stay together when several processes run them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import pytest
 from hypothesis import settings
 
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
+
+SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
+SESSIONS = ("spark",)  # folders with a fixture that lives as long as the run
 
 # Machines that run tests are busy: how long one example takes proves nothing.
 settings.register_profile("orbitmq", deadline=None)
@@ -25,6 +31,21 @@ def both_loops(request: pytest.FixtureRequest) -> LoopFactory:
 def turned_clock() -> LoopFactory:
     """For tests of timers: the loop's clock is turned instead of waited for."""
     return TurnedLoop
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_shared(item)))
+
+
+def _shared(item: pytest.Item) -> str:
+    """What a test shares with others: a running system, Spark's session, or the fixtures of its file."""
+    found = getattr(item, "callspec", None)
+    for name in SYSTEMS:
+        if found is not None and name in found.params:
+            return f"{name}-{found.params[name]}"
+    folder = item.path.parent.name
+    return folder if folder in SESSIONS else str(item.path)
 
 
 @pytest.hookimpl(tryfirst=True)
