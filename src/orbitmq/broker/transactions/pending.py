@@ -96,9 +96,7 @@ class Pending:
         if result.status is not PutStatus.PUT_OK:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the message is not stored: {result.status.name}")
         self._ledger.copied(result.queue_offset, half.identity)
-        answer = command.response(ResponseCode.SUCCESS)
-        answer.ext = {}
-        return answer
+        return command.response(ResponseCode.SUCCESS)
 
     def _found(self, message_id: str) -> Half | None:
         """The message of this offset id, if it may be resumed."""
