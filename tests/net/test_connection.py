@@ -11,7 +11,7 @@ import pytest
 
 from orbitmq.errors import RemotingTimeout, RequestRejected, SendRequestError
 from orbitmq.net import connection as connection_module
-from orbitmq.net.connection import WRITE_BUFFER_HIGH, Connection
+from orbitmq.net.connection import GATHERED_FROM, WRITE_BUFFER_HIGH, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
@@ -199,6 +199,41 @@ async def test_answers_of_one_turn_leave_in_one_write(both_loops: LoopFactory) -
     assert len(transport.written) == 2
 
 
+@pytest.mark.parametrize("size", [GATHERED_FROM // 4 - 1, GATHERED_FROM // 4])
+async def test_large_bodies_in_parts_go_to_the_kernel_without_a_copy(size: int) -> None:
+    log = memoryview(bytes(range(256)) * 256)[:size]
+    connection = Connection(Desk().router)
+    transport = GatheringTransport()
+    connection.connection_made(transport)
+    answer = request(ECHO).response(0)
+    answer.body_parts = [log] * 4
+    connection.send(request(ECHO))
+    connection.send(answer)
+    await settle()
+    whole = b"".join(map(encode_frame, (request(ECHO), answer)))
+    assert len(b"".join(transport.written)) == len(whole)
+    assert b"".join(transport.written).endswith(bytes(log) * 4)
+    assert sum(part is log for part in transport.gathered) == (4 if 4 * size >= GATHERED_FROM else 0)
+
+
+async def test_bodies_in_parts_arrive_whole_whatever_their_size(both_loops: LoopFactory) -> None:
+    log = memoryview(bytes(range(256)) * 4096)
+    router = Router("log")
+
+    def slices(_connection: Connection, command: Command) -> Command:
+        answer = command.response(0)
+        size, count = map(int, command.body.split())
+        answer.body_parts = [log[start * size : (start + 1) * size] for start in range(count)]
+        return answer
+
+    router.add(ECHO, slices)
+    async with serving(router) as (_, address), remoting() as ours:
+        asked = [(100, 3), (30_000, 30), (1 << 20, 1), (1000, 65), (1000, 66), (16_384, 64)]
+        for size, count in asked * 3:
+            answer = await ours.call(address, request(ECHO, body=b"%d %d" % (size, count)), 20_000)
+            assert answer.body == bytes(log[: size * count])
+
+
 class PaperTransport(asyncio.Transport):
     """A transport that keeps what is written."""
 
@@ -209,11 +244,26 @@ class PaperTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
 
+    def writelines(self, list_of_data: Any) -> None:
+        raise AssertionError("only a transport that gathers expects parts")
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+
+class GatheringTransport(PaperTransport):
+    """Keeps the parts that come together as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gathered: list[Any] = []
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.gathered += list_of_data
+        self.written += map(bytes, list_of_data)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from orbitmq.message.hosts import encode_host
 from orbitmq.net.budget import COUNTED_FROM, FrameBudget
 from orbitmq.net.routing import Answer, Router
 from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
-from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame
+from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encode_head
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +27,7 @@ WRITE_BUFFER_HIGH = 4 << 20  # bytes not yet taken by the peer at which we stop 
 WRITE_BUFFER_LOW = 1 << 20
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
 SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
+GATHERED_FROM = 64 << 10  # bytes of a body in parts that go to the kernel as they are: of less, one copy costs less
 CLOSE_GRACE_SECONDS = 3.0  # how long a closed connection may wait for its peer to take the last bytes
 TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
 OPEN_BYTES_MAX = 64 << 20  # bodies of these: a thousand sends of 64 KiB that wait for one flush, 16 of the largest
@@ -53,7 +54,7 @@ class Connection(asyncio.Protocol):
         self._on_open = on_open
         self._close_callbacks = [on_close] if on_close else []
         self._decoder = FrameDecoder(size_max=frame_size_max, typed=typed)
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._waited_ms = waited_ms
         self._budget = budget or FrameBudget()
@@ -61,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
         self._backlog_since = 0.0
         self._flush_scheduled = False
+        self._gathers = False  # something in _out is not to be copied together
         self._in_turn = False
         self._serving = serving
         self._paused_by_writes = False
@@ -267,9 +269,14 @@ class Connection(asyncio.Protocol):
         """Queue a frame; it leaves with the others of this turn. A closed connection drops it, as the wire would."""
         if not self.is_open:
             return
-        frame = encode_frame(command)
-        self._out.append(frame)
-        self._out_size += len(frame)
+        if command.body_parts and (body_size := sum(map(len, command.body_parts))) >= GATHERED_FROM:
+            self._out += (encode_head(command, body_size), *command.body_parts)
+            self._gathers = True
+            self._out_size += body_size
+        else:
+            frame = encode_frame(command)
+            self._out.append(frame)
+            self._out_size += len(frame)
         if not self._in_turn and not self._flush_scheduled:
             self._flush_scheduled = True
             self.loop.call_soon(self._flush)
@@ -280,7 +287,11 @@ class Connection(asyncio.Protocol):
             return
         out, self._out, self._out_size = self._out, [], 0
         self.last_active = self.loop.time()
-        self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if self._gathers:
+            self._gathers = False
+            self.transport.writelines(out)
+        else:
+            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
         if self._paused_by_writes and self.transport.get_write_buffer_size() > WRITE_BUFFER_MAX:
             _log.warning("event=slow_reader peer=%s unread_bytes>%d", self.address, WRITE_BUFFER_MAX)
             self.abort()

@@ -92,10 +92,14 @@ class FrameDecoder:
 
 def encode_frame(command: Command) -> bytes:
     """The whole frame of a command."""
+    if command.body_parts:
+        return b"".join((encode_head(command, sum(map(len, command.body_parts))), *command.body_parts))
+    return b"".join((encode_head(command, len(command.body)), command.body))
+
+
+def encode_head(command: Command, body_size: int) -> bytes:
+    """The frame up to the body, of which so many bytes must follow."""
     kind = command.serialize_type
     header = encode_json_header(command) if kind == SerializeType.JSON else encode_binary_header(command)
     size = len(header)
-    if command.body_parts:
-        body_size = sum(map(len, command.body_parts))
-        return b"".join((_HEAD.pack(size + body_size + 4, kind << 24 | size), header, *command.body_parts))
-    return b"".join((_HEAD.pack(size + len(command.body) + 4, kind << 24 | size), header, command.body))
+    return _HEAD.pack(size + body_size + 4, kind << 24 | size) + header
