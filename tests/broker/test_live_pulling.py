@@ -17,6 +17,7 @@ from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SU
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command
+from orbitmq.wire.headers import PullMessageResponseHeader
 from tests.support.live import (
     Client,
     Time,
@@ -419,3 +420,17 @@ async def test_a_stopping_broker_answers_those_who_wait(tmp_path: Path) -> None:
         await until(lambda: held(broker) == 3)
         await broker.stop()
         assert [(await pull).code for pull in pulls] == [19, 19, 19]
+
+
+@pytest.mark.parametrize(("ratio", "enabled", "suggested"), [("0", "true", 3), ("40", "true", 0), ("0", "false", 0)])
+async def test_readers_of_what_is_no_longer_in_memory_may_be_sent_to_a_slave(
+    tmp_path: Path, ratio: str, enabled: str, suggested: int
+) -> None:
+    options = {"accessMessageInMemoryMaxRatio": ratio, "slaveReadEnable": enabled}
+    broker = made_broker(tmp_path, **options)
+    async with running(broker), client_of(broker) as client:
+        broker.groups.put(SubscriptionGroup("readers", broker_id_when_slow=3))
+        await fill(client, 3)
+        answer = await client.pull("Orders")
+        assert answer.code == 0
+        assert answer.header(PullMessageResponseHeader).suggest_which_broker_id == suggested

@@ -45,6 +45,7 @@ CHANGES = {
     "filterSupportRetry": "true",
     "filterDataCleanTimeSpan": "1",
     "storeReplyMessageEnable": "false",
+    "slaveReadEnable": "true",
 }
 
 

@@ -81,6 +81,12 @@ class BrokerOptions(Options):
         "Hold a pull that finds nothing until a message comes.",
         changeable=True,
     )
+    slave_read_enable: bool = option(
+        "slaveReadEnable",
+        False,
+        "Tell consumers to read from a slave what is no longer in this broker's memory.",
+        changeable=True,
+    )
     short_polling_time_ms: int = option(
         "shortPollingTimeMills",
         1000,

@@ -129,13 +129,22 @@ class Pulling:
             self._store.put(offset_moved_event(header, result.next_offset, self._options, self.store_host, self._clock))
         answer = command.response(code, result.status.name)
         answer.ext = {
-            "suggestWhichBrokerId": MASTER_ID,
+            "suggestWhichBrokerId": self._suggested(header, result),
             "nextBeginOffset": str(result.next_offset),
             "minOffset": str(result.min_offset),
             "maxOffset": str(result.max_offset),
         }
         answer.body_parts = result.buffers
         return answer
+
+    def _suggested(self, header: PullMessageHeader, result: GetResult) -> str:
+        """The broker id to ask next: a group that reads what is no longer in memory may be sent to a slave."""
+        if not self._options.slave_read_enable:
+            return MASTER_ID
+        group = self._groups.find(header.consumer_group)
+        if group is None:
+            return MASTER_ID
+        return str(group.broker_id_when_slow if result.is_behind else group.broker_id)
 
     # ------------------------------------------------------------------------------------------------------- checks
 

@@ -41,7 +41,7 @@ _REASONS = {
     """,
     "there is no replication": """
         duplicationEnable haHousekeepingInterval haMasterAddress haSendHeartbeatInterval haSlaveFallbehindMax
-        haTransferBatchSize offsetCheckInSlave slaveReadEnable slaveTimeout
+        haTransferBatchSize offsetCheckInSlave slaveTimeout
     """,
     "there is no DLedger commit log": """
         dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId storePathDLedgerCommitLog
