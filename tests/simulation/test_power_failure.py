@@ -77,7 +77,7 @@ def test_no_power_cut_takes_what_was_promised(directory: Path, capsys: pytest.Ca
     with capsys.disabled():
         print(f"\n{kind}: {dict(counts)}")
     assert counts["crashes"] + counts["kills"] == LIVES * len(seeds)
-    assert counts["kills"] > 0
+    assert 0 < counts["kills"] < LIVES * len(seeds) / 5, "a kill takes less than a power cut, so most ends are cuts"
     often = ("crashes in the middle of a call", "crashes during recovery", "log files removed", "lost, not promised")
     for event in often:
         assert counts[event] >= len(seeds) / 2, "a history that never gets there proves little"
