@@ -36,8 +36,7 @@ FILES = (
 HOST = encode_host("127.0.0.1", 10911)
 GROUP_FIELDS = ("consumerGroup", "group", "producerGroup", "compareGroup", "srcGroup")
 
-# Bodies that are messages or positions of the captured log, or that the client of the capture made itself.
-RELAYED = {
+RELAYED = {  # tests/golden/test_relayed.py has a consumer answer these
     RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY,
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
 }  # fmt: skip

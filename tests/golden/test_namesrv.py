@@ -195,6 +195,19 @@ def test_registrations(tmp_path: Path) -> None:
         (tmp_path / "kv.json").unlink(missing_ok=True)
 
 
+def test_oneway_registrations_are_taken(tmp_path: Path) -> None:
+    taken = [frame for frame in all_frames() if frame.name == "REGISTER_BROKER" and frame.row["kind"] == "oneway"]
+    assert taken
+    for frame in taken:
+        namesrv = new_namesrv(tmp_path)
+        (command,) = FrameDecoder().feed(frame.data)
+        assert command.is_oneway  # the connection does not write an answer to it
+        ask(namesrv, frame)
+        header = frame.row["ext"]
+        broker = namesrv.routes.cluster_info().brokers[header["brokerName"]]
+        assert broker.addresses[int(header["brokerId"])] == header["brokerAddr"], frame
+
+
 def test_data_versions(namesrv: NameServer) -> None:
     for request, answer in pairs("QUERY_DATA_VERSION"):
         header = request.row["ext"]
