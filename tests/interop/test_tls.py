@@ -12,14 +12,17 @@ import pytest
 
 from orbitmq.errors import RemotingError
 from orbitmq.net.tls import asking_context
-from orbitmq.operations.routes import route
+from orbitmq.operations.routes import cluster_info
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command, request
 from tests.interop.conftest import System
 from tests.support.certificates import Authority
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import ROCKETMQ_4, SMALL_JVM, Driver, JavaBroker, JavaNameServer, JavaSystem
-from tests.support.orbit_process import OrbitNameServer, OrbitUp
+from tests.support.mqadmin import Mqadmin, rows
+from tests.support.orbit_process import OrbitUp
 from tests.support.peers import remoting
-from tests.support.process import ProcessFailed
+from tests.support.process import ChildProcess, ProcessFailed, accepts
 
 T = TypeVar("T")
 
@@ -46,7 +49,7 @@ def jvm(keys: dict[str, object]) -> tuple[str, ...]:
     return (*SMALL_JVM, *(f"-D{key}={value}" for key, value in keys.items()))
 
 
-class PermissiveJava(JavaSystem):
+class EncryptedJava(JavaSystem):
     """RocketMQ with a certificate; a Java process takes TLS from its system properties."""
 
     def __init__(self, keys: dict[str, object]) -> None:
@@ -60,29 +63,56 @@ class PermissiveJava(JavaSystem):
 def permissive(request: pytest.FixtureRequest, authority: Authority) -> Iterator[System]:
     """Name server and broker that take plain and encrypted connections."""
     keys = server_keys(authority, request.param, "permissive")
-    made = PermissiveJava(keys) if request.param == "java" else OrbitUp(**keys)
+    made = EncryptedJava(keys) if request.param == "java" else OrbitUp(**keys)
     with made as running:
         yield running
 
 
+class EnforcingOrbit(OrbitUp):
+    """`orbitmq up` that has to be asked over TLS whether it is ready."""
+
+    def __init__(self, keys: dict[str, object], trusted: Path) -> None:
+        super().__init__(**keys)  # type: ignore[arg-type]
+        self._trusted = trusted
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        async def registered() -> bool:
+            async with remoting(tls=trusting(self._trusted)) as asking:
+                return self.name in (await cluster_info(asking, self.namesrv_address)).brokers
+
+        try:
+            return accepts(self.port) and run(registered())
+        except RemotingError:
+            return False
+
+
 @pytest.fixture(scope="module", params=["java", "orbitmq"])
-def enforcing(request: pytest.FixtureRequest, authority: Authority) -> Iterator[str]:
-    """The address of a name server that takes encrypted connections only."""
+def enforcing(request: pytest.FixtureRequest, authority: Authority) -> Iterator[System]:
+    """Name server and broker that take encrypted connections only."""
     keys = server_keys(authority, request.param, "enforcing")
-    server = JavaNameServer(jvm=jvm(keys)) if request.param == "java" else OrbitNameServer(**keys)
-    with server as running:
-        yield running.address
+    made = EncryptedJava(keys) if request.param == "java" else EnforcingOrbit(keys, authority.path)
+    with made as running:
+        yield running
 
 
-def driver(*arguments: object, trusted: Path | None) -> list[dict[str, Any]]:
-    """A Java driver over TLS, believing one authority; a plain one when there is none."""
+def trusting(trusted: Path) -> ssl.SSLContext:
+    return asking_context(verify=True, check_host=True, trusted=str(trusted))
+
+
+def client_jvm(trusted: Path | None) -> tuple[str, ...]:
+    """A Java client that believes one authority; a plain one when there is none."""
     keys: dict[str, object] = {} if trusted is None else {
         "tls.enable": "true",
         "tls.test.mode.enable": "false",
         "tls.client.authServer": "true",
         "tls.client.trustCertPath": trusted,
     }  # fmt: skip
-    with Driver(*arguments, jvm=jvm(keys)) as running:
+    return jvm(keys)
+
+
+def driver(*arguments: object, trusted: Path | None) -> list[dict[str, Any]]:
+    """The rows of a Java driver."""
+    with Driver(*arguments, jvm=client_jvm(trusted)) as running:
         return running.finish(120)
 
 
@@ -93,8 +123,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 async def certificate_of(address: str, trusted: Path) -> bytes:
     """What a server shows, once it is found to be signed by `trusted`."""
     host, _, port = address.rpartition(":")
-    context = asking_context(verify=True, check_host=True, trusted=str(trusted))
-    _, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=host)
+    _, writer = await asyncio.open_connection(host, int(port), ssl=trusting(trusted), server_hostname=host)
     shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
     return shown
@@ -136,11 +165,32 @@ def test_a_client_that_believes_somebody_else_is_not_served(permissive: System, 
         run(certificate_of(permissive.address, stranger.path))
 
 
-def test_enforcing_takes_encrypted_connections_only(enforcing: str, authority: Authority) -> None:
-    async def asked(context: ssl.SSLContext | None) -> object:
-        async with remoting(tls=context) as asking:
-            return await route(asking, enforcing, "nowhere", timeout_ms=20_000)
+@pytest.mark.parametrize("who", ["name server", "broker"])
+def test_enforcing_takes_encrypted_connections_only(enforcing: System, authority: Authority, who: str) -> None:
+    address = enforcing.address if who == "broker" else enforcing.namesrv_address
 
-    assert run(asked(asking_context(verify=True, check_host=True, trusted=str(authority.path)))) is None
+    code = RequestCode.GET_BROKER_CONFIG if who == "broker" else RequestCode.GET_NAMESRV_CONFIG
+
+    async def asked(context: ssl.SSLContext | None) -> Command:
+        async with remoting(tls=context) as asking:
+            return await asking.call(address, request(code), 20_000)
+
+    assert run(asked(trusting(authority.path))).code == ResponseCode.SUCCESS
     with pytest.raises(RemotingError):
         run(asked(None))
+
+
+def test_java_clients_and_tools_work_with_a_broker_that_enforces_tls(
+    enforcing: System, authority: Authority, label: str
+) -> None:
+    namesrv = enforcing.namesrv_address
+    client = ("--namesrv", namesrv, "--topic", label, "--group", label)
+    with Mqadmin(namesrv, jvm=client_jvm(authority.path)) as tool:
+        created = tool("updateTopic", "-b", enforcing.address, "-t", label, "-r", 4, "-w", 4)
+        assert f"create topic to {enforcing.address} success." in created
+        with Driver("consume", *client, "--expect", 3, jvm=client_jvm(authority.path)) as consumer:
+            sent = [rows(tool("sendMessage", "-t", label, "-p", "body"), "#Broker Name")[0] for _ in range(3)]
+            received = messages(consumer.finish(120))
+        assert {row[2] for row in sent} == {"SEND_OK"}
+        assert sorted(row["msgId"] for row in received) == sorted(row[3] for row in sent)
+        assert sum(int(row[3]) for row in rows(tool("topicStatus", "-t", label), "#Broker Name")) == 3

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Self
 
-from tests.support.java_rocketmq import ROCKETMQ_4, Driver
+from tests.support.java_rocketmq import ROCKETMQ_4, SMALL_JVM, Driver
 
 _TIMEOUT_S = 90
 
@@ -16,9 +16,10 @@ _TIMEOUT_S = 90
 class Mqadmin:
     """Call it with a command's words; the answer is what the command prints. `-n` is added."""
 
-    def __init__(self, namesrv: str, version: str = ROCKETMQ_4) -> None:
+    def __init__(self, namesrv: str, version: str = ROCKETMQ_4, *, jvm: tuple[str, ...] = SMALL_JVM) -> None:
         self._namesrv = namesrv
         self._version = version
+        self._jvm = jvm
         self._directory = tempfile.TemporaryDirectory(prefix="mqadmin-")
         self._commands = Path(self._directory.name) / "commands"
         self._commands.touch()
@@ -40,7 +41,7 @@ class Mqadmin:
         return str(row["printed"])
 
     def __enter__(self) -> Self:
-        self._driver = Driver("mqadmin", "--commands", self._commands, version=self._version)
+        self._driver = Driver("mqadmin", "--commands", self._commands, version=self._version, jvm=self._jvm)
         return self
 
     def __exit__(self, *error: object) -> None:
