@@ -40,12 +40,12 @@ RELAYED = {  # tests/golden/test_relayed.py has a consumer answer these
     RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY,
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
 }  # fmt: skip
-ELSEWHERE = {  # tests/golden/test_broker.py looks at these in every capture of clients
+ELSEWHERE = {  # tests/golden/test_broker.py replays these
     RequestCode.PULL_MESSAGE, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID,
     RequestCode.QUERY_CONSUMER_OFFSET,
 }  # fmt: skip
 
-SLAVES = {  # what a slave copies; the rest of those captures are clients again
+SLAVES = {  # what a slave copies; the rest of those captures are clients again, and test_broker.py's
     RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET,
     RequestCode.GET_ALL_DELAY_OFFSET,
 }  # fmt: skip

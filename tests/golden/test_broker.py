@@ -37,8 +37,15 @@ FILES = [f"{name}_{kind}.jsonl" for name in ("producer", "consumer", "raw") for 
     "producer_client533_broker497.jsonl", "consumer_client533_broker497.jsonl", "client_variants_json.jsonl",
     "client_variants_rocketmq.jsonl",
 ]  # fmt: skip
+SLAVES = ("slave_json.jsonl", "slave_rocketmq.jsonl")
+TOOLS = ("admin_json.jsonl.gz", "admin_rocketmq.jsonl.gz", "two_brokers_json.jsonl", "two_brokers_rocketmq.jsonl")
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 OF_MESSAGES = (*PULLS, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)  # their bodies are stored units
+OF_TOOLS = (*OF_MESSAGES, RequestCode.QUERY_CONSUMER_OFFSET)  # tests/golden/test_admin.py has their other requests
+COPIED = (
+    RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET,
+)  # fmt: skip
 REPLIES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 PLACES = (RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.CONSUMER_SEND_MSG_BACK)
 HOST = encode_host("127.0.0.1", 10911)
@@ -84,7 +91,17 @@ def command_of(frame: Frame) -> Command:
 
 @cache
 def exchanges() -> list[Exchange]:
-    return [exchange for file in FILES for exchange in exchanges_of(file)]
+    found = [exchange for file in FILES for exchange in exchanges_of(file)]
+    of_tools = (exchange for file in TOOLS for exchange in exchanges_of(file))
+    found += (exchange for exchange in of_tools if exchange.frame.row["code"] in OF_TOOLS)
+    of_masters = (exchange for file in SLAVES for exchange in exchanges_of(file))
+    return found + [exchange for exchange in of_masters if not belongs_to_slaves(exchange)]
+
+
+def belongs_to_slaves(exchange: Exchange) -> bool:
+    """What a slave copies is tests/golden/test_admin.py's, sends that waited for one need one."""
+    waited = exchange.answer is not None and exchange.answer.code in (11, 12)  # it was not there, or too slow
+    return waited or exchange.frame.row["code"] in COPIED
 
 
 def exchanges_of(file: str) -> list[Exchange]:
@@ -114,7 +131,7 @@ def handled_codes() -> frozenset[int]:
 
 def name_of(exchange: Exchange) -> str:
     row = exchange.frame.row
-    return f"{exchange.frame.file.removesuffix('.jsonl')}-{row['id']}-{row['name']}-{row['note'].partition('/')[2]}"
+    return f"{exchange.frame.file.partition('.')[0]}-{row['id']}-{row['name']}-{row['note'].partition('/')[2]}"
 
 
 # -------------------------------------------------------------------------------------- what an answer presupposes

@@ -35,7 +35,7 @@ RELAYED = {  # what a tool asks, and what the broker then asks the consumer
 
 @dataclass(frozen=True)
 class Relay:
-    """A captured question with its answer, and between them what went on to the consumer; None when nobody was asked."""
+    """A captured question with its answer, and what went on to the consumer; None when nobody was asked."""
 
     question: Frame
     answer: Frame
