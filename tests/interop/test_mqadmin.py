@@ -353,7 +353,8 @@ def fields_of(printed: str) -> dict[str, str]:
 
 def test_a_message_by_its_ids(world: World) -> None:
     sent = world.sent[0]
-    by_offset = world.run("queryMsgById", "-i", sent["offsetMsgId"])
+    consumed = rf"consumerGroup={GROUP}, trackType=CONSUMED"  # when the consumer has told its offset
+    by_offset = world.eventually(consumed, "queryMsgById", "-i", sent["offsetMsgId"])
     by_unique = world.run("queryMsgByUniqueKey", "-t", TOPIC, "-i", sent["msgId"])
     for printed in (by_offset, by_unique):
         fields = fields_of(printed)
@@ -363,7 +364,6 @@ def test_a_message_by_its_ids(world: World) -> None:
         assert fields["Store Host"] == world.address
     path = Path(re.findall(r"Message Body Path: +(\S+)", by_offset)[0])
     assert path.read_bytes()
-    assert re.search(rf"consumerGroup={GROUP}, trackType=CONSUMED", by_offset)
     assert "CODE: 1 " in world.run("queryMsgById", "-i", str(sent["offsetMsgId"])[:-8] + "7FFFFFFF")
 
 

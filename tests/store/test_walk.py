@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, Unit, body_crc, encode_unit
@@ -70,6 +70,7 @@ def with_text(body: bytes, properties: str) -> bytes:
 
 
 @given(body_size=st.integers(0, 1200), lost=st.integers(0, 6))
+@example(body_size=417, lost=1)  # half of the properties' length goes with them
 def test_a_lost_sector_of_the_text_ends_the_walk_where_it_is_looked_for(body_size: int, lost: int) -> None:
     """A power cut can leave topic and properties out, and no sum covers them."""
     data = bytearray(with_text(b"\x01" * body_size, "K\x01" + "v" * 2500))
@@ -80,7 +81,9 @@ def test_a_lost_sector_of_the_text_ends_the_walk_where_it_is_looked_for(body_siz
         assert walked(whole, check_text=True)[0] == [b"\x01" * body_size]
         return
     data[sector] = bytes(sector.stop - sector.start)
-    assert walked(bytes(data))[1] == len(data), "nothing else tells"
+    lengths = (88 + body_size, 88 + body_size + 1 + len("Topic"), 88 + body_size + 2 + len("Topic"))
+    if not any(sector.start <= place < sector.stop for place in lengths):
+        assert walked(bytes(data))[1] == len(data), "nothing else tells"
     assert walked(bytes(data), check_text=True) == ([], 0, WalkEnd.DAMAGED)
 
 
