@@ -17,8 +17,9 @@ from orbitmq.message.hosts import encode_host
 from orbitmq.message.javajson import loads
 from orbitmq.message.unit import Unit, decode_unit, unit_size
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from tests.support.deviations import OWN_QUESTIONS
 from tests.support.frames import Frame, frames
 from tests.support.live import made_broker, running
 from tests.support.peers import BarePeer, bare_peer
@@ -84,7 +85,7 @@ async def read(peer: BarePeer) -> Command:
 
 def assert_same_question(ours: Command, java: Command) -> None:
     assert (ours.code, ours.ext or {}, ours.is_oneway) == (java.code, java.ext or {}, java.is_oneway)
-    assert ours.serialize_type == SerializeType.JSON  # orbitmq asks in what every client reads
+    assert ours.serialize_type == OWN_QUESTIONS
     if java.body:
         found, expected = decode_unit(ours.body), decode_unit(java.body)
         for one in (found, expected):

@@ -27,9 +27,10 @@ from orbitmq.message.properties import ORIGIN_MESSAGE_ID, PUSH_REPLY_TIME, decod
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.message.unit import Unit, decode_units
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import encode_frame
+from tests.support.deviations import OWN_QUESTIONS, deviation
 from tests.support.frames import Frame, files, frames
 from tests.support.live import Time, made_broker, running
 from tests.support.loops import LoopFactory, settle
@@ -53,15 +54,6 @@ SAID_BY = {  # what tells one of the broker's own questions from another
 }  # fmt: skip
 LATE_SECONDS = 0.5  # an answer that took longer than this waited for something
 PATIENCE_TURNS = 60
-
-# Where orbitmq does otherwise on purpose, and why.
-LITE_PULL = "5.x clients pull with code 361; RocketMQ 4.9 does not know it, orbitmq does"
-OWN_QUESTIONS = (
-    "RocketMQ asks clients in the serialization it was started with; orbitmq in JSON, which every client reads"
-)
-DEVIATIONS = {  # captured request and code of its answer: orbitmq's code, the reason
-    (RequestCode.LITE_PULL_MESSAGE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED): (ResponseCode.SUCCESS, LITE_PULL),
-}
 
 
 # ----------------------------------------------------------------------------------------------------- one connection
@@ -169,9 +161,9 @@ class Replay:
         late = frame.row["t"] - question.row["t"] > LATE_SECONDS
         await self.until(lambda: java.opaque in line.answers, late, frame)
         answer = line.answers[java.opaque]
-        other = DEVIATIONS.get((question.row["code"], java.code))
+        other = deviation(command_of(question.row), java)
         if other is not None:
-            assert answer.code == other[0], other[1]
+            assert answer.code == other.ours, other.reason
             return
         self.assert_alike(answer, java, question.row["code"], frame)
         if question.row["code"] in SENDS:
@@ -213,8 +205,7 @@ class Replay:
 
     def assert_alike(self, ours: Command, java: Command, code: int, frame: Frame) -> None:
         assert ours.code == java.code, (frame, ours)
-        spoken = java.serialize_type if java.is_response else SerializeType.JSON
-        assert ours.serialize_type == spoken, OWN_QUESTIONS
+        assert ours.serialize_type == (java.serialize_type if java.is_response else OWN_QUESTIONS)
         found, expected = lasting(ours), lasting(java)
         assert found == expected, frame
         if code in WITH_UNITS:
