@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -62,17 +61,12 @@ def test_queues_are_locked() -> None:
     assert decode(QueueLocks, found.remoting.asked[0].body).client_id == asked.client_id
 
 
-@pytest.mark.parametrize("unlock", [membership.unlock_queues, membership.tell_unlock_queues])
-def test_queues_are_unlocked(unlock: Callable[..., Awaitable[None]]) -> None:
+def test_queues_are_unlocked() -> None:
     found = exchange(RequestCode.UNLOCK_BATCH_MQ)
     left = decode(QueueLocks, found.question.body)
-
-    async def unlocked() -> None:
-        await unlock(found.remoting, ADDRESS, left.client_id, left.consumer_group, left.mq_set)
-
-    asyncio.run(unlocked())
+    asyncio.run(membership.unlock_queues(found.remoting, ADDRESS, left.client_id, left.consumer_group, left.mq_set))
     (asked,) = found.remoting.asked
-    assert asked.is_oneway is (unlock is membership.tell_unlock_queues)
+    assert not asked.is_oneway
     assert decode(QueueLocks, asked.body).mq_set == sorted(left.mq_set)
 
 

@@ -125,7 +125,8 @@ class IndexModel(RuleBasedStateMachine):
     @rule()
     def lose_the_first_log_file(self) -> None:
         files = self.store._log.files
-        files.drop_before(files.start + files.file_size)
+        if len(files.files) > 1:
+            files._remove(files.remove_first())
 
     @rule()
     def restart(self) -> None:

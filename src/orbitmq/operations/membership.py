@@ -7,7 +7,7 @@ from collections.abc import Collection
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask, tell
+from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import CheckClientRequest, ConsumerIdList, HeartbeatData, LockedQueues, QueueLocks
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
@@ -86,10 +86,3 @@ async def unlock_queues(
     """UNLOCK_BATCH_MQ, and the broker's word that it was done."""
     body = _locks(client_id, group, queues)
     await ask(remoting, address, RequestCode.UNLOCK_BATCH_MQ, body=body, timeout_ms=timeout_ms)
-
-
-async def tell_unlock_queues(
-    remoting: Remoting, address: str, client_id: str, group: str, queues: Collection[MessageQueue]
-) -> None:
-    """UNLOCK_BATCH_MQ without an answer."""
-    await tell(remoting, address, RequestCode.UNLOCK_BATCH_MQ, body=_locks(client_id, group, queues))

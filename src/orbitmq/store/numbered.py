@@ -168,11 +168,6 @@ class NumberedFiles:
         if self.files and end < self.end:
             self.files[-1].clear_from(end - (self.end - self.file_size))
 
-    def drop_before(self, offset: int) -> None:
-        """Remove files that end at or before `offset`; never the last one."""
-        while len(self.files) > 1 and self.start + self.file_size <= offset:
-            self._remove(self.remove_first())
-
     def destroy(self) -> None:
         """Remove all files and the directory."""
         while self.files:
