@@ -329,27 +329,27 @@ class Outbox:
         assert self._resend is not None, "an open outbox has somebody to send for it"
         number = waiting.sequence
         if self._clock.now_ms() - kept.first_failed_ms > self.limits.age_max_s * 1000:
-            await self._lose(number, kept, LossReason.EXPIRED, f"older than {self.limits.age_max_s:g} s")
+            self._lose(number, kept, LossReason.EXPIRED, f"older than {self.limits.age_max_s:g} s")
             return
         try:
             await self._resend(kept.message, Target(kept.queue, kept.key))
         except OrbitMQError as error:
-            await self._failed_again(waiting, kept, error)
+            self._failed_again(waiting, kept, error)
         else:
             self.delivered += 1
             self._backlog.remove(number)
             self._remove_from_disk(number)
             self._reached(kept.message.topic)
 
-    async def _failed_again(self, waiting: Waiting, kept: Kept, error: OrbitMQError) -> None:
+    def _failed_again(self, waiting: Waiting, kept: Kept, error: OrbitMQError) -> None:
         number = waiting.sequence
         if not worth_keeping(kept.message, error):
-            await self._lose(number, kept, LossReason.NON_RETRYABLE, str(error))
+            self._lose(number, kept, LossReason.NON_RETRYABLE, str(error))
             return
         waiting.error = str(error)
         pause_s = self._pause(waiting)
         if pause_s is None:
-            await self._lose(number, kept, LossReason.GAVE_UP, f"after {waiting.attempts + 1} attempts: {error}")
+            self._lose(number, kept, LossReason.GAVE_UP, f"after {waiting.attempts + 1} attempts: {error}")
             return
         next_ms = self._clock.now_ms() + int(pause_s * 1000)
         self._backlog.failed(number, next_ms)
@@ -399,7 +399,7 @@ class Outbox:
                 self._losses.tell(kept.lost(LossReason.EVICTED, "a newer message came"))
             self._evicted.popleft()
 
-    async def _lose(self, number: int, kept: Kept, reason: LossReason, detail: str) -> None:
+    def _lose(self, number: int, kept: Kept, reason: LossReason, detail: str) -> None:
         self._backlog.remove(number)
         self._remove_from_disk(number)
         self._losses.tell(kept.lost(reason, detail))
