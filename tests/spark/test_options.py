@@ -30,7 +30,7 @@ def test_load_names_the_topic_too() -> None:
     [
         ({"kafka.bootstrap.servers": "k:9092"}, "option kafka.bootstrap.servers is unknown; give nameServer"),
         ({"startingOffset": "earliest"}, "option startingOffset is unknown; did you mean startingOffsets?"),
-        ({"zzz": "1"}, "option zzz is unknown; there are nameServer, subscribe"),
+        ({"zzz": "1"}, "option zzz is unknown; there are nameServer, accessKey"),
         ({"includeProperties": "json"}, "option includeProperties: value 'json' is not allowed; give one of map"),
         ({"pullPipeline": "0"}, "option pullPipeline: value '0' is not allowed; give a whole number from 1"),
         ({"verifyCrc": "maybe"}, "option verifyCrc: value 'maybe' is not allowed; give true or false"),

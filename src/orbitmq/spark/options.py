@@ -3,15 +3,13 @@ where it has the option. Must not know how a read is done."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orbitmq.errors import ConfigurationError, MessageIllegal, SourceError
+from orbitmq.errors import MessageIllegal
 from orbitmq.filter.tags import tag_subscription
-from orbitmq.runtime.options import Options, option
-from orbitmq.spark.channel import Protection
-from orbitmq.wire.signature import Credentials
+from orbitmq.runtime.options import option
+from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
 
 # What users of other sources write, and what they mean here.
 FOREIGN_OPTIONS = {
@@ -22,10 +20,9 @@ FOREIGN_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class ReadOptions(Options):
+class ReadOptions(ConnectionOptions):
     """How a topic is read."""
 
-    name_server: str = option("nameServer", "", "Addresses of the name servers, `host:port;host:port`. Required.")
     subscribe: str = option(
         "subscribe", "", "Topics to read, separated by commas; the argument of `load` means the same."
     )
@@ -110,29 +107,12 @@ class ReadOptions(Options):
     fetch_retry_interval_ms: int = option(
         "fetchOffset.retryIntervalMs", 1000, "The pause before it is repeated.", unit="ms", minimum=0
     )
-    access_key: str = option("accessKey", "", "Account that signs every request; empty signs none.")
-    secret_key: str = option("secretKey", "", "The account's secret.", secret=True)
-    use_tls: bool = option("useTLS", False, "Encrypt every connection.")
-    verify_servers: bool = option("tls.client.authServer", True, "Check the certificates of servers.")
-    check_host: bool = option(
-        "tls.client.checkHost", True, "Their certificates must be for the host that is asked, too."
-    )
-    trusted: str = option(
-        "tls.client.trustCertPath",
-        "",
-        "File with the certificates of those who may sign servers' ones, on the driver and on every executor; empty "
-        "trusts whom the machine trusts.",
-    )
     verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body read.")
     decompress: bool = option("decompress", True, "Unpack compressed bodies.")
 
     @property
-    def name_servers(self) -> tuple[str, ...]:
-        return _parts(self.name_server.replace(",", ";"), ";")
-
-    @property
     def topics(self) -> tuple[str, ...]:
-        return _parts(self.subscribe or self.path, ",")
+        return parts(self.subscribe or self.path, ",")
 
     @property
     def tags(self) -> frozenset[str]:
@@ -140,50 +120,18 @@ class ReadOptions(Options):
         try:
             return tag_subscription(self.topics[0], self.sub_expression).tags
         except MessageIllegal as error:
-            raise _bad(f"option subExpression: {error}") from error
-
-    @property
-    def protection(self) -> Protection:
-        """What connections are protected with."""
-        credentials = Credentials(self.access_key, self.secret_key) if self.access_key else None
-        return Protection(credentials, self.use_tls, self.verify_servers, self.check_host, self.trusted)
+            raise bad_option(f"option subExpression: {error}") from error
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        return _parts(self.columns, ",")
-
-
-def _parts(text: str, separator: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(separator) if part.strip())
+        return parts(self.columns, ",")
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
-    spelling = {key.lower(): key for key in ReadOptions.table()}
-    for key in given:
-        if key.lower() not in spelling:
-            raise _bad(f"option {key} is unknown; {_hint(key.lower(), spelling)}")
-    try:
-        options = ReadOptions.parse({spelling[key.lower()]: value for key, value in given.items()})
-    except ConfigurationError as error:
-        raise _bad(str(error)) from error
-    if not options.name_servers:
-        raise _bad("option nameServer is missing; give the addresses of the name servers, `host:port;host:port`")
+    options = parse_options(ReadOptions, given, FOREIGN_OPTIONS)
     if not options.topics:
-        raise _bad("no topic is named; give option subscribe, or the topic to load()")
-    if bool(options.access_key) != bool(options.secret_key):
-        raise _bad("options accessKey and secretKey: give both or none")
+        raise bad_option("no topic is named; give option subscribe, or the topic to load()")
     if options.subscribe and options.path and options.subscribe != options.path:
-        raise _bad(f"option subscribe names {options.subscribe}, load() names {options.path}; give one of them")
+        raise bad_option(f"option subscribe names {options.subscribe}, load() names {options.path}; give one of them")
     return options
-
-
-def _hint(key: str, spelling: Mapping[str, str]) -> str:
-    if key in FOREIGN_OPTIONS:
-        return FOREIGN_OPTIONS[key]
-    near = difflib.get_close_matches(key, spelling, 1)
-    return f"did you mean {spelling[near[0]]}?" if near else f"there are {', '.join(spelling.values())}"
-
-
-def _bad(text: str) -> SourceError:
-    return SourceError("ORBITMQ_BAD_OPTION", text)

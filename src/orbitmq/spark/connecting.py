@@ -1,0 +1,84 @@
+"""Options that reads and writes share: where the cluster is and how connections to it are protected, and how options
+of a DataFrame are parsed. Must not know what is read or written."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.runtime.options import Options, option
+from orbitmq.spark.channel import Protection
+from orbitmq.wire.signature import Credentials
+
+
+@dataclass(frozen=True)
+class ConnectionOptions(Options):
+    """How the cluster is reached."""
+
+    name_server: str = option("nameServer", "", "Addresses of the name servers, `host:port;host:port`. Required.")
+    access_key: str = option("accessKey", "", "Account that signs every request; empty signs none.")
+    secret_key: str = option("secretKey", "", "The account's secret.", secret=True)
+    use_tls: bool = option("useTLS", False, "Encrypt every connection.")
+    verify_servers: bool = option("tls.client.authServer", True, "Check the certificates of servers.")
+    check_host: bool = option(
+        "tls.client.checkHost", True, "Their certificates must be for the host that is asked, too."
+    )
+    trusted: str = option(
+        "tls.client.trustCertPath",
+        "",
+        "File with the certificates of those who may sign servers' ones, on the driver and on every executor; empty "
+        "trusts whom the machine trusts.",
+    )
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return parts(self.name_server.replace(",", ";"), ";")
+
+    @property
+    def protection(self) -> Protection:
+        """What connections are protected with."""
+        credentials = Credentials(self.access_key, self.secret_key) if self.access_key else None
+        return Protection(credentials, self.use_tls, self.verify_servers, self.check_host, self.trusted)
+
+
+T = TypeVar("T", bound=ConnectionOptions)
+
+
+def parts(text: str, separator: str) -> tuple[str, ...]:
+    """The parts of a list in an option."""
+    return tuple(part.strip() for part in text.split(separator) if part.strip())
+
+
+def parse_options(kind: type[T], given: Mapping[str, str], foreign: Mapping[str, str]) -> T:
+    """Parse the options of a read or write; names are not case-sensitive. SourceError names the option at fault.
+
+    `foreign` are the names users of other sources write, each with what to give instead.
+    """
+    spelling = {key.lower(): key for key in kind.table()}
+    for key in given:
+        if key.lower() not in spelling:
+            raise bad_option(f"option {key} is unknown; {_hint(key.lower(), spelling, foreign)}")
+    try:
+        options = kind.parse({spelling[key.lower()]: value for key, value in given.items()})
+    except ConfigurationError as error:
+        raise bad_option(str(error)) from error
+    if not options.name_servers:
+        raise bad_option("option nameServer is missing; give the addresses of the name servers, `host:port;host:port`")
+    if bool(options.access_key) != bool(options.secret_key):
+        raise bad_option("options accessKey and secretKey: give both or none")
+    return options
+
+
+def _hint(key: str, spelling: Mapping[str, str], foreign: Mapping[str, str]) -> str:
+    if key in foreign:
+        return foreign[key]
+    near = difflib.get_close_matches(key, spelling, 1)
+    return f"did you mean {spelling[near[0]]}?" if near else f"there are {', '.join(spelling.values())}"
+
+
+def bad_option(text: str) -> SourceError:
+    """The error of an option that cannot be; `text` names it."""
+    return SourceError("ORBITMQ_BAD_OPTION", text)
