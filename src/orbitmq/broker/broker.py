@@ -13,6 +13,8 @@ from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.access.stored import StoredTopics
 from orbitmq.broker.administration import Administration
+from orbitmq.broker.archive_guard import LOOK_SECONDS as GUARD_SECONDS
+from orbitmq.broker.archive_guard import ArchiveGuard
 from orbitmq.broker.clients import Consumers, Producers
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.figures import Figures
@@ -103,9 +105,11 @@ class Broker:
         self.producers = Producers()
         self._filters = Filters(config, options, self._clock)
         self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone)
+        self.archive_guard = ArchiveGuard(lambda: self.store, self.topics, self.offsets, options)
         self.store = MessageStore(
             store_options,
             clock=self._clock,
+            keeps_from=self.archive_guard.keeps_from,
             on_arrival=self._arrived,
             deliver=self._deliver,
             delay_levels=self._levels,
@@ -337,6 +341,7 @@ class Broker:
                 self._clock,
                 delay_offsets=lambda: self._delayed.offsets,
                 waited_ms=self._server.waited_ms,
+                guard=self.archive_guard,
             ),
         )
         for handler in handlers:
@@ -349,6 +354,7 @@ class Broker:
         periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
         periodic.every(1, self.statistics.tick)
         periodic.every(LOOK_SECONDS, self._slow_groups.look)
+        periodic.every(GUARD_SECONDS, self.archive_guard.look)
         periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._presence_clock.now_ms()))
         periodic.every(SAVE_AGAIN_SECONDS, self._save_again)
         periodic.every(FILTER_SAVE_SECONDS, self._filters.save_soon)

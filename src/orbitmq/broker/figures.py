@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from orbitmq.broker.archive_guard import ArchiveGuard
 from orbitmq.broker.clients import Consumers
 from orbitmq.broker.holding import HELD_MAX
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -24,6 +25,7 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.sampling import Durations, Rate
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
+from orbitmq.store.retention import HOUR_MS
 from orbitmq.wire.bodies import BrokerStatsData, KVTable, StatsItem
 from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -57,6 +59,7 @@ class Figures:
         *,
         delay_offsets: Callable[[], Mapping[int, int]],
         waited_ms: Callable[[], int],
+        guard: ArchiveGuard,
         files: Files | None = None,
     ) -> None:
         self._statistics = statistics
@@ -66,6 +69,7 @@ class Figures:
         self._options = options
         self._delay_offsets = delay_offsets
         self._waited_ms = waited_ms
+        self._guard = guard
         self._queries = queries
         self._clock = clock
         self._files = files or Files()
@@ -181,6 +185,24 @@ class Figures:
             "EndTransactionThreadPoolQueueCapacity": str(TASKS_MAX),
         }
 
+    def _archive(self) -> Table:
+        """orbitmq's own, and only where the guard is on: how far the archive is behind, and what went without it."""
+        if not self._options.archive_guard:
+            return {}
+        log, guard = self._store.commit_log, self._guard
+        return {
+            "archiveGuardOffset": str(guard.archived),
+            "archiveGuardBytesBehind": str(log.end - guard.archived),
+            "archiveGuardMillisecondsLeft": str(self._milliseconds_left()),
+            "archiveGuardMessagesLost": str(guard.lost),
+        }
+
+    def _milliseconds_left(self) -> int:
+        """Until the first file with unarchived messages expires; the guard keeps it longer, a full disk does not."""
+        file = self._store.commit_log.files.find(max(self._guard.archived, self._store.commit_log_min_offset))
+        written_ms = file.modified_ms() if file is not None else self._clock.now_ms()
+        return written_ms + self._store.options.file_reserved_time_hours * HOUR_MS - self._clock.now_ms()
+
     def _disks(self) -> Table:
         options = self._store.options
         logs = options.commit_log_directories
@@ -191,6 +213,7 @@ class Figures:
             **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
             "consumeQueueDiskRatio": str(self._files.used_ratio(_existing(options.root / "consumequeue"))),
             "commitLogDirCapacity": f"Total : {human_size(total)}, Free : {human_size(free)}.",
+            **self._archive(),
         }
 
 

@@ -202,6 +202,23 @@ class BrokerOptions(Options):
     reject_transaction_message: bool = option(
         "rejectTransactionMessage", False, "Refuse messages that belong to a transaction.", changeable=True
     )
+    archive_guard: bool = option(
+        "archiveGuard",
+        False,
+        "Keep files of the log until archiveGuardGroup has read their messages. Only a disk that is nearly full "
+        "(diskSpaceCleanForciblyRatio) takes them before; what is lost then is named in the log.",
+        changeable=True,
+    )
+    archive_guard_group: str = option(
+        "archiveGuardGroup", "ORBITMQ_ARCHIVE", "Consumer group whose offsets tell how far the archive has come."
+    )
+    archive_guard_topics: str = option(
+        "archiveGuardTopics",
+        "*",
+        "Topics to guard, several separated by `;`, `*` for any letters; those of retries and dead letters only where "
+        "they are named, as in `*;%DLQ%*`.",
+        changeable=True,
+    )
     register_period_ms: int = option(
         "registerNameServerPeriod", 30_000, "How often the broker registers; held within 10,000 and 60,000.", unit="ms",
         minimum=1,

@@ -8,6 +8,7 @@ the next, so no more is lost than a full disk demands.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET
 from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.queues import ConsumeQueues
-from orbitmq.store.retention import DiskUse, Rules, decide
+from orbitmq.store.retention import DISK_NEARLY_FULL, Decision, DiskUse, Rules, decide
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,12 @@ QUEUES_A_TURN = 50  # trimmed in one go on the appending thread: a millisecond o
 NEXT_TURN_MS = 1
 
 Deliver = Callable[[Callable[[], object]], object]
+KeepsFrom = Callable[[], int]
+
+
+def keeps_nothing() -> int:
+    """Every file may go when its time has come."""
+    return sys.maxsize
 
 
 class Cleaner:
@@ -39,7 +46,8 @@ class Cleaner:
     were at the last look.
 
     `settled` tells below which offset of the log a crash would not need it, because all of it is in the queues, on
-    disk; `settle` has that brought up to date soon.
+    disk; `settle` has that brought up to date soon. From the offset `keeps_from` tells, the log is wanted for longer:
+    only a disk that is nearly full takes it.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class Cleaner:
         *,
         settled: Callable[[], int],
         settle: Callable[[], None],
+        keeps_from: KeepsFrom = keeps_nothing,
     ) -> None:
         self.is_full = False
         self.use = DiskUse(-1, -1, -1)
@@ -68,6 +77,8 @@ class Cleaner:
         self._deliver = deliver
         self._settled = settled
         self._settle = settle
+        self._keeps_from = keeps_from
+        self._kept_path: Path | None = None  # that was logged as kept
         retry_ms, patience_ms = options.redelete_hanged_file_interval_ms, options.destroy_mapped_file_interval_ms
         self._disposal = Disposal(door, clock, retry_ms, patience_ms)
         self._is_away = False  # a job lies with the appending thread
@@ -165,7 +176,7 @@ class Cleaner:
         decision = decide(
             self._rules, now_ms, hour, use, [file.modified_ms() for file in files], asked=self._rounds_asked > 0
         )
-        if not decision.count:
+        if not decision.count or self._is_kept(files[0], start, decision):
             self._left = 0
             return
         if min(self._log.flushed, self._settled()) <= start + self._log.files.file_size:
@@ -177,6 +188,18 @@ class Cleaner:
         self._next_file_ms = now_ms + self._file_pause_ms
         _log.info("event=log_file_removed path=%s reason=%s %s", files[0].path, decision.reason, use)
         self._send_away(self._remove_first)
+
+    def _is_kept(self, file: MappedFile, start: int, decision: Decision) -> bool:
+        """Whether somebody still wants the first file, and the disk can wait."""
+        wanted_from = self._keeps_from()
+        if wanted_from >= start + self._log.files.file_size:
+            return False
+        is_kept = decision.reason != DISK_NEARLY_FULL
+        if not is_kept or self._kept_path != file.path:
+            self._kept_path = file.path
+            event = "event=log_file_kept" if is_kept else "event=wanted_log_file_removed"
+            _log.warning("%s path=%s wanted_from=%d %s", event, file.path, wanted_from, self.use)
+        return is_kept
 
     def _remove_first(self) -> None:
         self._disposal.add([self._log.files.remove_first()], named=True)

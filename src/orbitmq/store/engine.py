@@ -22,7 +22,7 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store import reading, searching
 from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.cleaning import Cleaner
+from orbitmq.store.cleaning import Cleaner, KeepsFrom, keeps_nothing
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
@@ -71,7 +71,7 @@ class MessageStore:
     `on_arrival` is called for each message that readers can get from now on. `deliver` runs completion callbacks,
     which come from a worker thread: a broker gives its event loop's `call_soon_threadsafe`. `delay_levels` are the
     milliseconds of each delay level, level 1 first. `filter_bitmap` tells which filters take a message, for the queues'
-    extensions.
+    extensions. From the place `keeps_from` tells, the log stays as long as the disk has room.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class MessageStore:
         deliver: Deliver = call,
         delay_levels: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS),
         filter_bitmap: FilterBitmap = no_bitmap,
+        keeps_from: KeepsFrom = keeps_nothing,
         files: Files | None = None,
     ) -> None:
         self.options = options
@@ -127,7 +128,7 @@ class MessageStore:
         self._queue_flusher = QueueFlusher(self._log, self._queues, self._dispatcher, self._checkpoint, options, clock)
         self._cleaner = Cleaner(
             self._door, self._log, self._queues, options, clock, deliver,
-            settled=lambda: self._queue_flusher.settled, settle=self._settle,
+            settled=lambda: self._queue_flusher.settled, settle=self._settle, keeps_from=keeps_from,
         )  # fmt: skip
         self._clean_worker = self._worker("clean", self._cleaner.step, options.clean_resource_interval_ms)
         self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)

@@ -13,6 +13,7 @@ from orbitmq.store.options import StoreOptions
 
 HOUR_MS = 3_600_000
 PERCENT = 100
+DISK_NEARLY_FULL = "disk_nearly_full"  # the reason that overrules every other wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def decide(
     used = max(use.log, use.queues)
     candidates = modified_ms[:-1]
     if rules.force and used > rules.forcible_ratio:
-        return Decision(len(candidates), "disk_nearly_full")
+        return Decision(len(candidates), DISK_NEARLY_FULL)
     if asked:
         reason = "asked"
     elif hour in rules.hours:

@@ -1,0 +1,94 @@
+"""Keeps the log back until its messages are archived, and names those that went without. Knows no archive, only the
+offsets of its consumer group: what lies before them is archived.
+
+Where every queue stands is looked up in rounds, in turns of the event loop. Between two rounds the answer is only ever
+too careful: archived offsets grow, and new messages lie behind everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.topics import Topics
+from orbitmq.message.topics import is_system_topic
+from orbitmq.runtime.turns import in_turns
+from orbitmq.store.engine import MessageStore
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 10.0  # how long a file stays after its last message was archived; as often as the cleaner looks
+EVERYTHING = sys.maxsize
+SPECIAL = "%"  # first letter of topics that the broker makes for groups: retries and dead letters
+
+
+class ArchiveGuard:
+    """`store` gives the store whose log is kept; it is asked for in rounds only.
+
+    `archived` is the place of the log below which every guarded message is archived; nothing is before the first
+    round. `lost` counts the messages that went unarchived since the start: the disk had no room for them.
+    """
+
+    def __init__(
+        self, store: Callable[[], MessageStore], topics: Topics, offsets: ConsumerOffsets, options: BrokerOptions
+    ) -> None:
+        self.archived = 0
+        self.lost = 0
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._options = options
+        self._next: dict[tuple[str, int], int] = {}  # the first unarchived offset of each queue, as of the last round
+
+    def keeps_from(self) -> int:
+        """Place of the log from which on it must stay. For any thread."""
+        return self.archived if self._options.archive_guard else EVERYTHING
+
+    async def look(self) -> None:
+        """One round over the guarded queues; nothing while the guard is off."""
+        if not self._options.archive_guard:
+            self.archived = 0
+            self._next.clear()
+            return
+        store = self._store()
+        archived: int = store.commit_log_max_offset
+        seen: dict[tuple[str, int], int] = {}
+        async for topic, queue_id in in_turns(list(self._queues(store))):
+            offset = self._first_unarchived(store, topic, queue_id)
+            seen[topic, queue_id] = offset
+            for place, _size, _code in store.entries(topic, queue_id, offset, 1):
+                archived = min(archived, place)
+        self._next = seen
+        self.archived = archived
+
+    def _queues(self, store: MessageStore) -> Iterator[tuple[str, int]]:
+        patterns = self._options.archive_guard_topics.split(";")
+        for topic in self._topics.table:
+            if is_guarded(topic, patterns):
+                for queue_id in store.queue_ids(topic):
+                    yield topic, queue_id
+
+    def _first_unarchived(self, store: MessageStore, topic: str, queue_id: int) -> int:
+        """The queue's next offset to archive; where the queue begins later, what lies between is lost."""
+        begin = store.min_offset(topic, queue_id)
+        committed = self._offsets.query(self._options.archive_guard_group, topic, queue_id)
+        known = max(committed or 0, self._next.get((topic, queue_id), begin if committed is None else 0))
+        if known < begin:
+            self.lost += begin - known
+            _log.error(
+                "event=unarchived_messages_lost topic=%s queue=%d from=%d to=%d count=%d", topic, queue_id, known,
+                begin - 1, begin - known,
+            )  # fmt: skip
+        return max(known if committed is None else committed, begin)
+
+
+def is_guarded(topic: str, patterns: list[str]) -> bool:
+    """Whether one of the patterns takes the topic in. `*` stands for anything but the first letter of retry and dead
+    letter topics, which must be named: `%DLQ%*`. The system's own topics are never guarded."""
+    if is_system_topic(topic):
+        return False
+    return any(fnmatchcase(topic, pattern) for pattern in patterns if pattern[:1] == SPECIAL or topic[:1] != SPECIAL)

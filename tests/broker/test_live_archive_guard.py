@@ -1,0 +1,141 @@
+"""With the guard on, the log stays until it is archived, or until the disk is nearly full."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.archive_guard import LOOK_SECONDS, is_guarded
+from orbitmq.broker.broker import Broker
+from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.retention import HOUR_MS
+from orbitmq.wire.bodies import KVTable
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.objects import decode
+from tests.support.disk import FaultyDisk
+from tests.support.live import Client, Time, client_of, made_broker, running
+from tests.support.loops import LoopFactory
+
+ARCHIVE = "ORBITMQ_ARCHIVE"
+SMALL = {
+    "mappedFileSizeCommitLog": "4096",
+    "cleanResourceInterval": "10",
+    "deleteWhen": "00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
+}
+EVENT = "event=unarchived_messages_lost"
+
+
+async def filled(broker: Broker, client: Client, time: Time) -> None:
+    """Four whole files and one in use, three messages each, in two queues; all but the last have expired."""
+    for number in range(14):
+        await client.send("Orders", bytes(1000), queue_id=number % 2)
+    await time.pass_by(FIRST_ROUND_MS / 1000)
+    old_ns = (broker.store._clock.now_ms() - 73 * HOUR_MS) * 1_000_000
+    for file in broker.store.commit_log.files.files:
+        os.utime(file.path, ns=(old_ns, old_ns))
+
+
+def archived(broker: Broker, first: int, second: int) -> None:
+    broker.offsets.commit(ARCHIVE, "Orders", 0, first)
+    broker.offsets.commit(ARCHIVE, "Orders", 1, second)
+
+
+async def runtime_table(client: Client) -> dict[str, str]:
+    answer = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    return decode(KVTable, answer.body).table
+
+
+async def clean(broker: Broker, time: Time) -> int:
+    """Let the cleaner work for a while; where the log begins then."""
+    store = broker.store
+    for flusher in (store._log_flusher, store._queue_flusher):
+        flusher.flush()
+    for _ in range(200):
+        pause_ms = store._cleaner.step()
+        await asyncio.sleep(0)  # a file is taken out of the log on the loop
+        time.clock.advance(pause_ms)
+    return store.commit_log_min_offset
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
+    disk = FaultyDisk()
+    monkeypatch.setattr("orbitmq.store.engine.Files", lambda: disk)
+    return disk
+
+
+async def test_the_log_stays_until_it_is_archived(
+    tmp_path: Path, turned_clock: LoopFactory, disk: FaultyDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, archiveGuard="true", **SMALL)
+    async with running(broker), client_of(broker) as client:
+        broker.store._clean_worker.stop()
+        await filled(broker, client, time)
+        await time.pass_by(LOOK_SECONDS)
+        assert await clean(broker, time) == 0, "nobody has read it"
+        archived(broker, 2, 7)  # the message with offset 2 of the first queue is the fifth, in the second file
+        await time.pass_by(LOOK_SECONDS)
+        assert 4096 <= broker.archive_guard.archived < 8192
+        assert await clean(broker, time) == 4096
+        assert caplog.text.count("event=log_file_kept") == 2, "once a file"
+        archived(broker, 7, 7)
+        await time.pass_by(LOOK_SECONDS)
+        assert await clean(broker, time) == 4 * 4096, "all but the last"
+        await time.pass_by(LOOK_SECONDS)
+        assert broker.archive_guard.lost == 0
+        assert EVENT not in caplog.text
+
+
+async def test_what_a_full_disk_takes_is_named(
+    tmp_path: Path, turned_clock: LoopFactory, disk: FaultyDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, archiveGuard="true", **SMALL)
+    async with running(broker), client_of(broker) as client:
+        broker.store._clean_worker.stop()
+        await filled(broker, client, time)
+        archived(broker, 1, 7)
+        await time.pass_by(LOOK_SECONDS)
+        disk.used = 0.99
+        await clean(broker, time)
+        disk.used = 0.1
+        assert caplog.text.count("event=wanted_log_file_removed") == 4
+        await time.pass_by(LOOK_SECONDS)
+        assert f"{EVENT} topic=Orders queue=0 from=1 to=5 count=5" in caplog.text
+        assert broker.archive_guard.lost == 5, "what is archived is not lost"
+        table = await runtime_table(client)
+        assert table["archiveGuardMessagesLost"] == "5"
+        await time.pass_by(LOOK_SECONDS)
+        assert broker.archive_guard.lost == 5, "told once"
+
+
+async def test_without_the_guard_the_log_goes(tmp_path: Path, turned_clock: LoopFactory, disk: FaultyDisk) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, **SMALL)
+    async with running(broker), client_of(broker) as client:
+        broker.store._clean_worker.stop()
+        await filled(broker, client, time)
+        await time.pass_by(LOOK_SECONDS)
+        assert await clean(broker, time) == 4 * 4096
+        assert "archiveGuardOffset" not in await runtime_table(client)
+
+
+@pytest.mark.parametrize(
+    ("topic", "patterns", "guarded"),
+    [
+        ("Orders", "*", True),
+        ("Orders", "Pay*;Orders", True),
+        ("Orders", "Pay*", False),
+        ("%DLQ%billing", "*", False),
+        ("%DLQ%billing", "*;%DLQ%*", True),
+        ("%RETRY%billing", "*;%DLQ%*", False),
+        ("SCHEDULE_TOPIC_XXXX", "*", False),
+        ("rmq_sys_x", "*", False),
+    ],
+)
+def test_topics_are_guarded_by_their_names(topic: str, patterns: str, guarded: bool) -> None:
+    assert is_guarded(topic, patterns.split(";")) is guarded
