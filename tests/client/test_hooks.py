@@ -93,7 +93,7 @@ def test_a_forbidden_send_fails_at_once_and_nothing_is_sent() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("kind", ["coroutine", "function"])
+@pytest.mark.parametrize("kind", ["coroutine", "function", "object"])
 def test_a_hook_sees_every_call_of_the_listener(kind: str) -> None:
     def listen(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
         if messages[0].body == b"bad":
@@ -103,13 +103,21 @@ def test_a_hook_sees_every_call_of_the_listener(kind: str) -> None:
     async def listen_async(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
         return listen(messages, context)
 
+    class Listens:
+        async def __call__(
+            self, messages: Sequence[MessageExt], context: ConcurrentContext
+        ) -> ConsumeConcurrentlyStatus:
+            return listen(messages, context)
+
+    kinds = {"coroutine": listen_async, "function": listen, "object": Listens()}
+
     async def scenario() -> None:
         async with fake_system() as system:
             system.topics["T"] = 1
             seen = Recorder()
             consumer = PushConsumer("g", system.address, consume_from_where=FIRST)
             consumer.subscribe("T")
-            consumer.set_listener(listen_async if kind == "coroutine" else listen)
+            consumer.set_listener(kinds[kind])
             consumer.add_consume_hook(Broken())
             consumer.add_consume_hook(seen)
             async with consumer:

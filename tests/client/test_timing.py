@@ -70,6 +70,24 @@ def test_a_coroutine_is_charged_for_its_own_steps_only() -> None:
     asyncio.run(scenario())
 
 
+def test_an_object_whose_call_is_a_coroutine_is_measured() -> None:
+    clocks = Clocks()
+
+    class Listens:
+        async def __call__(
+            self, messages: Sequence[MessageExt], context: ConcurrentContext
+        ) -> ConsumeConcurrentlyStatus:
+            clocks.compute(2)
+            return DONE
+
+    async def scenario() -> None:
+        timed = clocks.time(Listens())
+        assert await timed.listener(MESSAGES[:1], CONTEXT) is DONE  # type: ignore[misc]
+        assert timed.times == Times(1, 2, 0)
+
+    asyncio.run(scenario())
+
+
 def test_what_a_listener_raises_comes_through_and_is_measured() -> None:
     clocks = Clocks()
 

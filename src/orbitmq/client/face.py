@@ -17,7 +17,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import uvloop
 
@@ -108,7 +108,7 @@ def _pass_on(outcome: concurrent.futures.Future[R], future: asyncio.Future[R]) -
         outcome.set_result(future.result())
 
 
-def run(work: Coroutine[Any, Any, R]) -> R:
+def run(work: Coroutine[object, object, R]) -> R:
     """Run a coroutine on the loop and wait for its result. InvalidStateError on the loop, where it would never end."""
     if loop_thread().is_current:
         work.close()
@@ -125,7 +125,7 @@ class Face(Generic[C_co]):
         """The asyncio object behind this one; it lives on the loop of `loop_thread()`."""
 
 
-def waiting(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Face[C], P], R]:
+def waiting(method: Callable[Concatenate[C, P], Coroutine[object, object, R]]) -> Callable[Concatenate[Face[C], P], R]:
     """The method that runs a coroutine method and waits for its result."""
 
     @functools.wraps(method)

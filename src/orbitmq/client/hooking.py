@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
 
 from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, each
-from orbitmq.client.workers import Listener, OrderlyListener
+from orbitmq.client.workers import Context, Listener, OrderlyListener, Status, is_coroutine
 from orbitmq.message.model import MessageExt
 from orbitmq.runtime.clock import Clock
 
@@ -17,7 +16,7 @@ def hooked(
 ) -> Listener | OrderlyListener:
     """The listener with `hooks` around every call; they are looked at anew each time."""
 
-    def begin(messages: Sequence[MessageExt], told: Any) -> ConsumeContext:
+    def begin(messages: Sequence[MessageExt], told: Context) -> ConsumeContext:
         context = ConsumeContext(group, told.message_queue, messages, told, clock.now_ms())
         each(hooks, lambda hook, seen: hook.before(seen), context)
         return context
@@ -26,10 +25,10 @@ def hooked(
         context.cost_ms = clock.now_ms() - context.began_ms
         each(hooks, lambda hook, seen: hook.after(seen), context)
 
-    def function(messages: Sequence[MessageExt], told: Any) -> Any:
+    def function(messages: Sequence[MessageExt], told: Context) -> Status | None:
         context = begin(messages, told)
         try:
-            context.status = cast("Callable[[Sequence[MessageExt], Any], Any]", listener)(messages, told)
+            context.status = cast("Callable[..., Status | None]", listener)(messages, told)
             return context.status
         except Exception as error:
             context.error = error
@@ -37,10 +36,10 @@ def hooked(
         finally:
             end(context)
 
-    async def coroutine(messages: Sequence[MessageExt], told: Any) -> Any:
+    async def coroutine(messages: Sequence[MessageExt], told: Context) -> Status | None:
         context = begin(messages, told)
         try:
-            context.status = await cast("Callable[[Sequence[MessageExt], Any], Any]", listener)(messages, told)
+            context.status = await cast("Callable[..., Awaitable[Status | None]]", listener)(messages, told)
             return context.status
         except Exception as error:
             context.error = error
@@ -48,4 +47,4 @@ def hooked(
         finally:
             end(context)
 
-    return coroutine if inspect.iscoroutinefunction(listener) else function
+    return cast("Listener | OrderlyListener", coroutine if is_coroutine(listener) else function)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, Unpack
 from uuid import uuid4
 
 from orbitmq.client.base import Client
@@ -79,7 +79,7 @@ class Producer(Client):
         self._hooks: list[SendHook] = []
         self._forbidden: list[ForbiddenHook] = []
         self._traces: Traces | None = None
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._under_way: set[asyncio.Task[SendResult] | asyncio.Task[MessageExt]] = set()
 
     async def send(
         self,
@@ -131,7 +131,7 @@ class Producer(Client):
         if len(self._under_way) >= self._settings["async_sends_max"]:
             raise TooManyRequestsError(f"{len(self._under_way)} sends are under way, no more are taken")
 
-    def _note(self, task: asyncio.Task[Any]) -> None:
+    def _note(self, task: asyncio.Task[SendResult] | asyncio.Task[MessageExt]) -> None:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 

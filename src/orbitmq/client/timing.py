@@ -10,15 +10,14 @@ Knows nothing of consumers.
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from orbitmq.client.core.capacity import Times
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
-from orbitmq.client.workers import CoroutineListener, FunctionListener, Listener
+from orbitmq.client.workers import CoroutineListener, FunctionListener, Listener, is_coroutine
 from orbitmq.message.model import MessageExt
 
 R = TypeVar("R")
@@ -35,7 +34,7 @@ class Timed:
         self._compute = compute
         self._elapsed = elapsed
         self._guard = threading.Lock()
-        if inspect.iscoroutinefunction(listener):
+        if is_coroutine(listener):
             self.listener: Listener = self._coroutine(cast("CoroutineListener", listener))
         else:
             self.listener = self._function(cast("FunctionListener", listener))
@@ -78,9 +77,9 @@ class _Steps(Generic[R]):
         self._compute = compute
         self.compute_s = 0.0
 
-    def __await__(self) -> Generator[Any, Any, R]:
+    def __await__(self) -> Generator[object, object, R]:
         steps = self._work.__await__()
-        step: Callable[[], Any] = lambda: next(steps)  # noqa: E731 - each turn makes the next one
+        step: Callable[[], object] = lambda: next(steps)  # noqa: E731 - each turn makes the next one
         while True:
             began = self._compute()
             try:
@@ -99,9 +98,9 @@ class _Steps(Generic[R]):
                 step = _sending(steps, sent)
 
 
-def _sending(steps: Any, value: object) -> Callable[[], Any]:
+def _sending(steps: Generator[object, object, object], value: object) -> Callable[[], object]:
     return lambda: steps.send(value) if hasattr(steps, "send") else next(steps)
 
 
-def _throwing(steps: Any, error: BaseException) -> Callable[[], Any]:
+def _throwing(steps: Generator[object, object, object], error: BaseException) -> Callable[[], object]:
     return lambda: steps.throw(error)

@@ -254,6 +254,12 @@ def _checked(status: object, context: Context) -> Status | None:
     return None
 
 
+def is_coroutine(listener: Listener | OrderlyListener) -> bool:
+    """Whether it is a coroutine function, or an object whose call is one."""
+    call = listener if inspect.isroutine(listener) else getattr(listener, "__call__", listener)  # noqa: B004
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
+
+
 def workers_for(
     listener: Listener | OrderlyListener,
     count: int,
@@ -262,7 +268,6 @@ def workers_for(
     finished: Callable[[Portion], None],
 ) -> Workers:
     """Tasks for a coroutine function (or an object whose call is one), threads for anything else."""
-    call = listener if inspect.isroutine(listener) else getattr(listener, "__call__", listener)  # noqa: B004
-    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
+    if is_coroutine(listener):
         return TaskWorkers(cast("CoroutineListener", listener), count, prepare, finished)
     return ThreadWorkers(cast("FunctionListener", listener), count, name, prepare, finished)
