@@ -16,15 +16,15 @@ import inspect
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack, cast, overload
 
 from orbitmq.client import base, lite_pull, producer, push, transactions
-from orbitmq.client.core.allocation import Allocate, averagely
+from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, TransactionSendResult
 from orbitmq.client.face import Face, direct, run, started, waiting
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings, TransactionSettings
-from orbitmq.client.transactions import TransactionListener
+from orbitmq.client.transactions import A_contra, TransactionListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
@@ -103,18 +103,18 @@ class Producer(Client[producer.Producer]):
         return self.core.faults
 
 
-class TransactionProducer(Producer, Client[transactions.TransactionProducer]):
+class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_contra]], Generic[A_contra]):
     """Sends messages that are delivered if and only if something else succeeded; see
     `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends."""
 
-    core: transactions.TransactionProducer
+    core: transactions.TransactionProducer[A_contra]
 
     def __init__(
         self,
         group: str,
         namesrv_addr: str | Iterable[str] | None = None,
         *,
-        listener: TransactionListener,
+        listener: TransactionListener[A_contra],
         outbox: Outbox | None = None,
         **settings: Unpack[TransactionSettings],
     ) -> None:
@@ -123,18 +123,28 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer]):
             self, transactions.TransactionProducer(group, namesrv_addr, listener=listener, outbox=box, **settings)
         )
 
+    @overload
     def send_in_transaction(
-        self, message: Message, argument: Any = None, *, timeout: float | None = None
+        self: TransactionProducer[None], message: Message, argument: None = None, *, timeout: float | None = None
+    ) -> TransactionSendResult: ...
+
+    @overload
+    def send_in_transaction(
+        self, message: Message, argument: A_contra, *, timeout: float | None = None
+    ) -> TransactionSendResult: ...
+
+    def send_in_transaction(
+        self, message: Message, argument: object = None, *, timeout: float | None = None
     ) -> TransactionSendResult:
         """As `orbitmq.client.TransactionProducer.send_in_transaction`."""
-        execute = self.core.listener.execute
+        execute, given = self.core.listener.execute, cast("A_contra", argument)  # the overloads see to it
         if inspect.iscoroutinefunction(execute):
-            return run(self.core.send_in_transaction(message, argument, timeout=timeout))
+            return run(self.core.send_in_transaction(message, given, timeout=timeout))
         half = run(self.core.prepare(message, timeout=timeout))
         if not half.is_safe:
             return run(self.core.finish(half, LocalTransactionState.ROLLBACK_MESSAGE))
         try:
-            state, remark = transactions.checked(execute(half.message, argument))
+            state, remark = transactions.checked(execute(half.message, given))
         except Exception as error:
             state, remark = transactions.failed(error)
         return run(self.core.finish(half, state, remark))
@@ -144,7 +154,7 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer]):
     add_end_transaction_hook = direct(transactions.TransactionProducer.add_end_transaction_hook)
 
     @property
-    def listener(self) -> TransactionListener:
+    def listener(self) -> TransactionListener[A_contra]:
         """The application's side."""
         return self.core.listener
 
@@ -160,7 +170,7 @@ class PushConsumer(Client[push.PushConsumer]):
         message_model: MessageModel = MessageModel.CLUSTERING,
         consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         consume_timestamp: datetime | str | None = None,
-        allocate: Allocate = averagely,
+        allocate_strategy: AllocateStrategy | None = None,
         **settings: Unpack[PushSettings],
     ) -> None:
         super().__init__(
@@ -170,7 +180,7 @@ class PushConsumer(Client[push.PushConsumer]):
                 message_model=message_model,
                 consume_from_where=consume_from_where,
                 consume_timestamp=consume_timestamp,
-                allocate=allocate,
+                allocate_strategy=allocate_strategy,
                 **settings,
             )
         )
@@ -214,7 +224,7 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
         message_model: MessageModel = MessageModel.CLUSTERING,
         consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         consume_timestamp: datetime | str | None = None,
-        allocate: Allocate = averagely,
+        allocate_strategy: AllocateStrategy | None = None,
         **settings: Unpack[LitePullSettings],
     ) -> None:
         super().__init__(
@@ -224,7 +234,7 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
                 message_model=message_model,
                 consume_from_where=consume_from_where,
                 consume_timestamp=consume_timestamp,
-                allocate=allocate,
+                allocate_strategy=allocate_strategy,
                 **settings,
             )
         )

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Unpack, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 from orbitmq.client.core.ending import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.core.hooks import each
@@ -40,13 +40,19 @@ _DECISIONS = {
 }
 
 
-class TransactionListener(Protocol):
+A_contra = TypeVar("A_contra", contravariant=True)
+"""What the application gives to `send_in_transaction` for its listener."""
+
+
+class TransactionListener(Protocol[A_contra]):
     """The application's side of a transaction; each method may also be a coroutine function.
 
     What a method raises, and anything but a `LocalTransactionState`, counts as UNKNOWN: the broker asks later.
     """
 
-    def execute(self, message: Message, argument: Any, /) -> LocalTransactionState | Awaitable[LocalTransactionState]:
+    def execute(
+        self, message: Message, argument: A_contra, /
+    ) -> LocalTransactionState | Awaitable[LocalTransactionState]:
         """Do the application's own work now that the broker holds the message. `message.transaction_id` is the id under
         which the outcome must be found by `check`, also from another process.
         """
@@ -69,7 +75,7 @@ class HalfMessage:
         return self.result.status is SendStatus.SEND_OK
 
 
-class TransactionProducer(Producer):
+class TransactionProducer(Producer, Generic[A_contra]):
     """Sends messages that are delivered if and only if something else succeeded.
 
         class Orders:
@@ -95,7 +101,7 @@ class TransactionProducer(Producer):
         group: str,
         namesrv_addr: str | Iterable[str] | None = None,
         *,
-        listener: TransactionListener,
+        listener: TransactionListener[A_contra],
         outbox: Outbox | None = None,
         **settings: Unpack[TransactionSettings],
     ) -> None:
@@ -108,12 +114,22 @@ class TransactionProducer(Producer):
         self._end_hooks: list[EndTransactionHook] = []
 
     @property
-    def listener(self) -> TransactionListener:
+    def listener(self) -> TransactionListener[A_contra]:
         """The application's side."""
         return self._listener
 
+    @overload
     async def send_in_transaction(
-        self, message: Message, argument: Any = None, *, timeout: float | None = None
+        self: TransactionProducer[None], message: Message, argument: None = None, *, timeout: float | None = None
+    ) -> TransactionSendResult: ...
+
+    @overload
+    async def send_in_transaction(
+        self, message: Message, argument: A_contra, *, timeout: float | None = None
+    ) -> TransactionSendResult: ...
+
+    async def send_in_transaction(
+        self, message: Message, argument: object = None, *, timeout: float | None = None
     ) -> TransactionSendResult:
         """Store the message invisibly, have the listener do its work, and tell the broker how that ended.
 
