@@ -84,7 +84,7 @@ def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
 
 
 class ChildProcess:
-    """One running child; standard output and standard error go to files."""
+    """One running child; standard output and standard error go to files. One that `listens` takes lines from `tell`."""
 
     def __init__(
         self,
@@ -93,10 +93,12 @@ class ChildProcess:
         output: Path,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        listens: bool = False,
     ) -> None:
         self.command = list(command)
         self.output_path = output
         self.error_path = output.with_suffix(".err")
+        self._listens = listens
         self._process = _forker.submit(self._start, {**os.environ, **(environment or {})}, cwd).result()
         _alive.add(self)
 
@@ -104,7 +106,7 @@ class ChildProcess:
         with self.output_path.open("wb") as out, self.error_path.open("wb") as err:
             return subprocess.Popen(
                 self.command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if self._listens else subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 env=environment,
@@ -121,6 +123,12 @@ class ChildProcess:
     def exit_code(self) -> int | None:
         """None while it runs; negative when a signal ended it."""
         return self._process.poll()
+
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None, "it does not listen"
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
 
     def output(self) -> str:
         return self.output_path.read_text(encoding="utf-8", errors="replace")
