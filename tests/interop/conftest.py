@@ -1,4 +1,6 @@
-"""The systems under test: RocketMQ 4.9.7, the oracle, and orbitmq from its command line. Each test holds for both."""
+"""The systems under test: RocketMQ 4.9.7, the oracle, and orbitmq from its command line. Each test holds for both, and
+those of orbitmq's own client, marked `with_five`, for RocketMQ 5.3.3 as well.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.support.java_rocketmq import ROCKETMQ_4, SMALL_JVM, JavaSystem
+from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaSystem
 from tests.support.orbit_process import OrbitUp
 
 System: TypeAlias = JavaSystem | OrbitUp
@@ -18,16 +20,31 @@ _OPTIONS = {"messageDelayLevel": SHORT_DELAYS, "enablePropertyFilter": "true", "
 # How long the queues of an orderly consumer that was killed stay locked; RocketMQ takes it as a system property.
 _LOCK_LIFE = ("rocketmq.broker.rebalance.lockMaxLiveTime", 8000)
 _JVM = (*SMALL_JVM, "-D{}={}".format(*_LOCK_LIFE))
-_SYSTEMS: dict[str, Callable[[], System]] = {
+SYSTEMS: dict[str, Callable[[], System]] = {
     "java": lambda: JavaSystem(ROCKETMQ_4, jvm=_JVM, **_OPTIONS),
     "orbitmq": lambda: OrbitUp(**dict([_LOCK_LIFE]), **_OPTIONS),
+    "java-5": lambda: JavaSystem(ROCKETMQ_5, jvm=_JVM, **_OPTIONS),
 }
+_USUAL = ["java", "orbitmq"]
+FIVE_TOO = ["java", "java-5", "orbitmq"]
+"""Parameters of a fixture that starts a system of its own, for tests of orbitmq's client."""
 
 
-@pytest.fixture(scope="session", params=_SYSTEMS)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "with_five: of those that take `system`, run this against RocketMQ 5.3.3, too")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A parametrisation of the test goes before that of the fixture."""
+    if metafunc.definition.get_closest_marker("with_five") and "system" in metafunc.fixturenames:
+        metafunc.definition.add_marker(pytest.mark.parametrize("system", FIVE_TOO, indirect=True, scope="session"))
+
+
+@pytest.fixture(scope="session", params=_USUAL)
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """One running name server with one broker, shared by all tests: each uses topics and groups of its own."""
-    with _SYSTEMS[request.param]() as running:
+    with SYSTEMS[request.param]() as running:
         yield running
 
 
@@ -47,6 +64,11 @@ def extended_system(request: pytest.FixtureRequest) -> Iterator[System]:
     """The same with light queues, extended queues and bitmaps."""
     with _EXTENDED[request.param]() as running:
         yield running
+
+
+def is_five(system: System) -> bool:
+    """Whether it is RocketMQ 5."""
+    return isinstance(system, JavaSystem) and system.broker.version == ROCKETMQ_5
 
 
 @pytest.fixture

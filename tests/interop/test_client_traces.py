@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Outcome, Published, Record, decode_trace
 from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
@@ -11,6 +13,7 @@ from orbitmq.message.topics import TRACE_TOPIC
 from tests.interop.conftest import System
 from tests.support.process import wait_until
 
+pytestmark = pytest.mark.with_five
 PATIENCE_SECONDS = 60
 COUNT = 5
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET

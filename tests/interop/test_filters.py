@@ -97,6 +97,7 @@ def test_bitmaps_say_which_filters_take_a_message(extended_system: System, label
         assert not entry["message"]
 
 
+@pytest.mark.with_five
 async def test_orbitmqs_own_consumers_bring_expressions_too(system: System, label: str) -> None:
     await send(system.namesrv_address, label, label, COUNT, "batch")
     collector = Collector()
@@ -122,6 +123,7 @@ async def test_orbitmqs_own_consumers_bring_expressions_too(system: System, labe
     assert caught.value.code == 23
 
 
+@pytest.mark.with_five
 def test_the_synchronous_face_takes_selectors(system: System, label: str) -> None:
     client = _client(system, label)
     run_driver("send", *client[:4], "--mode", "batch", "--count", 30, "--run", label)

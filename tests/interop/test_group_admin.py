@@ -209,6 +209,7 @@ def test_progress_is_told_and_cloned_and_reset(watched: Watched) -> None:
     assert sorted(map(index_of, again)) == list(range(COUNT))
 
 
+@pytest.mark.with_five
 def test_a_consumer_of_orbitmqs_client_answers_as_javas_does(system: System, label: str) -> None:
     got: list[bytes] = []
 

@@ -20,6 +20,7 @@ from tests.interop.conftest import System
 from tests.support.process import wait_until
 from tests.support.python_client import FIRST, LATER
 
+pytestmark = pytest.mark.with_five
 PATIENCE_SECONDS = 60
 ORDERS = 50
 EFFECTS = Table("effects", MetaData(), Column("order", String(50)))  # no unique key of its own: it would hide a fault

@@ -12,6 +12,7 @@ from orbitmq.client.sync import LitePullConsumer, Producer
 from tests.interop.conftest import System
 from tests.support.process import wait_until
 
+pytestmark = pytest.mark.with_five
 PATIENCE_SECONDS = 30
 QUEUES = 4
 

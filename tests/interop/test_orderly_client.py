@@ -8,6 +8,8 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 
+import pytest
+
 from orbitmq.client import ConsumeFromWhere, ConsumeOrderlyStatus, Message, MessageExt, OrderlyContext
 from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
 from tests.interop.conftest import System
@@ -15,6 +17,7 @@ from tests.support.delivery import by_queue, messages
 from tests.support.java_rocketmq import Driver
 from tests.support.process import wait_until
 
+pytestmark = pytest.mark.with_five
 PATIENCE_SECONDS = 90
 COUNT = 200
 KEYS = 8

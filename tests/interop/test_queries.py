@@ -76,6 +76,7 @@ def test_javas_client_finds_the_newest_and_those_of_a_time(system: System, label
     assert asked("--begin", end + 1001) == [296, 393]
 
 
+@pytest.mark.with_five
 async def test_orbitmqs_client_finds_messages(system: System, label: str) -> None:
     async with Producer(label, system.namesrv_address) as client:
         answers = await asyncio.to_thread(

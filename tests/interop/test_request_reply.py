@@ -66,6 +66,7 @@ class Replier:
         return SUCCESS
 
 
+@pytest.mark.with_five
 async def test_orbitmqs_client_asks_and_replies(system: System, label: str) -> None:
     run_driver("admin", "--do", "create", *_topic(system, label), "--queues", 4, "--broker", system.address)
     async with Producer(f"{label}-producers", system.namesrv_address, send_timeout_ms=20_000) as producer:
@@ -82,6 +83,7 @@ async def test_orbitmqs_client_asks_and_replies(system: System, label: str) -> N
                 await producer.request(Message(label, b"-1", tags="Ignored"), timeout=1)
 
 
+@pytest.mark.with_five
 def test_orbitmqs_client_asks_a_java_consumer(system: System, label: str) -> None:
     run_driver("admin", "--do", "create", *_topic(system, label), "--queues", 4, "--broker", system.address)
     with (
@@ -96,6 +98,7 @@ def test_orbitmqs_client_asks_a_java_consumer(system: System, label: str) -> Non
         assert [future.result(30).body.rstrip() for future in asked] == [b"3!", b"4!"]
 
 
+@pytest.mark.with_five
 async def test_a_java_producer_asks_a_consumer_of_orbitmq(system: System, label: str) -> None:
     run_driver("admin", "--do", "create", *_topic(system, label), "--queues", 4, "--broker", system.address)
     async with Producer(f"{label}-producers", system.namesrv_address, send_timeout_ms=20_000) as producer:
