@@ -45,6 +45,7 @@ class ConnectionOptions(Options):
 
 
 T = TypeVar("T", bound=ConnectionOptions)
+AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
 def parts(text: str, separator: str) -> tuple[str, ...]:
@@ -53,7 +54,17 @@ def parts(text: str, separator: str) -> tuple[str, ...]:
 
 
 def parse_options(kind: type[T], given: Mapping[str, str], foreign: Mapping[str, str]) -> T:
-    """Parse the options of a read or write; names are not case-sensitive. SourceError names the option at fault.
+    """Parse the options of a read or write of a cluster, as `parse_declared`."""
+    options = parse_declared(kind, given, foreign)
+    if not options.name_servers:
+        raise bad_option("option nameServer is missing; give the addresses of the name servers, `host:port;host:port`")
+    if bool(options.access_key) != bool(options.secret_key):
+        raise bad_option("options accessKey and secretKey: give both or none")
+    return options
+
+
+def parse_declared(kind: type[AnyOptions], given: Mapping[str, str], foreign: Mapping[str, str]) -> AnyOptions:
+    """Parse options of a DataFrame; names are not case-sensitive. SourceError names the option at fault.
 
     `foreign` are the names users of other sources write, each with what to give instead.
     """
@@ -62,14 +73,9 @@ def parse_options(kind: type[T], given: Mapping[str, str], foreign: Mapping[str,
         if key.lower() not in spelling:
             raise bad_option(f"option {key} is unknown; {_hint(key.lower(), spelling, foreign)}")
     try:
-        options = kind.parse({spelling[key.lower()]: value for key, value in given.items()})
+        return kind.parse({spelling[key.lower()]: value for key, value in given.items()})
     except ConfigurationError as error:
         raise bad_option(str(error)) from error
-    if not options.name_servers:
-        raise bad_option("option nameServer is missing; give the addresses of the name servers, `host:port;host:port`")
-    if bool(options.access_key) != bool(options.secret_key):
-        raise bad_option("options accessKey and secretKey: give both or none")
-    return options
 
 
 def _hint(key: str, spelling: Mapping[str, str], foreign: Mapping[str, str]) -> str:
