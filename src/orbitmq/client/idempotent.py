@@ -47,17 +47,35 @@ except ImportError as error:
 if TYPE_CHECKING:
     from orbitmq.client.workers import CoroutineListener, FunctionListener
 
+__all__ = [
+    "TOKEN_PROPERTY",
+    "AsyncWork",
+    "Cache",
+    "Idempotent",
+    "LocalCache",
+    "RedisCache",
+    "RedisClient",
+    "Token",
+    "Work",
+    "serialised_sqlite",
+    "usual_token",
+]
+
 _log = logging.getLogger(__name__)
 
 TOKEN_PROPERTY = "IDEMPOTENCY_TOKEN"  # noqa: S105 - the name of a property
+"""The property of a message in which a producer may give its token."""
 TABLE = "orbitmq_consumed"
 TOKEN_SHOWN_MAX = 255  # of a token, for people who look into the table; the hash decides
 GROUP_SIZE_MAX, TOPIC_SIZE_MAX = 255, 127  # as RocketMQ's names
 REMOVED_AT_ONCE = 1000  # rows one transaction of `forget_before` removes, so that it never holds up a listener
 
 Work: TypeAlias = Callable[[MessageExt, Connection], object]
+"""What is done for one message, with the connection whose transaction it belongs to. It must not commit."""
 AsyncWork: TypeAlias = Callable[[MessageExt, AsyncConnection], Awaitable[object]]
+"""The same as a coroutine function."""
 Token: TypeAlias = Callable[[MessageExt], str]
+"""Gives the token of a message: equal for messages that mean the same thing, and never empty."""
 DONE, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 
 
@@ -74,13 +92,17 @@ def usual_token(message: MessageExt) -> str:
 class Cache(Protocol):
     """Remembers keys of what is done. It may forget; it must not invent. Errors are logged and count as a miss."""
 
-    def has(self, key: str) -> bool: ...
+    def has(self, key: str) -> bool:
+        """Whether the key was added, as far as is remembered."""
 
-    def add(self, key: str) -> None: ...
+    def add(self, key: str) -> None:
+        """Remember a key."""
 
 
 class LocalCache:
-    """The last `size_max` keys of this process, each for `ttl_s` seconds. For any thread."""
+    """The last `size_max` keys of this process, each for `ttl_s` seconds. For any thread. ConfigurationError when that
+    remembers nothing.
+    """
 
     def __init__(
         self, size_max: int = 100_000, ttl_s: float = 3600.0, *, now: Callable[[], float] = time.monotonic
@@ -117,9 +139,11 @@ class LocalCache:
 class RedisClient(Protocol):
     """What `RedisCache` uses of a client of the package redis."""
 
-    def exists(self, name: str, /) -> int: ...
+    def exists(self, name: str, /) -> int:
+        """How many of these names there are: 0 or 1."""
 
-    def set(self, name: str, value: str, /, *, ex: int) -> object: ...
+    def set(self, name: str, value: str, /, *, ex: int) -> object:
+        """Keep a value for `ex` seconds."""
 
 
 class RedisCache:
@@ -145,7 +169,13 @@ class Idempotent:
     Work that returns is done, whatever it returns; work that raises is rolled back, and its message and those behind it
     in the same portion are delivered again. `group` keeps the tokens of consumer groups apart.
 
-    `counts` says how many messages were "done", found in the "cache", found in the "database", or "failed".
+    `token` says what makes two messages the same, `cache` spares the database (a `LocalCache` unless given), `table` is
+    the name of the table of tokens. `counts` says how many messages were "done", found in the "cache", found in the
+    "database", or "failed".
+
+    ConfigurationError for a group of more than 255 characters, for functions with an AsyncEngine, and for coroutine
+    functions with an Engine. Errors of the database come from SQLAlchemy as they are; in a listener they make the
+    messages come again.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ("done", "cache", "database", "failed")
@@ -179,6 +209,7 @@ class Idempotent:
             Column("consumed_at_ms", BigInteger, nullable=False, index=True),
         )
         self.counts: Counter[str] = Counter(dict.fromkeys(self.NAMES, 0))
+        """Messages since the object was made, by outcome."""
         self._guard = threading.Lock()  # counts are written by many threads
 
     # --------------------------------------------------------------------------------------------------------- table

@@ -18,6 +18,8 @@ LOSSES_WAITING_MAX = 10_000  # for a slow `on_loss`; more are logged and counted
 CLOSE_SECONDS = 5.0  # for the losses that were not told yet
 
 OnLoss = Callable[[Loss], Awaitable[None] | None]
+"""Is told of each message that an outbox loses: a function, called on a thread of its own, or a coroutine function.
+What it raises is logged."""
 
 
 class Losses:

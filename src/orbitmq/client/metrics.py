@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from orbitmq.client.outbox import Outbox
     from orbitmq.client.sync_outbox import Outbox as SyncOutbox
 
+__all__ = ["ClientMetrics"]
+
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LABELS = ("group", "topic")
 _DONE = frozenset(

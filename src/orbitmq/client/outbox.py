@@ -50,6 +50,19 @@ from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, O
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.clock import Clock, SystemClock
 
+__all__ = [
+    "Loss",
+    "LossReason",
+    "OnLoss",
+    "Outbox",
+    "OutboxEntry",
+    "OutboxLimits",
+    "RedeliveryRule",
+    "StoreRule",
+    "doubling_pause",
+    "worth_keeping",
+]
+
 _log = logging.getLogger(__name__)
 
 LINES_AT_ONCE = 16  # sends of the outbox under way: enough to fill a connection, few beside the application's own
@@ -58,7 +71,9 @@ CLOSE_SECONDS = 5.0  # for sends under way, each of which has a limit of its own
 
 R = TypeVar("R")
 StoreRule = Callable[[Outgoing, OrbitMQError], bool]
+"""Whether a message whose send failed with this error is kept. A rule that raises keeps it."""
 RedeliveryRule = Callable[["OutboxEntry"], float | None]
+"""Seconds until a message that failed again is tried again; None gives it up (`LossReason.GAVE_UP`)."""
 Resend = Callable[[Outgoing, Target], Awaitable[None]]
 
 
@@ -67,8 +82,11 @@ class OutboxEntry:
     """A message that waits."""
 
     number: int
+    """Rises with every message the outbox takes."""
     topic: str
+    """Where it is to go."""
     msg_id: str
+    """The unique id it has now and will have at its consumer."""
     size: int
     """Bytes on disk."""
     first_failed_ms: int
@@ -86,12 +104,17 @@ class OutboxLimits:
     """What an outbox may hold."""
 
     messages_max: int = 10_000
-    bytes_max: int = 256 << 20  # on disk
-    message_bytes_max: int = (4 << 20) + (64 << 10)  # the largest body, and its properties
-    age_max_s: float = 72 * 3600.0  # as long as a broker keeps what it has
+    """Messages that wait."""
+    bytes_max: int = 256 << 20
+    """What they take on disk."""
+    message_bytes_max: int = (4 << 20) + (64 << 10)
+    """Bytes of one message on disk: the largest body there is, and its properties."""
+    age_max_s: float = 72 * 3600.0
+    """Seconds after which a message is given up, as long as a broker keeps what it has."""
     writes_max: int = 1_000
     """Messages taken and not yet written; they are in memory."""
     writes_bytes_max: int = 16 << 20
+    """Bytes of these."""
 
     def check(self) -> None:
         """ConfigurationError names a limit that leaves no room."""
@@ -110,6 +133,8 @@ class Outbox:
     takes no new ones. With `durable` a send that failed waits until its message is on disk. With `raises` a kept
     message's send still fails, with `stored_locally` of the error true; without, it returns a result with status
     STORED_LOCALLY.
+
+    `limits` are `OutboxLimits` unless given; ConfigurationError names one that leaves no room.
     """
 
     def __init__(
@@ -126,7 +151,9 @@ class Outbox:
         clock: Clock | None = None,
     ) -> None:
         self.path = Path(path)
+        """The directory."""
         self.limits = limits or OutboxLimits()
+        """What it may hold."""
         self.limits.check()
         self._should_store = should_store
         self._next_pause = next_pause or self._usual_pause
@@ -425,6 +452,8 @@ class Outbox:
     async def purge(self, topic: str | None = None, *, before_ms: int | None = None) -> int:
         """Remove messages that wait, all or those of a topic or of sends that failed before a time; how many. They are
         no losses: somebody wanted it. Those being sent just now stay.
+
+        InvalidStateError unless the producer of the outbox is running, StoreError when the disk does not take it.
         """
         file = self._file
         if file is None:

@@ -30,6 +30,8 @@ try:
 except ImportError as error:
     raise ImportError("spans need OpenTelemetry: pip install 'orbitmq[telemetry]'") from error
 
+__all__ = ["instrument"]
+
 Client = producer.Producer | push.PushConsumer | lite_pull.LitePullConsumer
 SyncClient = sync.Producer | sync.PushConsumer | sync.LitePullConsumer
 

@@ -24,7 +24,9 @@ class MessageQueue:
 
     topic: str
     broker_name: str
+    """The name of the broker as in its configuration, not an address."""
     queue_id: int
+    """0 and up."""
 
 
 @dataclass(init=False, slots=True)
@@ -32,14 +34,20 @@ class Message:
     """A message to send. `properties` holds everything that travels as a property, tags and keys included.
 
     `keys` is one text with keys separated by a space, or an iterable of keys. `properties` of the constructor
-    are the application's own; a reserved or blank name, or a blank value, raises MessageIllegal.
+    are the application's own; a reserved or blank name, or a blank value, raises MessageIllegal. What breaks a limit
+    (an empty or too large body, a topic that is no name) raises MessageIllegal when the message is sent.
+
+    `delay_level` above 0 delays the delivery: the levels are the broker's, by default 1 s, 5 s, 10 s, 30 s, 1 to 10
+    minutes, 20 and 30 minutes, 1 and 2 hours (1 to 18).
     """
 
     topic: str
     body: bytes
     flag: int
+    """A number for the application; brokers hand it on."""
     properties: dict[str, str]
     transaction_id: str | None
+    """Of a message in a transaction: the id under which its outcome is known."""
 
     def __init__(
         self,
@@ -70,6 +78,7 @@ class Message:
 
     @property
     def tags(self) -> str | None:
+        """The tag, None without one. A message has one, whatever the name says."""
         return self.properties.get(TAGS)
 
     @property
@@ -90,6 +99,7 @@ class Message:
 
     @property
     def buyer_id(self) -> str | None:
+        """The property BUYER_ID, None without it."""
         return self.properties.get(BUYER_ID)
 
     def set_property(self, name: str, value: str) -> None:
@@ -111,30 +121,48 @@ class Message:
 class MessageExt(Message):
     """A message as a consumer receives it.
 
-    Hosts are `ip:port`. `msg_id` is the producer's unique id if there is one, else the offset id.
-    `commit_log_offset` is its place in the broker's log, `queue_offset` its place in its queue.
+    A listener sees a message that came again under the topic it was sent to.
     """
 
     topic: str
     body: bytes
+    """As it was sent; a compressed one is unpacked already."""
     flag: int = 0
+    """A number the sender gave."""
     properties: dict[str, str] = field(default_factory=dict)
+    """Everything that travels as a property, the system's own included."""
     transaction_id: str | None = None
+    """Of a message in a transaction."""
     broker_name: str = ""
+    """The name of its broker as in the broker's configuration."""
     queue_id: int = 0
+    """0 and up."""
     queue_offset: int = 0
+    """Its place in its queue: 0 and up, dense."""
     store_size: int = 0
+    """Bytes in the broker's log."""
     sys_flag: int = 0
+    """The protocol's own bits: compression, transaction, kind of addresses."""
     born_timestamp: int = 0
+    """When it was made, by its producer's clock; milliseconds since the epoch."""
     born_host: str = ""
+    """`ip:port` of its producer."""
     store_timestamp: int = 0
+    """When it was stored, by its broker's clock; milliseconds since the epoch."""
     store_host: str = ""
+    """`ip:port` of its broker."""
     msg_id: str = ""
+    """The producer's unique id if there is one, else the offset id."""
     offset_msg_id: str = ""
+    """The id made of the broker's address and the place in its log."""
     commit_log_offset: int = 0
+    """Its place in the broker's log, in bytes."""
     body_crc: int = 0
+    """CRC-32 of the body as it was stored."""
     reconsume_times: int = 0
+    """How often its group has failed to consume it."""
     prepared_transaction_offset: int = 0
+    """Of a committed message of a transaction: where its half is in the log."""
 
     @property
     def queue(self) -> MessageQueue:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import uvloop
 
@@ -52,7 +52,8 @@ class ShiftedClock(SystemClock):
 class Cluster:
     """One name server and one broker. `with` starts and stops them; keywords are keys of a broker.conf.
 
-    Messages are kept in a directory of their own that goes with the cluster, unless `data_dir` is given.
+    Messages are kept in a directory of their own that goes with the cluster, unless `data_dir` is given. What needs a
+    running cluster, or its broker, raises InvalidStateError without.
     """
 
     def __init__(self, data_dir: Path | str | None = None, **options: object) -> None:
@@ -153,7 +154,7 @@ class Cluster:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _call(self, work: Coroutine[object, object, T]) -> T:
         if self._loop is None:
             work.close()
             raise InvalidStateError("the cluster is not started")

@@ -47,12 +47,16 @@ class Fault:
     """One thing that goes wrong, the next `times` times. `hits` counts them; `end` takes it away."""
 
     kind: Kind
+    """What goes wrong."""
     codes: frozenset[int]
+    """The request codes it meets."""
     times: int
     topic: str | None = None
+    """Only requests for this topic; None for all."""
     code: int = 0
     """Of the answer, when refused."""
     remark: str = ""
+    """Of the answer, when refused."""
     seconds: float = 0.0
     """How late, when delayed."""
     hits: int = 0

@@ -60,16 +60,23 @@ class Loss:
     """One message that is lost to the outbox, or `count` of them of which nothing else is known."""
 
     reason: LossReason
+    """Why."""
     detail: str
+    """A sentence with the figures: which limit, which rule."""
     topic: str = ""
+    """Of the message, as the following ones; empty when nothing could be read."""
     msg_id: str = ""
+    """The unique id it would have had at its consumer."""
     keys: str = ""
+    """All its keys, separated by a space."""
     body: bytes = b""
     """As it would have gone out, compressed perhaps; empty when nothing could be read."""
     first_failed_ms: int = 0
+    """When its first send failed; milliseconds since the epoch."""
     error: str = ""
     """The error of the first send."""
     count: int = 1
+    """How many messages."""
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -27,16 +27,21 @@ class SendResult:
     """The broker's receipt."""
 
     status: SendStatus
+    """Every one but STORED_LOCALLY means that a broker has the message."""
     msg_id: str
     """The unique id the client gave; of a batch all ids, joined by commas."""
     offset_msg_id: str
     """The id made of the broker's address and the position in its commit log."""
     queue: MessageQueue
+    """Where the message is."""
     queue_offset: int
     """Position in the queue; of a batch that of its first message."""
     region_id: str = "DefaultRegion"
+    """What the broker calls its region."""
     trace_on: bool = True
+    """Whether the broker wants traces of this message."""
     transaction_id: str | None = None
+    """What the broker calls the transaction of a half message."""
 
 
 class LocalTransactionState(Enum):
@@ -52,6 +57,7 @@ class TransactionSendResult(SendResult):
     """The receipt of a half message, and how its transaction ended."""
 
     local_state: LocalTransactionState = LocalTransactionState.UNKNOWN
+    """What the broker was told, or was to be told."""
 
 
 class ConsumeConcurrentlyStatus(Enum):
@@ -66,6 +72,7 @@ class ConcurrentContext:
     """Goes to a listener with its messages; what the listener sets here is obeyed."""
 
     message_queue: MessageQueue
+    """Where the messages came from."""
     delay_level_when_next_consume: int = 0
     """When failed messages come again: 0 lets the broker choose by the number of failures, -1 means never (they go to
     the dead letter topic at once), above 0 is the delay level."""
@@ -87,6 +94,7 @@ class OrderlyContext:
     """Goes to an ordered listener with its messages; what the listener sets here is obeyed."""
 
     message_queue: MessageQueue
+    """Where the messages came from."""
     auto_commit: bool = True
     """Whether SUCCESS is final. Without it the listener says COMMIT or ROLLBACK when it knows."""
     suspend_current_queue_ms: int = -1
@@ -108,6 +116,8 @@ class PullResult:
 
     status: PullStatus
     next_begin_offset: int
+    """Where the next pull should begin."""
     min_offset: int
+    """The first one that can be read."""
     max_offset: int
     messages: list[MessageExt] = field(default_factory=list)

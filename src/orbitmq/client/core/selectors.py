@@ -14,7 +14,9 @@ class MessageSelector:
     """Made by `tag` or `sql`. Brokers filter by SQL only where `enablePropertyFilter` is on."""
 
     expression: str
+    """As it was given."""
     kind: str = TAG
+    """TAG or SQL92."""
 
     @classmethod
     def tag(cls, expression: str) -> MessageSelector:
