@@ -28,7 +28,9 @@ answers when the error reaches the border of a request.
     |   +-- StorePoisoned           a flush failed; nothing is accepted until restart
     |   +-- StoreStuck              the disk does not answer, so the store cannot be closed
     +-- RequestRejected             a handler refuses a request: response code and remark
-    +-- SourceError                 a Spark read that cannot begin or go on; its text begins with an `ORBITMQ_` name
+    +-- SourceError                 a Spark read or write that fails; its text begins with an `ORBITMQ_` name
+    +-- LakeError                   archived messages that cannot be written, published or found
+        +-- LakeConflict            two jobs changed the lake at the same time; the second may begin again
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ class ClientError(MessageError):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"CODE: {code} DESC: {message}")
         self.code = code
+        """10001 and up, see above, or the response code of the last attempt that a broker answered."""
         self.message = message
+        """What failed, where, after how many attempts."""
 
 
 class RequestTimeout(ClientError):
@@ -114,8 +118,17 @@ class BrokerError(PeerError):
         where = f" FROM: {address}" if address else ""
         super().__init__(f"CODE: {code} DESC: {remark or ''}{where}")
         self.code = code
+        """The response code, as in `orbitmq.wire.codes.ResponseCode`."""
         self.remark = remark or ""
+        """What the peer says about it, empty when it says nothing."""
         self.address = address
+        """`host:port` of the peer, empty when it is not known."""
+        self.story = ""
+        """What was tried and what may help, where somebody knows more than the answer says."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text}; {self.story}" if self.story else text
 
 
 class RemotingError(OrbitMQError):
@@ -170,14 +183,24 @@ class RequestRejected(OrbitMQError):
 
 
 class SourceError(OrbitMQError):
-    """A Spark read cannot begin or go on.
+    """A Spark read or write cannot begin or go on.
 
     Spark hands its users the text of an error only, so the text begins with a `name` to match on:
     `ORBITMQ_BAD_OPTION`, `ORBITMQ_BAD_SCHEMA`, `ORBITMQ_WORKER_PYTHON`, `ORBITMQ_NAMESERVER_UNAVAILABLE`,
     `ORBITMQ_BROKER_UNAVAILABLE`, `ORBITMQ_BROKER_REFUSED`, `ORBITMQ_NO_PERMISSION`, `ORBITMQ_GROUP_MISSING`,
-    `ORBITMQ_TOPIC_NOT_FOUND`, `ORBITMQ_DATA_LOSS`, `ORBITMQ_CORRUPT_RECORD`.
+    `ORBITMQ_TOPIC_NOT_FOUND`, `ORBITMQ_DATA_LOSS`, `ORBITMQ_CORRUPT_RECORD`, `ORBITMQ_BAD_CHECKPOINT`,
+    and of writes `ORBITMQ_BAD_ROW`, `ORBITMQ_OVERSIZE`, `ORBITMQ_NOT_SAFE`, `ORBITMQ_REPLAY_TOO_LARGE`.
     """
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
         self.name = name
+        self.text = text
+
+
+class LakeError(OrbitMQError):
+    """The lake's place, its files or its log are not as they have to be; the text names the file and the remedy."""
+
+
+class LakeConflict(LakeError):
+    """Another job has published a change since this one looked; nothing was published, and it may begin again."""

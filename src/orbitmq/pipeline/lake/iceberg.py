@@ -1,0 +1,156 @@
+"""A lake as an Iceberg table: a snapshot a batch, published by the catalog.
+
+The files come from our tasks; `pyiceberg` adds them. The number of each query's last batch is a property of the table,
+set in the same commit: snapshots expire, properties stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from orbitmq.errors import LakeConflict, LakeError
+from orbitmq.pipeline.lake.lakes import GRACE_MS
+from orbitmq.pipeline.lake.layout import topic_and_day
+from orbitmq.pipeline.lake.manifest import LakeFile
+from orbitmq.pipeline.lake.places import Place
+
+TABLE = "orbitmq.messages"
+CATALOG = "orbitmq"
+BATCH_PROPERTY = "orbitmq.batch."
+
+
+class IcebergLake:
+    """The table `orbitmq.messages` of a catalog, with its files at `place`; it is made with the first batch.
+
+    `catalog` are properties of pyiceberg's `load_catalog`; without any a SQLite file beside the messages is the
+    catalog, for a place that is a folder.
+    """
+
+    def __init__(self, place: Place, catalog: Mapping[str, str] | None = None) -> None:
+        self.place = place
+        self._properties = dict(catalog) if catalog else _own_catalog(place)
+
+    def last_batch(self, query_id: str) -> int:
+        table = self._table()
+        return -1 if table is None else _last_batch(table, query_id)
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
+        if not files:
+            return True
+        table = self._table() or self._created(files[0])
+        if _last_batch(table, query_id) >= batch_id:
+            return False
+        with _Changing(self.place), table.transaction() as change:
+            change.set_properties({BATCH_PROPERTY + query_id: str(batch_id)})
+            change.add_files([self._uri(file.path) for file in files])
+        return True
+
+    def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
+        table = self._table()
+        known = _data_files(table) if table is not None else {}
+        missing = {file.path for file in removed} - {self._path(uri) for uri in known}
+        if table is None or missing:
+            raise LakeConflict(f"another compaction has replaced {min(missing)}")
+        with _Changing(self.place), table.transaction() as change, change.update_snapshot().overwrite() as files:
+            for file in removed:
+                files.delete_data_file(known[self._uri(file.path)])
+            for file in added:
+                files.append_data_file(
+                    parquet_file_to_data_file(
+                        io=table.io, table_metadata=change.table_metadata, file_path=self._uri(file.path)
+                    )
+                )
+
+    def files(self) -> list[LakeFile]:
+        table = self._table()
+        known = _data_files(table) if table is not None else {}
+        found = [self._file(uri, data) for uri, data in known.items()]
+        return sorted(found, key=lambda file: file.path)
+
+    def settle(self, now_ms: int) -> Collection[str]:
+        """Snapshots expire; what the others hold is kept."""
+        table = self._table()
+        if table is None:
+            return set()
+        oldest = datetime.fromtimestamp((now_ms - GRACE_MS) / 1000, UTC)
+        with _Changing(self.place):
+            table.maintenance.expire_snapshots().older_than(oldest).commit()
+        return {self._path(uri) for uri in table.inspect.all_files()["file_path"].to_pylist()}
+
+    # ----------------------------------------------------------------------------------------------------- the table
+
+    def _catalog(self) -> Catalog:
+        try:
+            return load_catalog(CATALOG, **self._properties)
+        except Exception as error:  # whatever the catalog's own library raises
+            raise LakeError(f"the Iceberg catalog cannot be opened: {error}") from error
+
+    def _table(self) -> Table | None:
+        try:
+            return self._catalog().load_table(TABLE)
+        except NoSuchTableError:
+            return None
+
+    def _created(self, example: LakeFile) -> Table:
+        catalog = self._catalog()
+        with self.place.read(example.path) as source:
+            schema = pq.read_schema(source).remove_metadata()
+        with _Changing(self.place):
+            catalog.create_namespace_if_not_exists(TABLE.partition(".")[0])
+            return catalog.create_table_if_not_exists(TABLE, schema=schema, location=f"{self._base}/_iceberg")
+
+    @property
+    def _base(self) -> str:
+        root = self.place.root
+        return root.rstrip("/") if "://" in root else f"file://{root}"
+
+    def _uri(self, path: str) -> str:
+        return f"{self._base}/{path}"
+
+    def _path(self, uri: str) -> str:
+        return uri.removeprefix(self._base + "/")
+
+    def _file(self, uri: str, data: DataFile) -> LakeFile:
+        path = self._path(uri)
+        topic, day = topic_and_day(path)
+        return LakeFile(path=path, topic=topic, day=day, rows=data.record_count, size=data.file_size_in_bytes)
+
+
+class _Changing:
+    """Foreign errors of a change in our own words."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, CommitFailedException):
+            raise LakeConflict(f"the Iceberg table at {self._place.root} was changed by somebody else") from error
+        if isinstance(error, (OSError, ValueError)):
+            raise LakeError(f"the Iceberg table at {self._place.root} cannot be written: {error}") from error
+
+
+def _own_catalog(place: Place) -> dict[str, str]:
+    if not place.is_local:
+        raise LakeError(f"an Iceberg table at {place.root} needs a catalog: give its properties (uri, type, ...)")
+    place.folder.mkdir(parents=True, exist_ok=True)
+    file = place.folder / "_iceberg_catalog.sqlite"
+    return {"type": "sql", "uri": f"sqlite:///{file}", "warehouse": f"file://{place.folder}"}
+
+
+def _last_batch(table: Table, query_id: str) -> int:
+    return int(table.properties.get(BATCH_PROPERTY + query_id, "-1"))
+
+
+def _data_files(table: Table) -> dict[str, DataFile]:
+    return {task.file.file_path: task.file for task in table.scan().plan_files()}

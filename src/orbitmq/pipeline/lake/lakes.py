@@ -1,0 +1,55 @@
+"""What every kind of lake can do, whatever publishes its files. Knows no table format.
+
+A batch is published once: `commit` of the same query and batch again does nothing, so that a job which died anywhere
+may repeat its last batch. Files of a batch that was not published are nobody's, and `sweep` removes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from orbitmq.pipeline.lake.layout import is_message_file
+from orbitmq.pipeline.lake.manifest import LakeFile
+from orbitmq.pipeline.lake.places import Place
+
+HOUR_MS = 3_600_000
+ORPHAN_AGE_MS = 24 * HOUR_MS  # no task lives as long: what is older and unpublished is left over
+GRACE_MS = HOUR_MS  # readers that began before a compaction still read the files it replaced
+
+
+class Lake(Protocol):
+    """Published message files below one place. Errors are LakeError; LakeConflict where another job was faster."""
+
+    place: Place
+
+    def last_batch(self, query_id: str) -> int:
+        """The number of the last published batch of a query, -1 for none."""
+        ...
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
+        """Publish the files of a batch, all or none. False when that batch is published already."""
+        ...
+
+    def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
+        """Publish that the messages of some files are in others now. LakeConflict when one is no longer there."""
+        ...
+
+    def files(self) -> list[LakeFile]:
+        """What is published, in the order of the paths."""
+        ...
+
+    def settle(self, now_ms: int) -> Collection[str]:
+        """Forget what no reader needs any more. The paths that must not be removed: what is published, and what readers
+        that began up to GRACE_MS ago may still be reading."""
+        ...
+
+
+def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[str]:
+    """Remove message files that are nobody's; their paths."""
+    listed = [found for found in lake.place.files() if is_message_file(found.path)]
+    kept = lake.settle(now_ms)  # after the listing: what was published meanwhile is known
+    gone = [found.path for found in listed if found.path not in kept and found.changed_ms + orphan_age_ms <= now_ms]
+    for path in gone:
+        lake.place.remove(path)
+    return sorted(gone)

@@ -1,0 +1,46 @@
+"""Where files of the lake lie and how they are called. Pure.
+
+    <root>/topic=<topic>/dt=<UTC day of storing>/<name>.parquet     messages
+    <root>/_orbit_log/...                                           the log of a plain Parquet lake, see `parquet_log`
+
+The folders are for people and for engines that discover partitions; what a file holds stands in the file. Names carry
+what wrote them, and a part that no second attempt repeats: two attempts of a task never meet.
+"""
+
+from __future__ import annotations
+
+import re
+
+from orbitmq.errors import LakeError
+
+PARQUET = ".parquet"
+LOG_FOLDER = "_orbit_log"
+_PATH = re.compile(r"topic=(?P<topic>[^/]+)/dt=(?P<day>\d{4}-\d{2}-\d{2})/[^/]+\.parquet")
+_ESCAPES = {"%": ".25", "|": ".7C"}  # a topic may hold these two, and no dot
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]")
+
+
+def file_path(topic: str, day: str, writer: str, unique: str) -> str:
+    """The relative path of a new file. `writer` says what made it, `unique` is unlike in every attempt.
+
+    Topics may hold `%` and `|`, which file systems and engines take for something else.
+    """
+    for letter, escape in _ESCAPES.items():
+        topic = topic.replace(letter, escape)
+    return f"topic={topic}/dt={day}/{_NOT_IN_NAMES.sub('-', writer)}-{unique}{PARQUET}"
+
+
+def topic_and_day(path: str) -> tuple[str, str]:
+    """What `file_path` was told. LakeError for a path that it has not made."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        raise LakeError(f"{path} is no path of a message file: topic=<topic>/dt=<day>/<name>.parquet was expected")
+    topic = found["topic"]
+    for letter, escape in _ESCAPES.items():
+        topic = topic.replace(escape, letter)
+    return topic, found["day"]
+
+
+def is_message_file(path: str) -> bool:
+    """Whether a relative path is one that `file_path` makes."""
+    return _PATH.fullmatch(path) is not None

@@ -1,0 +1,244 @@
+"""Messages into Parquet files: what a task of the archive does with its batches. Knows no commit.
+
+A file holds one topic and one day of storing. Topics that bring little share a file, so that a store with thousands of
+them does not become thousands of files a batch; compaction parts them again. Rows of a row group stand in the order of
+broker, queue and offset.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from orbitmq.pipeline.lake.layout import file_path
+from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
+from orbitmq.pipeline.lake.places import Place
+
+ORDER = ("topic", "brokerName", "queueId", "queueOffset")
+GROUP_ROWS_MAX = 100_000
+GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader has to take into memory at once
+OWN_FILE_BYTES = 16 << 20  # below this much of a topic it shares a file
+HELD_BYTES_MAX = 256 << 20  # in memory of one task; the largest topic gets its file before more is held
+
+
+@dataclass
+class _Share:
+    """What is known of one topic on one day: batches that are not written yet, and the file once there is one."""
+
+    held: list[pa.RecordBatch] = field(default_factory=list)
+    size: int = 0
+    rows: int = 0
+    file: _File | None = None
+
+
+class _File:
+    """A Parquet file under way."""
+
+    def __init__(self, place: Place, topic: str, day: str, writer: str, compression: str) -> None:
+        self._place = place
+        self._topic = topic
+        self._day = day
+        self._compression = compression
+        self._path = file_path(topic, day, writer, uuid.uuid4().hex)
+        self._sink: pa.NativeFile | None = None
+        self._parquet: pq.ParquetWriter | None = None
+        self._rows = self._raw_size = 0
+        self._first_ms = 1 << 62
+        self._last_ms = 0
+        self._spans: dict[tuple[str, str, int], QueueSpan] = {}
+
+    def write(self, table: pa.Table) -> None:
+        """One row group."""
+        table = table.take(pc.sort_indices(table, [(name, "ascending") for name in ORDER]))
+        if self._parquet is None:
+            self._sink = self._place.open(self._path)
+            self._parquet = pq.ParquetWriter(
+                self._sink,
+                table.schema,
+                compression=self._compression,
+                use_dictionary=[name for name in table.schema.names if name not in ("body", "queueOffset", "msgId")],
+            )
+        self._parquet.write_table(table, row_group_size=table.num_rows)
+        self._count(table)
+
+    def close(self) -> LakeFile:
+        assert self._parquet is not None, "a file is made with its first rows"
+        assert self._sink is not None
+        self._parquet.close()
+        size = self._sink.tell()
+        self._sink.close()
+        return LakeFile(
+            path=self._path,
+            topic=self._topic,
+            day=self._day,
+            rows=self._rows,
+            size=size,
+            raw_size=self._raw_size,
+            first_stored_ms=self._first_ms,
+            last_stored_ms=self._last_ms,
+            queues=[self._spans[key] for key in sorted(self._spans)],
+        )
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        if self._parquet is not None and self._sink is not None:
+            self._parquet.close()
+            self._sink.close()
+            self._place.remove(self._path)
+
+    def _count(self, table: pa.Table) -> None:
+        self._rows += table.num_rows
+        self._raw_size += table.nbytes
+        stored = pc.min_max(table["storeTimestamp"].cast(pa.int64()))
+        self._first_ms = min(self._first_ms, stored["min"].as_py() // 1000)
+        self._last_ms = max(self._last_ms, stored["max"].as_py() // 1000)
+        for span in spans(table):
+            key = span.topic, span.broker, span.queue
+            self._spans[key] = _joined(self._spans.get(key), span)
+
+
+class LakeWriter:
+    """The files of one task. `finish` gives them; after an error `abandon` removes them.
+
+    Batches need the columns of ORDER and `storeTimestamp`; all have one schema. `writer` goes into the names of files.
+    """
+
+    def __init__(self, place: Place, writer: str, compression: str = "zstd") -> None:
+        self._place = place
+        self._writer = writer
+        self._compression = compression
+        self._shares: dict[tuple[str, str], _Share] = {}
+        self._held = 0
+        self._mixed: list[_File] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for topic, day, part in by_topic_and_day(batch):
+            share = self._shares.setdefault((topic, day), _Share())
+            share.held.append(part)
+            share.size += part.nbytes
+            share.rows += part.num_rows
+            self._held += part.nbytes
+            if share.rows >= GROUP_ROWS_MAX or share.size >= GROUP_BYTES_MAX:
+                self._write((topic, day))
+        while self._held > HELD_BYTES_MAX:
+            self._write(max(self._shares, key=lambda key: self._shares[key].size))
+
+    def finish(self) -> list[LakeFile]:
+        """Write what is held; every file, none when there was no message."""
+        for key, share in self._shares.items():
+            if share.file is not None or share.size >= OWN_FILE_BYTES:
+                self._write(key)
+        files = [share.file for share in self._shares.values() if share.file is not None]
+        return [file.close() for file in files] + self._write_mixed()
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        for file in [share.file for share in self._shares.values()] + self._mixed:
+            if file is not None:
+                file.abandon()
+
+    def _write(self, key: tuple[str, str]) -> None:
+        share = self._shares[key]
+        if not share.held:
+            return
+        if share.file is None:
+            share.file = _File(self._place, *key, self._writer, self._compression)
+        share.file.write(pa.Table.from_batches(share.held))
+        self._held -= share.size
+        share.held, share.size, share.rows = [], 0, 0
+
+    def _write_mixed(self) -> list[LakeFile]:
+        """What small topics brought: a file a day; a topic that is alone on its day keeps its name."""
+        days: dict[str, list[str]] = {}
+        for (topic, day), share in self._shares.items():
+            if share.held:
+                days.setdefault(day, []).append(topic)
+        written = []
+        for day, topics in sorted(days.items()):
+            file = _File(self._place, topics[0] if len(topics) == 1 else MIXED, day, self._writer, self._compression)
+            self._mixed.append(file)
+            batches = [batch for topic in sorted(topics) for batch in self._shares[topic, day].held]
+            file.write(pa.Table.from_batches(batches))
+            written.append(file.close())
+        return written
+
+
+def by_topic_and_day(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
+    """The parts of a batch; the order of rows stays."""
+    if not batch.num_rows:
+        return
+    days = batch.column("storeTimestamp").cast(pa.date32())  # a timestamp in UTC, so a day in UTC
+    keys = pa.table({"topic": batch.column("topic"), "day": days})
+    groups = keys.group_by(["topic", "day"]).aggregate([])
+    if groups.num_rows == 1:
+        yield groups["topic"][0].as_py(), groups["day"][0].as_py().isoformat(), batch
+        return
+    for group in groups.to_pylist():
+        wanted = pc.and_(pc.equal(keys["topic"], group["topic"]), pc.equal(days, group["day"]))
+        yield group["topic"], group["day"].isoformat(), batch.filter(wanted)
+
+
+def spans(table: pa.Table) -> list[QueueSpan]:
+    """The messages of each queue in a table with the columns of ORDER."""
+    groups = table.group_by(["topic", "brokerName", "queueId"]).aggregate(
+        [("queueOffset", "min"), ("queueOffset", "max"), ("queueOffset", "count")]
+    )
+    return [
+        QueueSpan(
+            topic=row["topic"], broker=row["brokerName"], queue=row["queueId"], first=row["queueOffset_min"],
+            last=row["queueOffset_max"], rows=row["queueOffset_count"],
+        )
+        for row in groups.to_pylist()
+    ]  # fmt: skip
+
+
+def _joined(known: QueueSpan | None, more: QueueSpan) -> QueueSpan:
+    if known is None:
+        return more
+    return QueueSpan(
+        topic=more.topic, broker=more.broker, queue=more.queue, first=min(known.first, more.first),
+        last=max(known.last, more.last), rows=known.rows + more.rows,
+    )  # fmt: skip
+
+
+def merged(place: Place, paths: Sequence[str], writer: str, compression: str = "zstd") -> list[LakeFile]:
+    """The messages of several files as new ones, a topic and a day each, in the order of broker, queue and offset.
+
+    All rows are in memory at once: the planner of the compaction bounds them.
+    """
+    table = pa.concat_tables([read_messages(place, path) for path in paths])
+    table = table.take(pc.sort_indices(table, [(name, "ascending") for name in ORDER]))
+    made: list[_File] = []
+    try:
+        return [_merged_file(place, part, made, writer, compression) for part in _parts(table)]
+    except BaseException:
+        for file in made:
+            file.abandon()
+        raise
+
+
+def read_messages(place: Place, path: str) -> pa.Table:
+    """A whole file of the lake."""
+    with place.read(path) as source:
+        return pq.ParquetFile(source).read()
+
+
+def _parts(table: pa.Table) -> Iterable[tuple[str, str, pa.RecordBatch]]:
+    for batch in table.combine_chunks().to_batches():
+        yield from by_topic_and_day(batch)
+
+
+def _merged_file(
+    place: Place, part: tuple[str, str, pa.RecordBatch], made: list[_File], writer: str, compression: str
+) -> LakeFile:
+    topic, day, rows = part
+    file = _File(place, topic, day, writer, compression)
+    made.append(file)
+    for start in range(0, rows.num_rows, GROUP_ROWS_MAX):
+        file.write(pa.Table.from_batches([rows.slice(start, GROUP_ROWS_MAX)]))
+    return file.close()

@@ -1,0 +1,111 @@
+"""Messages become files by topic and day, in order, whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orbitmq.pipeline.lake import writing
+from orbitmq.pipeline.lake.layout import file_path, is_message_file, topic_and_day
+from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
+from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.writing import LakeWriter, merged, read_messages
+from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, batch, rows
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path))
+
+
+def ids(place: Place, file: LakeFile) -> list[str]:
+    found: list[str] = read_messages(place, file.path)["msgId"].to_pylist()
+    return found
+
+
+def expected(topic: str, queue: int, offsets: range) -> list[str]:
+    return [f"{topic}-broker-a-{queue}-{offset}" for offset in offsets]
+
+
+def test_large_topics_have_files_of_their_own_and_small_ones_share(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "OWN_FILE_BYTES", 2000)
+    writer = LakeWriter(place, "archive")
+    writer.add(batch(rows("Big", range(40, 80), queue=1), rows("Small", range(2)), rows("Tiny", range(3))))
+    writer.add(batch(rows("Big", range(20)), rows("Big", range(80, 90), queue=1)))
+    big, mixed = writer.finish()
+    assert (big.topic, big.day, big.rows, big.size > 0) == ("Big", FIRST_DAY, 70, True)
+    assert big.path.startswith(f"topic=Big/dt={FIRST_DAY}/archive-")
+    assert (Path(place.root) / big.path).stat().st_size == big.size
+    assert ids(place, big) == expected("Big", 0, range(20)) + expected("Big", 1, range(40, 90))
+    assert big.queues == [
+        QueueSpan(topic="Big", broker="broker-a", queue=0, first=0, last=19, rows=20),
+        QueueSpan(topic="Big", broker="broker-a", queue=1, first=40, last=89, rows=50),
+    ]
+    assert (mixed.topic, mixed.rows) == (MIXED, 5)
+    assert ids(place, mixed) == expected("Small", 0, range(2)) + expected("Tiny", 0, range(3))
+
+
+def test_a_topic_that_is_alone_keeps_its_name_and_days_are_parted(place: Place) -> None:
+    writer = LakeWriter(place, "archive")
+    midnight = FIRST_MS // DAY_MS * DAY_MS + DAY_MS
+    writer.add(batch(rows("T", [1], stored_ms=midnight - 1), rows("T", [2], stored_ms=midnight)))
+    first, second = writer.finish()
+    assert [(file.topic, file.day, file.first_stored_ms) for file in (first, second)] == [
+        ("T", "2023-11-14", midnight - 1),
+        ("T", "2023-11-15", midnight),
+    ]
+
+
+def test_row_groups_are_bounded_and_nothing_is_held_beyond_the_limit(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "GROUP_ROWS_MAX", 10)
+    monkeypatch.setattr(writing, "HELD_BYTES_MAX", 1000)
+    writer = LakeWriter(place, "archive")
+    for start in range(0, 30, 6):
+        writer.add(batch(rows("A", range(start, start + 6)), rows("B", [start])))
+        assert writer._held <= 1000
+    files = {file.topic: file for file in writer.finish()}
+    assert ids(place, files["A"]) == expected("A", 0, range(30))
+    assert files["B"].rows == 5
+
+
+def test_a_task_that_fails_leaves_no_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GROUP_ROWS_MAX", 2)
+    writer = LakeWriter(place, "archive")
+    writer.add(batch(rows("A", range(4))))
+    assert list(place.files())
+    writer.abandon()
+    assert not list(place.files())
+
+
+def test_no_message_makes_no_file(place: Place) -> None:
+    writer = LakeWriter(place, "archive")
+    writer.add(batch())
+    assert writer.finish() == []
+    assert not list(place.files())
+
+
+def test_merging_parts_topics_and_brings_all_into_order(place: Place) -> None:
+    parts = []
+    for offsets in (range(5, 10), range(5)):
+        writer = LakeWriter(place, "archive")
+        writer.add(batch(rows("T", offsets, queue=1), rows("U", offsets), rows("T", offsets)))
+        parts += writer.finish()
+    assert [part.topic for part in parts] == [MIXED, MIXED]
+    made = merged(place, [part.path for part in parts], "compact")
+    assert [(file.topic, file.rows) for file in made] == [("T", 20), ("U", 10)]
+    assert ids(place, made[0]) == expected("T", 0, range(10)) + expected("T", 1, range(10))
+
+
+@pytest.mark.parametrize("topic", ["Orders", "%DLQ%billing", "a|b", MIXED])
+def test_paths_tell_topic_and_day(topic: str) -> None:
+    path = file_path(topic, "2026-01-31", "archive 1/2", "abc")
+    assert re.fullmatch(r"topic=[A-Za-z0-9_.-]+/dt=2026-01-31/archive-1-2-abc\.parquet", path)
+    assert topic_and_day(path) == (topic, "2026-01-31")
+    assert is_message_file(path)
+    assert not is_message_file("_orbit_log/batches/x/000000000000.json")
