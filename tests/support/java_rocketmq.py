@@ -70,6 +70,7 @@ def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = 
         "rmq.logback.configurationFile": _LOGGING,  # 5.x has its own copy of logback
         # Consumers look for changed assignments and lock their queues every 20 s; a test that hits that period is slow.
         "rocketmq.client.rebalance.waitInterval": 2000,
+        "rocketmq.client.rebalance.minInterval": 100,  # 5.x; a second otherwise
         "rocketmq.client.rebalance.lockInterval": 2000,
         "java.net.preferIPv4Stack": "true",
     }

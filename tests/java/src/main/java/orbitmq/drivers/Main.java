@@ -36,6 +36,7 @@ public final class Main {
             case "filter" -> Filter.run(arguments);
             case "requestreply" -> RequestReply.run(arguments);
             case "lightqueues" -> LightQueues.run(arguments);
+            case "members" -> Members.run(arguments);
             default -> throw new IllegalArgumentException("unknown driver " + words[0]);
         }
     }
