@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup java services check format test bench demo reference lock
+.PHONY: help setup java services check format test bench bench-frozen demo reference lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -13,6 +13,7 @@ help:
 	@echo "make check      format, lint, types, import contracts, documentation; under a minute"
 	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load"
+	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
 	@echo "make lock       resolve the dependencies of pyproject.toml anew"
@@ -50,6 +51,9 @@ test: setup java services check
 
 bench: setup java
 	$(BIN)/python bench/run.py
+
+bench-frozen: setup java
+	$(BIN)/python bench/frozen.py
 
 demo: setup
 	$(BIN)/python demo/run.py

@@ -55,7 +55,9 @@ class OrbitNameServer(Daemon):
 
 
 class OrbitBroker(Daemon):
-    """`orbitmq broker` registered at `namesrv`; keyword arguments are keys of its properties file."""
+    """`orbitmq broker` registered at `namesrv`, several separated by `;`; keyword arguments are keys of its properties
+    file.
+    """
 
     def __init__(
         self,
@@ -79,7 +81,8 @@ class OrbitBroker(Daemon):
         return _launch(self, "broker", "-c", path, "-n", self.namesrv_address)
 
     def _is_ready(self, process: ChildProcess) -> bool:
-        return accepts(self.port) and is_registered(self.namesrv_address, self.name)
+        addresses = self.namesrv_address.split(";")
+        return accepts(self.port) and all(is_registered(address, self.name) for address in addresses)
 
 
 class OrbitUp(Daemon):
