@@ -11,13 +11,16 @@ from orbitmq.client import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
+    LitePullConsumer,
     Message,
     MessageExt,
+    MessageQueue,
     Producer,
+    PullConsumer,
     PushConsumer,
     sync,
 )
-from orbitmq.client.core.hooks import ConsumeContext, MessageKind, SendContext
+from orbitmq.client.core.hooks import ConsumeContext, FilterContext, MessageKind, SendContext
 from orbitmq.errors import BrokerError, ClientError, InvalidStateError
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from tests.support.fake_system import BROKER, fake_system, refuse
@@ -167,3 +170,110 @@ def test_an_unsent_message_is_told_with_its_error() -> None:
         assert [type(context.error) for context in seen.sends] == [BrokerError]
 
     run(scenario())
+
+
+def test_what_forbids_is_obeyed_at_once_whatever_it_raises() -> None:
+    calls = 0
+
+    def forbid(_context: SendContext) -> None:
+        nonlocal calls
+        calls += 1
+        raise ClientError(10003, "not today")
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, latency_fault=True) as producer:
+            producer.add_forbidden_hook(forbid)
+            for send in (producer.send, producer.send_async, producer.send_oneway):
+                with pytest.raises(ClientError, match="not today"):
+                    await send(Message("T", b"x"))
+            assert calls == 3
+            assert system.count(RequestCode.SEND_MESSAGE_V2) == 0
+            left_out_ms = producer.faults[BROKER].available_from_ms - asyncio.get_running_loop().time() * 1000
+            assert left_out_ms <= 0, "the broker is not to blame"
+
+    run(scenario())
+
+
+def test_a_hook_of_asynchronous_sends_is_called_once_and_knows_the_size_the_application_gave() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            seen = Recorder()
+            producer.add_send_hook(seen)
+            await producer.send_async(Message("T", b"x" * 10_000))
+            (context,) = seen.sends
+            assert context.message.original_size == 10_000
+            assert len(context.message.body) < 10_000
+
+    run(scenario())
+
+
+def test_hooks_see_what_pull_consumers_are_given() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            for i in range(3):
+                system.put("T", 0, b"%d" % i)
+            queue = MessageQueue("T", BROKER, 0)
+            lite = LitePullConsumer("lite", system.address, consume_from_where=FIRST)
+            lite.subscribe("T")
+            pull = PullConsumer("pull", system.address)
+            seen = Recorder()
+            for consumer in (lite, pull):
+                consumer.add_consume_hook(Broken())
+                consumer.add_consume_hook(seen)
+            async with lite, pull:
+                assert len(await lite.poll(5)) == 3
+                await pull.pull(queue, "*", 1, 1)
+                with pytest.raises(InvalidStateError):
+                    lite.add_consume_hook(seen)
+            assert [(c.group, c.queue, len(c.messages), c.status) for c in seen.calls] == [
+                ("lite", queue, 3, SUCCESS), ("pull", queue, 1, SUCCESS),
+            ]  # fmt: skip
+            assert seen.before_results == [None, None]
+
+    run(scenario())
+
+
+def test_a_filter_takes_messages_out_and_its_errors_do_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(context: FilterContext) -> None:
+        raise RuntimeError("a bug in a filter")
+
+    def even(context: FilterContext) -> None:
+        assert (context.group, context.queue.topic) == ("g", "T")
+        context.messages[:] = [message for message in context.messages if int(message.body) % 2 == 0]
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            for i in (0, 1, 2, 3):
+                system.put("T", 0, b"%d" % i)
+            got: list[bytes] = []
+            received: list[int] = []
+
+            async def listener(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                got.extend(message.body for message in messages)
+                return SUCCESS
+
+            consumer = PushConsumer("g", system.address, consume_from_where=FIRST)
+            consumer.subscribe("T")
+            consumer.set_listener(listener)
+            consumer.add_filter_hook(broken)
+            consumer.add_filter_hook(even)
+            consumer.add_receive_hook(lambda context: received.append(len(context.messages)))
+            async with consumer:
+                await until(lambda: len(got) == 2)
+                system.put("T", 0, b"5")
+                await until(lambda: consumer.known_offsets("T") == {MessageQueue("T", BROKER, 0): 5})
+                with pytest.raises(InvalidStateError):
+                    consumer.add_filter_hook(even)
+            assert got == [b"0", b"2"]
+            assert received == [2], "those who look see what is left"
+            assert system.offsets["g", "T", 0] == 5, "what nobody gets is done"
+            pull = PullConsumer("g", system.address)
+            pull.add_filter_hook(even)
+            async with pull:
+                result = await pull.pull(MessageQueue("T", BROKER, 0), "*", 0, 4)
+                assert [message.body for message in result.messages] == [b"0", b"2"]
+
+    run(scenario())
+    assert "event=hook_failed" in caplog.text

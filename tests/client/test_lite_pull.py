@@ -263,3 +263,73 @@ def test_a_consumer_that_is_not_running_gives_nothing() -> None:
                 await call
 
     run(scenario())
+
+
+def test_a_commit_may_be_told_now_without_waiting() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=5) as consumer:
+            await consumer.poll(5)
+            await consumer.commit(persist=True)
+            await until(lambda: system.offsets == {("g", "T", 0): 5})
+            told = [c for c in system.asked if c.code == RequestCode.UPDATE_CONSUMER_OFFSET]
+            assert [command.is_oneway for command in told] == [True]
+
+    run(scenario())
+
+
+def test_with_sync_commits_nothing_is_given_out_before_the_last_is_confirmed() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            settings = {"auto_commit": True, "offset_commit": "sync", "pull_error_delay_ms": 10}
+            async with lite(system, messages=30, **settings) as consumer:
+                assert len(await consumer.poll(5)) == 10
+                system.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = refuse(ResponseCode.SYSTEM_BUSY)
+                assert await consumer.poll(0.05) == []
+                assert not system.offsets
+                assert system.count(RequestCode.UPDATE_CONSUMER_OFFSET) > 1, "it asks until it is confirmed"
+                system.answers.clear()
+                assert [message.body for message in await consumer.poll(5)] == [b"%d" % i for i in range(10, 20)]
+                assert system.offsets == {("g", "T", 0): 10}
+            assert system.offsets == {("g", "T", 0): 20}
+
+    run(scenario())
+
+
+def test_with_sync_commits_an_explicit_one_waits() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=5, offset_commit="sync") as consumer:
+            await consumer.poll(5)
+            await consumer.commit()
+            assert system.offsets == {("g", "T", 0): 5}
+            await consumer.commit({Q[0]: 2}, wait=False)
+            assert system.offsets == {("g", "T", 0): 5}
+
+    run(scenario())
+
+
+def test_a_poll_that_waits_ends_with_the_consumer() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            consumer = lite(system)
+            await consumer.start()
+            waiting = asyncio.ensure_future(consumer.poll(3600))
+            await asyncio.sleep(0)
+            await consumer.shutdown()
+            assert await waiting == []
+
+    run(scenario())
+
+
+def test_one_node_of_every_broker_can_be_read() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as slave:
+            system.topics["T"] = slave.topics["T"] = 1
+            slave.put("T", 0, b"of the slave")
+            route = system.route("T")
+            route.broker_datas[0].addresses[1] = slave.address
+            system.route = lambda topic, perm=6: route  # type: ignore[method-assign]
+            async with lite(system, pull_from_broker_id=1) as consumer:
+                assert await bodies(consumer, 1) == [b"of the slave"]
+            assert system.count(RequestCode.PULL_MESSAGE) == 0
+
+    run(scenario())

@@ -213,8 +213,8 @@ def test_one_outbox_has_one_producer(tmp_path: Path) -> None:
     ("limits", "reason"),
     [
         (OutboxLimits(messages_max=2), LossReason.LIMIT_COUNT),
-        (OutboxLimits(bytes_max=900), LossReason.LIMIT_BYTES),
-        (OutboxLimits(writes_bytes_max=900), LossReason.ASYNC_QUEUE_FULL),
+        (OutboxLimits(bytes_max=1300), LossReason.LIMIT_BYTES),
+        (OutboxLimits(writes_bytes_max=1300), LossReason.ASYNC_QUEUE_FULL),
         (OutboxLimits(writes_max=2), LossReason.ASYNC_QUEUE_FULL),
     ],
 )

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
-from orbitmq.client import Message, MessageQueue, Producer, SendStatus
-from orbitmq.errors import BrokerError, ClientError, InvalidStateError, MessageIllegal, TooManyRequestsError
+from orbitmq.client import Message, MessageQueue, Producer, SendResult, SendStatus, hash_selector
+from orbitmq.client import producer as producer_module
+from orbitmq.errors import (
+    BrokerError,
+    ClientError,
+    ConfigurationError,
+    InvalidStateError,
+    MessageIllegal,
+    TooManyRequestsError,
+)
+from orbitmq.message.properties import decode_properties
+from orbitmq.net.connection import Connection
 from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
 from tests.support.loops import run, until
@@ -152,7 +165,7 @@ def test_asynchronous_sends_are_limited_and_awaited_at_shutdown() -> None:
                 with pytest.raises(MessageIllegal):
                     producer.send_async(Message("T", b""))
                 tasks = [producer.send_async(Message("T", b"x")) for _ in range(2)]
-                with pytest.raises(TooManyRequestsError, match="2 sends are under way"):
+                with pytest.raises(TooManyRequestsError, match="2 sends are not finished"):
                     producer.send_async(Message("T", b"x"))
             assert {task.result().status for task in tasks} == {SendStatus.SEND_OK}
 
@@ -199,5 +212,211 @@ def test_a_broker_that_failed_is_known_and_left_out_when_asked_for() -> None:
             assert producer.faults[BROKER].available_from_ms < left_out_until
         async with Producer("g", system.address) as producer:
             assert producer.faults == {}
+
+    run(scenario())
+
+
+# ------------------------------------------------------------------------------------------------ choosing the queue
+
+
+def test_a_selector_gets_queues_message_and_argument_and_is_obeyed() -> None:
+    seen: list[object] = []
+
+    def last(queues: Sequence[MessageQueue], message: Message, arg: str) -> MessageQueue:
+        seen.append((len(queues), message.body, arg))
+        return queues[-1]
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            results = [
+                await producer.send(Message("T", b"x"), selector=last, arg="k"),
+                await producer.send_async(Message("T", b"y"), selector=last, arg="k"),
+                await producer.send(Message("T", b"z"), selector=hash_selector, arg="TagA"),
+            ]
+            assert [result.queue.queue_id for result in results] == [3, 3, 3]
+            assert seen == [(4, b"x", "k"), (4, b"y", "k")]
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE, times=1)
+            with pytest.raises(ClientError, match="1 attempts"):
+                await producer.send(Message("T", b"x"), selector=last, arg="k")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("choice", [None, MessageQueue("Other", BROKER, 0), RuntimeError("a bug")])
+def test_a_selector_that_chooses_nothing_usable_fails_the_send(choice: object) -> None:
+    def selector(_queues: object, _message: object, _arg: object) -> MessageQueue:
+        if isinstance(choice, Exception):
+            raise choice
+        return cast("MessageQueue", choice)
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            with pytest.raises(ClientError, match=r"selector (failed|gave no queue)"):
+                await producer.send(Message("T", b"x"), selector=selector)
+            with pytest.raises(MessageIllegal, match="give one of"):
+                await producer.send(Message("T", b"x"), selector=selector, sharding_key="k")
+            assert system.count(RequestCode.SEND_MESSAGE_V2) == 0
+
+    run(scenario())
+
+
+# --------------------------------------------------------------------------------------------------- asynchronous sends
+
+
+def test_an_asynchronous_send_takes_an_answer_of_the_broker_as_final() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE, times=1)
+            with pytest.raises(BrokerError) as raised:
+                await producer.send_async(Message("T", b"x"))
+            assert raised.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert system.count(RequestCode.SEND_MESSAGE_V2) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_an_asynchronous_send_is_tried_again_after_the_network_failed(chosen: bool) -> None:
+    queue = MessageQueue("T", BROKER, 2) if chosen else None
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            cut = 2
+
+            def broken(connection: Connection, _command: Command) -> Command | None:
+                nonlocal cut
+                cut -= 1
+                if cut >= 0:
+                    connection.abort()
+                return None
+
+            await producer.send(Message("T", b"first"))
+            system.answers[RequestCode.SEND_MESSAGE_V2] = broken
+            task = producer.send_async(Message("T", b"x"), queue=queue)
+            await until(lambda: cut <= 0)
+            del system.answers[RequestCode.SEND_MESSAGE_V2]
+            result = await task
+            assert result.status is SendStatus.SEND_OK
+            assert queue is None or result.queue == queue
+
+    run(scenario())
+
+
+def test_a_burst_waits_for_its_turn_and_its_time_begins_then() -> None:
+    async def scenario() -> None:
+        async with (
+            fake_system() as system,
+            Producer("g", system.address, async_in_flight_max=2, send_timeout_ms=400) as producer,
+        ):
+            await producer.send(Message("T", b"warm"))
+            most, under_way = 0, 0
+
+            async def slow(_connection: Connection, command: Command) -> Command:
+                nonlocal most, under_way
+                under_way += 1
+                most = max(most, under_way)
+                await asyncio.sleep(0.15)
+                under_way -= 1
+                header = SendMessageResponseHeader(msg_id="0" * 32, queue_id=0, queue_offset=0)
+                return command.response(ResponseCode.SUCCESS, header=header)
+
+            system.answers[RequestCode.SEND_MESSAGE_V2] = slow
+            sent = [producer.send_async(Message("T", b"x")) for _ in range(10)]
+            hasty = producer.send_async(Message("T", b"x"), timeout=0.1)
+            with pytest.raises(TooManyRequestsError, match="before the send's turn came"):
+                await hasty
+            results = await asyncio.gather(*sent)  # 0.75 s of broker's time, more than one send may take
+            assert {result.status for result in results} == {SendStatus.SEND_OK}
+            assert most == 2
+
+    run(scenario())
+
+
+def test_a_callback_gets_the_result_or_the_error_and_harms_nothing() -> None:
+    told: list[tuple[object, object]] = []
+
+    def callback(result: SendResult | None, error: BaseException | None) -> None:
+        told.append((result, error))
+        raise RuntimeError("a bug in a callback")
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            result = await producer.send_async(Message("T", b"x"), callback)
+            batch = await producer.send_batch_async([Message("T", b"1"), Message("T", b"2")], callback)
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SYSTEM_BUSY)
+            with pytest.raises(BrokerError) as raised:
+                await producer.send_async(Message("T", b"x"), callback)
+            await until(lambda: len(told) == 3)
+            assert told == [(result, None), (batch, None), (None, raised.value)]
+            assert batch.msg_id.count(",") == 1
+
+    run(scenario())
+
+
+def test_shutdown_ends_with_sends_that_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "CLOSE_S", 0.05)
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            producer = Producer("g", system.address, send_timeout_ms=60_000, api_timeout_ms=100)
+            await producer.start()
+            await producer.send(Message("T", b"x"))
+            for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.UNREGISTER_CLIENT, RequestCode.HEART_BEAT):
+                system.answers[code] = silence()
+            task = producer.send_async(Message("T", b"x"))
+            async with asyncio.timeout(5):
+                await producer.shutdown()
+            assert task.cancelled()
+
+    run(scenario())
+
+
+# ------------------------------------------------------------------------------------------------------------ namespace
+
+
+def test_brokers_see_the_namespace_and_the_application_does_not() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, namespace="NS") as producer:
+            message = Message("T", b"x")
+            results = [
+                await producer.send(message),
+                await producer.send(message, queue=MessageQueue("T", BROKER, 2)),
+                await producer.send(message, selector=lambda queues, _message, _arg: queues[1]),
+                await producer.send_async(message, sharding_key="TagA"),
+                await producer.send_batch([message, message], queue=MessageQueue("T", BROKER, 3)),
+                await producer.send_batch_async([message], queue=MessageQueue("T", BROKER, 3)),
+            ]
+            assert message.topic == "T"
+            assert {result.queue.topic for result in results} == {"T"}
+            assert [result.queue.queue_id for result in results[1:]] == [2, 1, 3, 3, 3]
+            assert set(system.topics) == {"TBW102", "NS%T"}
+            stored = [unit for units in system.messages.values() for unit in units]
+            assert {decode_properties(unit.properties)["INSTANCE_ID"] for unit in stored} == {"NS"}
+            (header, *_) = [
+                command.header(SendMessageV2Header)
+                for command in system.asked
+                if command.code == RequestCode.SEND_MESSAGE_V2
+            ]
+            assert (header.topic, header.producer_group) == ("NS%T", "NS%g")
+            assert {one.group_name for one in system.heartbeats[-1].producer_data_set} == {"NS%g"}
+            assert {queue.topic for queue in await producer.fetch_publish_queues("T")} == {"T"}
+            assert await producer.max_offset(MessageQueue("T", BROKER, 3)) > 0
+
+    run(scenario())
+
+
+def test_an_endpoint_names_the_namespace_unless_one_is_given() -> None:
+    assert Producer("g", "http://MQ_INST_1_a.example.com:80").group == "MQ_INST_1_a%g"
+    assert Producer("g", "http://MQ_INST_1_a.example.com:80", namespace="NS").group == "NS%g"
+    with pytest.raises(ConfigurationError, match="namespace"):
+        Producer("g", "h:1", namespace="a%b")
+
+
+def test_a_unit_is_told_with_each_message() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, unit_mode=True) as producer:
+            await producer.send(Message("T", b"x"))
+            (asked,) = [command for command in system.asked if command.code == RequestCode.SEND_MESSAGE_V2]
+            assert asked.header(SendMessageV2Header).unit_mode
 
     run(scenario())

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orbitmq.client import (
+    AllocateByCircle,
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
+    ConsumeOrderlyStatus,
     MessageExt,
     MessageModel,
     MessageQueue,
+    OffsetStore,
+    OffsetTable,
+    OrderlyContext,
     PushConsumer,
 )
 from orbitmq.errors import ClientError, InvalidStateError
@@ -413,6 +418,29 @@ def test_a_member_that_a_broker_does_not_list_keeps_its_queues_for_a_round() -> 
     run(scenario(), TurnedLoop)
 
 
+def test_a_strategy_that_fails_takes_no_queue_away(caplog: pytest.LogCaptureFixture) -> None:
+    class Moody(AllocateByCircle):
+        def allocate(self, *args: Any) -> list[MessageQueue]:
+            if failing:
+                raise KeyError("no room")
+            return super().allocate(*args)
+
+    failing: list[int] = []
+
+    async def scenario() -> None:
+        async with fake_system() as system, push(system, Listener(), allocate_strategy=Moody()) as consumer:
+            assert of_topic(consumer) == {Q0}
+            failing.append(1)
+            await until(lambda: "event=not_allocated" in caplog.text or system.notify("g"))
+            assert of_topic(consumer) == {Q0}
+            failing.clear()
+            system.topics["U"] = 1
+            consumer.subscribe("U")
+            await until(lambda: any(queue.topic == "U" for queue in consumer.assignment()))
+
+    run(scenario())
+
+
 def test_results_for_a_queue_that_went_away_do_not_count() -> None:
     async def scenario() -> None:
         async with fake_system() as system:
@@ -567,5 +595,95 @@ def test_a_shutdown_is_not_forgotten_when_the_group_changes_at_that_moment() -> 
             await asyncio.sleep(0)  # the waiting task has its event, and has not run yet
             async with asyncio.timeout(20):
                 await consumer.shutdown()
+
+    run(scenario())
+
+
+def test_with_sync_commits_the_next_pull_waits_for_listener_and_broker() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(6):
+                system.put("T", 0, b"%d" % i)
+            release = asyncio.Event()
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                if messages[0].body == b"1":
+                    await release.wait()
+                return SUCCESS
+
+            settings = {"offset_commit": "sync", "pull_batch_size": 2, "pull_error_delay_ms": 10}
+            system.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = refuse(ResponseCode.SYSTEM_BUSY)
+            async with push(system, listener, **settings):
+                await until(lambda: pulls(system))
+                await settle(50)
+                assert len(pulls(system)) == 1, "the listener is at work"
+                release.set()
+                await until(lambda: system.count(RequestCode.UPDATE_CONSUMER_OFFSET) > 2)
+                assert len(pulls(system)) == 1, "the broker has not confirmed"
+                system.answers.clear()
+                await until(lambda: len(pulls(system)) == 4)
+            assert system.offsets["g", "T", 0] == 6
+
+    run(scenario())
+
+
+def test_in_order_with_sync_commits_everything_comes_and_is_confirmed() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(6):
+                system.put("T", 0, b"%d" % i)
+            got: list[tuple[int, int]] = []
+
+            async def listener(messages: Any, context: OrderlyContext) -> ConsumeOrderlyStatus:
+                got.append((messages[0].queue_offset, system.offsets.get(("g", "T", 0), 0)))
+                return ConsumeOrderlyStatus.SUCCESS
+
+            consumer = PushConsumer(
+                "g", system.address, consume_from_where=FIRST, offset_commit="sync", pull_batch_size=2
+            )
+            system.topics["T"] = 1
+            consumer.subscribe("T")
+            consumer.on_message_orderly(listener)
+            async with consumer:
+                await until(lambda: len(got) == 6)
+        assert got == [(offset, offset // 2 * 2) for offset in range(6)], "those before are confirmed"
+
+    run(scenario())
+
+
+def test_a_store_of_the_application_keeps_the_offsets() -> None:
+    class Notebook(OffsetStore):
+        """Two lines to a page."""
+
+        def __init__(self) -> None:
+            self.table = OffsetTable()
+            self.kept = {Q0: 2}
+            self.closed = False
+
+        async def open(self) -> None: ...
+
+        async def stored(self, queue: MessageQueue) -> int:
+            return self.kept.get(queue, -1)
+
+        async def persist(self, queues: Collection[MessageQueue]) -> None:
+            self.kept.update(self.table.of(queues))
+
+        commit = persist
+
+        async def release(self, queue: MessageQueue) -> None: ...
+
+        def close(self) -> None:
+            self.closed = True
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(4):
+                system.put("T", 0, b"%d" % i)
+            listener, notebook = Listener(), Notebook()
+            async with push(system, listener, offset_store=notebook):
+                await until(lambda: listener.bodies == [b"2", b"3"])
+            assert notebook.kept[Q0] == 4
+            assert notebook.closed
+            assert system.count(RequestCode.UPDATE_CONSUMER_OFFSET) == 0
 
     run(scenario())

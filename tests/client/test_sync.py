@@ -24,6 +24,8 @@ PAIRS = [
     (client.TransactionProducer, sync.TransactionProducer),
     (client.PushConsumer, sync.PushConsumer),
     (client.LitePullConsumer, sync.LitePullConsumer),
+    (client.PullConsumer, sync.PullConsumer),
+    (client.PullSchedule, sync.PullSchedule),
 ]
 FOR_THE_INSTANCE = {"wanted_topics", "heartbeat_data", "wake_rebalance"} | {
     "known_offsets",

@@ -6,7 +6,15 @@ pure code in `core`; everything else carries them out.
 
 from __future__ import annotations
 
-from orbitmq.client.core.allocation import STRATEGIES, Allocate, averagely, by_circle, by_consistent_hash
+from orbitmq.client.core.allocation import (
+    AllocateAveragely,
+    AllocateByCircle,
+    AllocateByConfig,
+    AllocateByMachineRoom,
+    AllocateConsistentHash,
+    AllocateMachineRoomNearby,
+    AllocateStrategy,
+)
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -19,12 +27,17 @@ from orbitmq.client.core.model import (
     SendStatus,
     TransactionSendResult,
 )
+from orbitmq.client.core.offsets import OffsetTable
+from orbitmq.client.core.queue_selectors import QueueSelector, RoomSelector, hash_selector, random_selector
 from orbitmq.client.core.replies import create_reply_message, reply_to_client
 from orbitmq.client.core.selectors import MessageSelector
 from orbitmq.client.lite_pull import LitePullConsumer
+from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.producer import Producer
+from orbitmq.client.pull import PullConsumer
 from orbitmq.client.push import PushConsumer
-from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings, TransactionSettings
+from orbitmq.client.schedule import PullContext, PullSchedule
+from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
 from orbitmq.client.transactions import HalfMessage, TransactionListener, TransactionProducer
 from orbitmq.client.workers import Listener
 from orbitmq.errors import (
@@ -44,8 +57,13 @@ from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
 __all__ = [
-    "STRATEGIES",
-    "Allocate",
+    "AllocateAveragely",
+    "AllocateByCircle",
+    "AllocateByConfig",
+    "AllocateByMachineRoom",
+    "AllocateConsistentHash",
+    "AllocateMachineRoomNearby",
+    "AllocateStrategy",
     "BrokerError",
     "ClientError",
     "ConcurrentContext",
@@ -65,17 +83,25 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageSelector",
+    "OffsetStore",
+    "OffsetTable",
     "OrbitMQError",
     "OrderlyContext",
     "Producer",
     "ProducerSettings",
+    "PullConsumer",
+    "PullContext",
     "PullResult",
+    "PullSchedule",
+    "PullSettings",
     "PullStatus",
     "PushConsumer",
     "PushSettings",
+    "QueueSelector",
     "RemotingError",
     "RemotingTimeout",
     "RequestTimeout",
+    "RoomSelector",
     "SendRequestError",
     "SendResult",
     "SendStatus",
@@ -84,9 +110,8 @@ __all__ = [
     "TransactionProducer",
     "TransactionSendResult",
     "TransactionSettings",
-    "averagely",
-    "by_circle",
-    "by_consistent_hash",
     "create_reply_message",
+    "hash_selector",
+    "random_selector",
     "reply_to_client",
 ]

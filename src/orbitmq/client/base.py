@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 
 from orbitmq.client import searching
 from orbitmq.client.core.addresses import name_servers
+from orbitmq.client.core.namespace import Namespace, namespace_of
 from orbitmq.client.instance import Instance, join, leave
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import InvalidStateError
@@ -41,9 +42,14 @@ class Client(ABC):
     _consumes: ClassVar[bool]
 
     def __init__(self, group: str, namesrv_addr: str | Iterable[str] | None, settings: ClientSettings) -> None:
+        given = namesrv_addr if isinstance(namesrv_addr, str) else list(namesrv_addr or ())
+        given = given or os.environ.get(NAMESRV_VARIABLE, "")
+        self._namespace = Namespace(settings["namespace"] or namespace_of(given))
         check_group(group)
-        self.group = group
-        self._addresses = name_servers(namesrv_addr or os.environ.get(NAMESRV_VARIABLE))
+        self.group = self._namespace.wrap(group)
+        """As brokers know it: with its namespace."""
+        check_group(self.group)
+        self._addresses = name_servers(given)
         self._base_settings = settings
         self._state = State.CREATED
         self._pid = os.getpid()
@@ -125,19 +131,23 @@ class Client(ABC):
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The next offset to be written in `queue`. BrokerError, ClientError, RemotingError."""
+        queue = self._namespace.wrap_queue(queue)
         return await offsets.max_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The first offset that can be read from `queue`. BrokerError, ClientError, RemotingError."""
+        queue = self._namespace.wrap_queue(queue)
         return await offsets.min_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch)."""
+        queue = self._namespace.wrap_queue(queue)
         address = await self._instance.routes.master(queue)
         return await offsets.search_offset(self._instance.remoting, address, queue, timestamp_ms)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int:
         """When the first readable message was stored, in milliseconds since the epoch; -1 when there is none."""
+        queue = self._namespace.wrap_queue(queue)
         address = await self._instance.routes.master(queue)
         return await offsets.earliest_store_time(self._instance.remoting, address, queue)
 
@@ -149,8 +159,13 @@ class Client(ABC):
         when no broker of the topic has.
         """
         if topic is None:
-            return await searching.view_message(self._instance, msg_id)
-        return await searching.find_message(self._instance, topic, msg_id, self._clock.now_ms())
+            return self._seen(await searching.view_message(self._instance, msg_id))
+        inside = self._namespace.wrap(topic)
+        return self._seen(await searching.find_message(self._instance, inside, msg_id, self._clock.now_ms()))
+
+    def _seen(self, message: MessageExt) -> MessageExt:
+        message.topic = self._namespace.unwrap(message.topic)
+        return message
 
     async def query_message(
         self, topic: str, key: str, max_count: int = 32, begin_ms: int = 0, end_ms: int = searching.EVER_MS
@@ -160,11 +175,13 @@ class Client(ABC):
 
         ClientError (code 208) when there is none; BrokerError or RemotingError when none was found and a broker failed.
         """
-        return await searching.query_messages(self._instance, topic, key, max_count, begin_ms, end_ms)
+        inside = self._namespace.wrap(topic)
+        found = await searching.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
+        return [self._seen(message) for message in found]
 
     async def create_topic(self, topic: str, *, queues: int = 4, template: str = "TBW102") -> None:
         """Create `topic` with `queues` queues on every master that has the template topic; change it if it exists."""
-        check_topic(topic)
+        check_topic(topic := self._namespace.wrap(topic))
         routes, remoting = self._instance.routes, self._instance.remoting
         found = await routes.find_publish(template, template, queues)
         brokers = {queue.broker_name: queue for queue in found.queues}

@@ -1,6 +1,6 @@
-"""What push and pull consumers share: subscriptions, membership, rebalance, start positions, offsets.
+"""What all consumers share: subscriptions, membership in a group, rebalance, offsets. Pulls nothing.
 
-A queue assigned to this consumer is held by a task of its own, which pulls until the queue is given up.
+A queue assigned to this consumer is held until it is given up; what happens meanwhile is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ import asyncio
 import contextlib
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from orbitmq.client.background import Background
-from orbitmq.client.base import Client
-from orbitmq.client.core.allocation import Allocate
-from orbitmq.client.core.flow import Thresholds
-from orbitmq.client.core.hooks import ReceiveHook
-from orbitmq.client.core.position import Ask, start_position
+from orbitmq.client.base import Client, State
+from orbitmq.client.core.allocation import AllocateAveragely, AllocateStrategy
+from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, FilterHook, ReceiveHook, each
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.rebalance import Membership, change
 from orbitmq.client.core.route import MASTER_ID, read_address
@@ -26,12 +24,14 @@ from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.lag import QueueLag, lag_of
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
-from orbitmq.client.settings import ConsumerSettings
-from orbitmq.errors import BrokerError, ConfigurationError, MessageIllegal, OrbitMQError
+from orbitmq.client.pulling import Puller
+from orbitmq.client.settings import MemberSettings
+from orbitmq.client.watching import OnQueues, QueueListener, Watching
+from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, RETRY_PREFIX, check_topic
-from orbitmq.operations import membership, offsets
+from orbitmq.operations import membership
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
     ConsumeFromWhere,
@@ -40,16 +40,11 @@ from orbitmq.wire.bodies import (
     ConsumeType,
     MessageModel,
 )
-from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
 
 REBALANCE_INTERVAL_S = 20.0  # the wait of Java's members; notices of brokers come in between
 REBALANCE_AGAIN_S = 1.0  # after a round that could not be finished
-START_AGAIN_S = 1.0  # after a start position that could not be found out
-HOLD_LOOK_S = 1.0  # a queue that waits for room is looked at again when something changes, at the latest after this
-FLOW_CONTROL_DELAY_S = 0.02  # the pause a broker asks for with FLOW_CONTROL
-HALF_AN_HOUR_MS = 1_800_000
 
 
 @dataclass(eq=False, slots=True)
@@ -64,14 +59,20 @@ class Held:
     """Set when messages came into the cache, or the queue was given up."""
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no listener that keeps the order has messages of the queue."""
+    confirmed: int = -1
+    """The offset that the broker has said to have."""
     task: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Nothing more is pulled; what is cached still counts."""
+        if self.task is not None:
+            self.task.cancel()
 
     def drop(self) -> None:
         """The queue is given up: nothing that comes for it counts any more."""
         self.cached.dropped = True
         self.arrived.set()
-        if self.task is not None:
-            self.task.cancel()
+        self.stop()
 
     async def wait_for_room(self, seconds: float) -> None:
         """Until something changed, at most `seconds`."""
@@ -92,35 +93,35 @@ class Consumer(Client):
         self,
         group: str,
         namesrv_addr: str | Iterable[str] | None,
-        settings: ConsumerSettings,
+        settings: MemberSettings,
         *,
         message_model: MessageModel,
-        consume_from_where: ConsumeFromWhere,
-        consume_timestamp: datetime | str | None,
-        allocate: Allocate,
+        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        allocate_strategy: AllocateStrategy | None,
+        offset_store: OffsetStore | None,
     ) -> None:
         if group == DEFAULT_CONSUMER_GROUP:
             raise MessageIllegal(f"{DEFAULT_CONSUMER_GROUP} is no group of an application, choose a name")
         super().__init__(group, namesrv_addr, settings)
-        self._consumer_settings = settings
+        self._member_settings = settings
         self._message_model = message_model
+        self._confirms_offsets = False
+        """Whether offsets must have arrived before a queue goes on or is given up."""
         self._consume_from_where = consume_from_where
-        self._start_time_ms = _milliseconds(consume_timestamp)
-        self._allocate = allocate
+        self._strategy = allocate_strategy or AllocateAveragely()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._memberships: dict[str, Membership] = {}
         self._held: dict[MessageQueue, Held] = {}
-        self._thresholds = Thresholds(
-            settings["pull_threshold_for_queue"],
-            settings["pull_threshold_size_for_queue"],
-            settings["consume_max_span"],
-        )
         self._rebalance_wanted = asyncio.Event()
         self._rebalancing = asyncio.Lock()
         self._background = Background(self._name())
-        self._store: OffsetStore | None = None
+        self._store = offset_store
+        self._watching = Watching(self._namespace, self._name())
+        self._hooks: list[ConsumeHook] = []
         self._receive_hooks: list[ReceiveHook] = []
+        self._filter_hooks: list[FilterHook] = []
         self._started_ms = 0
+        self._open_for_callbacks: Instance | None = None
 
     # -------------------------------------------------------------------------------------------- for the instance
 
@@ -160,14 +161,15 @@ class Consumer(Client):
 
     # ----------------------------------------------------------------------------------------------- subscriptions
 
-    def _subscribe(self, topic: str, selector: Selector) -> None:
-        check_topic(topic)
-        self._subscriptions[topic] = subscription_of(topic, selector, self._clock.now_ms())
+    def _subscribe(self, topic: str, selector: Selector, version: int | None = None) -> None:
+        check_topic(topic := self._namespace.wrap(topic))
+        version = self._clock.now_ms() if version is None else version
+        self._subscriptions[topic] = subscription_of(topic, selector, version)
         if self.is_running:
             self._background.spawn(self._announce(self._instance))
 
     def _unsubscribe(self, topic: str) -> None:
-        if self._subscriptions.pop(topic, None) is not None and self.is_running:
+        if self._subscriptions.pop(self._namespace.wrap(topic), None) is not None and self.is_running:
             self._background.spawn(self._announce(self._instance))
 
     async def _announce(self, instance: Instance) -> None:
@@ -178,15 +180,74 @@ class Consumer(Client):
 
     def assignment(self) -> set[MessageQueue]:
         """The queues read at this moment, those of the retry topic included."""
-        return set(self._held)
+        return set(map(self._namespace.unwrap_queue, self._held))
 
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic`. ClientError when it does not exist."""
-        return list(await self._instance.routes.find_subscribed(topic))
+        found = await self._instance.routes.find_subscribed(self._namespace.wrap(topic))
+        return list(map(self._namespace.unwrap_queue, found))
+
+    def on_assigned(self, callback: OnQueues) -> None:
+        """Have `callback(queues)` called whenever queues were taken. A function must not wait; for a coroutine function
+        the group waits up to `orbitmq.client.watching.CALLBACK_S` seconds. What it raises is logged.
+        """
+        self._watching.assigned_callbacks.append(callback)
+
+    def on_revoked(self, callback: OnQueues) -> None:
+        """Have `callback(queues)` called before queues are given up, also by shutdown, as with `on_assigned`. Nothing
+        more is pulled of them then; what the callback commits still counts.
+        """
+        self._watching.revoked_callbacks.append(callback)
+
+    def _listen_to_queues(self, topic: str, listener: QueueListener | None) -> None:
+        if listener is not None:
+            self._watching.listeners[self._namespace.wrap(topic)] = listener
+
+    # ------------------------------------------------------------------------------------------------------- hooks
+
+    def add_consume_hook(self, hook: ConsumeHook) -> None:
+        """Have `hook` see all that is delivered: every call of a listener, before and after; of a consumer without one
+        every pull that brings messages. Before start, InvalidStateError afterwards.
+        """
+        self._check_not_started()
+        self._hooks.append(hook)
+
+    def add_filter_hook(self, hook: FilterHook) -> None:
+        """Have `hook` look through the messages of every pull and take out, in place, those that nobody shall get. It
+        runs on the event loop and must not wait. Before start, InvalidStateError afterwards.
+        """
+        self._check_not_started()
+        self._filter_hooks.append(hook)
 
     def add_receive_hook(self, hook: ReceiveHook) -> None:
         """Have `hook` see every pull that brings messages. It runs on the event loop and must not wait."""
         self._receive_hooks.append(hook)
+
+    def _show_hooks(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> None:
+        """Without a listener a message is delivered when it has been pulled."""
+        if self._hooks and messages:
+            plain = self._namespace.unwrap_queue(queue)
+            context = ConsumeContext(self.group, plain, messages, ConcurrentContext(plain), self._clock.now_ms())
+            each(self._hooks, lambda hook, seen: hook.before(seen), context)
+            context.status = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+            each(self._hooks, lambda hook, seen: hook.after(seen), context)
+
+    def _check_not_started(self) -> None:
+        if self._state is not State.CREATED:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}; hooks are added before start")
+
+    def _puller_of(self, instance: Instance, *, flags: int, suspend_ms: int, timeout_ms: int) -> Puller:
+        return Puller(
+            instance,
+            self.group,
+            flags=flags,
+            suspend_ms=suspend_ms,
+            timeout_ms=timeout_ms,
+            hooks=self._receive_hooks,
+            filters=self._filter_hooks,
+            broker_id=self._member_settings["pull_from_broker_id"],
+            namespace=self._namespace,
+        )
 
     async def lag(self, topic: str | None = None) -> list[QueueLag]:
         """How far the group is behind, in every queue of its subscriptions or of one topic, whoever reads it. A
@@ -194,10 +255,11 @@ class Consumer(Client):
         `orbitmq.client.lag` adds up. ClientError when a topic does not exist.
         """
         queues: list[MessageQueue] = []
-        for name in self._subscriptions if topic is None else (topic,):
+        for name in self._subscriptions if topic is None else (self._namespace.wrap(topic),):
             if self._instance.routes.subscribed(name) or not name.startswith(RETRY_PREFIX):
-                queues += await self.fetch_queues(name)
-        return await lag_of(self._instance, self.group, queues, self._stored_offset)
+                queues += await self._instance.routes.find_subscribed(name)
+        lags = await lag_of(self._instance, self.group, queues, self._stored_offset)
+        return [replace(one, queue=self._namespace.unwrap_queue(one.queue)) for one in lags]
 
     async def _stored_offset(self, queue: MessageQueue) -> int | None:
         offset = await self._offsets.stored(queue)
@@ -209,13 +271,15 @@ class Consumer(Client):
         """Join the group: offsets, routes, heartbeat, first rebalance, then the services."""
         instance.add_consumer(self)
         self._started_ms = self._clock.now_ms()
-        self._store = self._make_store(instance)
+        if self._store is None:
+            self._store = self._make_store(instance)
         await self._store.open()
         await self._find_routes(instance)
         for subscription in self._subscriptions.values():
             await self._check(instance, subscription)
         await instance.beat()
-        await self._rebalance(instance)
+        with self._callbacks_may_ask(instance):
+            await self._rebalance(instance)
         self._background.spawn(self._rebalance_regularly(instance))
         self._background.spawn(self._persist_regularly())
 
@@ -226,7 +290,7 @@ class Consumer(Client):
             return
         source = read_address(instance.routes.addresses(queues[0].broker_name), MASTER_ID)
         if source is not None:
-            timeout_ms = self._consumer_settings["api_timeout_ms"]
+            timeout_ms = self._member_settings["api_timeout_ms"]
             await membership.check_client(
                 instance.remoting, source.address, instance.client_id, self.group, subscription, timeout_ms=timeout_ms
             )
@@ -237,11 +301,23 @@ class Consumer(Client):
         if not all(instance.routes.subscribed(topic) for topic in missing):
             instance.want_routes()
 
+    @contextlib.contextmanager
+    def _callbacks_may_ask(self, instance: Instance) -> Iterator[None]:
+        """Callbacks of the start and of the shutdown may pull, seek and commit as well."""
+        self._open_for_callbacks = instance
+        try:
+            yield
+        finally:
+            self._open_for_callbacks = None
+
+    def _check_running(self) -> Instance:
+        return super()._check_running() if self._open_for_callbacks is None else self._open_for_callbacks
+
     async def _end_consuming(self, instance: Instance) -> None:
         """Store the offsets of what is done, leave the group, drop the rest."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._consumer_settings["api_timeout_ms"] / 1000):
-                await self._offsets.persist(list(self._held))
+        with self._callbacks_may_ask(instance):
+            await self._watching.revoked(self._held)
+        await self._confirm(self._offsets_to_store())
         await instance.dismiss(self.group, consumer=True)
         for held in self._held.values():
             held.drop()
@@ -255,9 +331,17 @@ class Consumer(Client):
     def _make_store(self, instance: Instance) -> OffsetStore:
         if self._message_model is MessageModel.CLUSTERING:
             return BrokerOffsets(instance, self.group)
-        settings = self._consumer_settings
+        settings = self._member_settings
         owner = f"{instance.client_ip}@{settings['instance_name']}"
         return FileOffsets(settings["local_offset_dir"], owner, self.group)
+
+    async def _confirm(self, queues: Collection[MessageQueue]) -> None:
+        """Store offsets and know it, as far as brokers answer in time."""
+        try:
+            async with asyncio.timeout(self._member_settings["api_timeout_ms"] / 1000):
+                await self._offsets.commit(queues)
+        except (OrbitMQError, OSError) as error:  # a TimeoutError is an OSError
+            _log.warning("event=offsets_not_confirmed group=%s error=%r", self.group, error)
 
     @property
     def _offsets(self) -> OffsetStore:
@@ -266,8 +350,12 @@ class Consumer(Client):
 
     async def _persist_regularly(self) -> None:
         while True:
-            await asyncio.sleep(self._consumer_settings["persist_offset_interval_ms"] / 1000)
-            await self._offsets.persist(list(self._held))
+            await asyncio.sleep(self._member_settings["persist_offset_interval_ms"] / 1000)
+            await self._offsets.persist(self._offsets_to_store())
+
+    def _offsets_to_store(self) -> Collection[MessageQueue]:
+        """The queues whose offsets are stored now and then."""
+        return list(self._held)
 
     # --------------------------------------------------------------------------------------------------- rebalance
 
@@ -302,7 +390,10 @@ class Consumer(Client):
         if step:
             _log.info("event=rebalanced group=%s topic=%s held=%d", self.group, topic, len(assigned))
             await self._release([queue for queue in (*step.dropped, *step.added) if queue in self._held])
-            self._take(await self._free(step.added))
+            taken = await self._free(step.added)
+            self._take(taken)
+            await self._watching.assigned(taken)
+            await self._watching.changed(topic, queues, [queue for queue in self._held if queue.topic == topic])
 
     async def _assigned(
         self, instance: Instance, topic: str, queues: tuple[MessageQueue, ...]
@@ -313,7 +404,11 @@ class Consumer(Client):
         broker = await instance.any_broker(topic)
         members = await membership.consumer_ids(instance.remoting, broker, self.group)
         decides = self._memberships.setdefault(topic, Membership())
-        return decides.assignment(self._allocate, instance.client_id, queues, members)
+        try:
+            return decides.assignment(self._strategy, self.group, instance.client_id, queues, members)
+        except Exception:  # the strategy may be the application's; queues are never given up because of an error
+            _log.exception("event=not_allocated group=%s topic=%s strategy=%s", self.group, topic, self._strategy.name)
+            return None
 
     def _reading(self) -> list[MessageQueue]:
         """The held queues whose task lives; one that died of an error counts as not held, so that it is taken anew."""
@@ -329,11 +424,15 @@ class Consumer(Client):
         self._assignment_changed()
 
     def _hold(self, queue: MessageQueue) -> None:
-        """Begin reading `queue`."""
-        held = self._held[queue] = Held(queue)
-        held.task = self._background.spawn(self._read(held))
+        """Begin with `queue`."""
+        self._held[queue] = Held(queue)
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
+        for queue in queues:
+            self._held[queue].stop()
+        await self._watching.revoked(queues)
+        if self._confirms_offsets:
+            await self._confirm(queues)
         for queue in queues:
             self._held.pop(queue).drop()
             await self._offsets.release(queue)
@@ -342,50 +441,3 @@ class Consumer(Client):
 
     def _assignment_changed(self) -> None:
         """Called when queues were taken or given up."""
-
-    @abstractmethod
-    async def _read(self, held: Held) -> None:
-        """Pull the queue until it is given up."""
-
-    def _pause_after(self, error: OrbitMQError, queue: MessageQueue) -> float:
-        """Seconds to wait after a pull that failed."""
-        if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
-            return FLOW_CONTROL_DELAY_S
-        _log.warning("event=pull_failed group=%s queue=%s error=%s", self.group, queue, error)
-        return self._consumer_settings["pull_error_delay_ms"] / 1000
-
-    # ---------------------------------------------------------------------------------------------- start position
-
-    async def _start_offset(self, held: Held) -> int:
-        """Where to begin; asked until somebody knows."""
-        while True:
-            try:
-                return await self._find_start(held.queue)
-            except OrbitMQError as error:
-                _log.warning("event=no_start_position group=%s queue=%s error=%s", self.group, held.queue, error)
-                await asyncio.sleep(START_AGAIN_S)
-
-    async def _find_start(self, queue: MessageQueue) -> int:
-        position = start_position(queue.topic, await self._offsets.stored(queue), self._consume_from_where)
-        if not isinstance(position, Ask):
-            return position
-        assert self._shared is not None, "a queue is held only while an instance is shared"
-        remoting, address = self._shared.remoting, await self._shared.routes.master(queue)
-        if position is Ask.MAX_OFFSET:
-            return await offsets.max_offset(remoting, address, queue)
-        if position is Ask.MIN_OFFSET:
-            return await offsets.min_offset(remoting, address, queue)
-        time_ms = self._start_time_ms or self._clock.now_ms() - HALF_AN_HOUR_MS
-        return await offsets.search_offset(remoting, address, queue, time_ms)
-
-
-def _milliseconds(time: datetime | str | None) -> int | None:
-    """A start time as milliseconds since the epoch; texts are `yyyyMMddHHmmss` in local time."""
-    if time is None:
-        return None
-    if isinstance(time, datetime):
-        return int(time.timestamp() * 1000)
-    try:
-        return int(datetime.strptime(time, "%Y%m%d%H%M%S").timestamp() * 1000)  # noqa: DTZ007 - local time is meant
-    except ValueError:
-        raise ConfigurationError(f"consume_timestamp {time!r} is not allowed; give yyyyMMddHHmmss") from None

@@ -21,6 +21,8 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import uvloop
 
+from orbitmq.client.threads import on_thread
+from orbitmq.client.workers import is_coroutine
 from orbitmq.errors import InvalidStateError
 
 P = ParamSpec("P")
@@ -123,6 +125,17 @@ class Face(Generic[C_co]):
     def __init__(self, core: C_co) -> None:
         self.core = core
         """The asyncio object behind this one; it lives on the loop of `loop_thread()`."""
+
+
+def beside(callback: Callable[P, object]) -> Callable[P, object]:
+    """The callback on a thread of its own, where it may use the synchronous classes; a coroutine function stays."""
+    if is_coroutine(callback):
+        return callback
+
+    async def call(*args: P.args, **kwargs: P.kwargs) -> object:
+        return await on_thread("orbitmq-callback", lambda: callback(*args, **kwargs))
+
+    return call
 
 
 def waiting(method: Callable[Concatenate[C, P], Coroutine[object, object, R]]) -> Callable[Concatenate[Face[C], P], R]:

@@ -260,11 +260,11 @@ def join(addresses: tuple[str, ...], settings: ClientSettings, group: str, *, co
 
     The caller adds itself before it next waits for anything.
     """
-    own = {name: settings.get(name) for name in ClientSettings.__annotations__}
+    own = _shared_settings(settings)
     named = settings["instance_name"] != DEFAULT_INSTANCE
     pool = _instances.setdefault(asyncio.get_running_loop(), [])
     for instance in pool:
-        theirs = {name: instance.settings.get(name) for name in ClientSettings.__annotations__}
+        theirs = _shared_settings(instance.settings)
         alike = own == theirs and instance.name_servers.addresses == addresses
         if not alike and not (named and all(own[name] == theirs[name] for name in IDENTITY)):
             continue
@@ -282,6 +282,11 @@ def join(addresses: tuple[str, ...], settings: ClientSettings, group: str, *, co
     instance.start()
     pool.append(instance)
     return instance
+
+
+def _shared_settings(settings: ClientSettings) -> dict[str, object]:
+    """What an instance does the same for all who share it; names are wrapped before they come here."""
+    return {name: settings.get(name) for name in ClientSettings.__annotations__ if name != "namespace"}
 
 
 def _protected_otherwise(name: str) -> ClientError:

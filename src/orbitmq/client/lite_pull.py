@@ -11,16 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Unpack
 
-from orbitmq.client.consumer import HOLD_LOOK_S, Consumer, Held
-from orbitmq.client.core.allocation import Allocate, averagely
+from orbitmq.client.consumer import Held
+from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
+from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pulling import Puller
+from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import properties
 from orbitmq.client.settings import LitePullSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
+from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
+from orbitmq.client.watching import OnTopicQueues, QueueListener
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError, RequestRejected
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -47,7 +51,7 @@ class Batch:
     messages: list[MessageExt]
 
 
-class LitePullConsumer(Consumer):
+class LitePullConsumer(ReadingConsumer):
     """Consumes messages when asked.
 
         async with LitePullConsumer("group", "127.0.0.1:9876") as consumer:
@@ -75,7 +79,8 @@ class LitePullConsumer(Consumer):
         message_model: MessageModel = MessageModel.CLUSTERING,
         consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         consume_timestamp: datetime | str | None = None,
-        allocate: Allocate = averagely,
+        allocate_strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
         **settings: Unpack[LitePullSettings],
     ) -> None:
         self._settings = complete(LitePullSettings, settings)
@@ -86,7 +91,8 @@ class LitePullConsumer(Consumer):
             message_model=message_model,
             consume_from_where=consume_from_where,
             consume_timestamp=consume_timestamp,
-            allocate=allocate,
+            allocate_strategy=allocate_strategy,
+            offset_store=offset_store,
         )
         self.auto_commit = self._settings["auto_commit"]
         self._assigned_queues: frozenset[MessageQueue] | None = None
@@ -95,21 +101,26 @@ class LitePullConsumer(Consumer):
         self._sought: dict[MessageQueue, int] = {}
         self._consumed: dict[MessageQueue, int] = {}
         """Queue -> the offset behind what poll returned, until it is committed."""
+        self._unconfirmed: set[MessageQueue] = set()
+        """With `offset_commit="sync"`: committed by poll, and the broker has not said yes."""
         self._batches: deque[Batch] = deque()
         self._arrived = asyncio.Event()
         self._cached_count = 0
         self._commit_due_ms = 0
+        self._traces: Traces | None = None
         self._puller: Puller | None = None
 
     # ------------------------------------------------------------------------------------------------ what to read
 
-    def subscribe(self, topic: str, expression: Selector = "*") -> None:
+    def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
         """Share the queues of `topic` with the group; `expression` as for a push consumer. Before or after start.
 
+        `listener(topic, queues, own)` hears of every change of its assignment, as with `on_assigned`.
         InvalidStateError after `assign`.
         """
         if self._assigned_queues is not None:
             raise InvalidStateError(f"{self._name()} has assigned queues; it cannot subscribe as well")
+        self._listen_to_queues(topic, listener)
         self._subscribe(topic, expression)
 
     def unsubscribe(self, topic: str) -> None:
@@ -120,15 +131,25 @@ class LitePullConsumer(Consumer):
         """Read these queues and no others. Before or after start. InvalidStateError after `subscribe`."""
         if self._subscriptions:
             raise InvalidStateError(f"{self._name()} has subscribed; it cannot assign queues as well")
-        self._assigned_queues = frozenset(queues)
+        self._assigned_queues = frozenset(map(self._namespace.wrap_queue, queues))
         self.wake_rebalance()
 
     def set_assign_expression(self, topic: str, expression: Selector) -> None:
         """What to read of the assigned queues of `topic`; before start."""
-        check_topic(topic)
+        check_topic(topic := self._namespace.wrap(topic))
         if self.is_running:
             raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
         self._expressions[topic] = subscription_of(topic, expression)
+
+    def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
+        """Have `callback(topic, queues)` called when `topic`, subscribed or not, gets or loses queues: with all its
+        readable ones, after at most `poll_namesrv_interval_ms`. Before or after start; as with `on_assigned`.
+        """
+        check_topic(topic := self._namespace.wrap(topic))
+        known = self._shared.routes.subscribed(topic) if self._shared is not None else ()
+        self._watching.follow(topic, callback, known)
+        if self._shared is not None:
+            self._shared.want_routes()
 
     # ------------------------------------------------------------------------------------------------------ messages
 
@@ -137,29 +158,56 @@ class LitePullConsumer(Consumer):
         (default `poll_timeout_ms`). InvalidStateError unless the consumer is running.
         """
         self._check_running()
-        if self.auto_commit and self._clock.now_ms() >= self._commit_due_ms:
-            self._commit_due_ms = self._clock.now_ms() + self._settings["auto_commit_interval_ms"]
-            self._to_table(None)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._settings["poll_timeout_ms"] / 1000 if timeout is None else timeout)
+        if self.auto_commit and not await self._commit_by_itself(deadline):
+            return []
         while True:
             while self._batches:
                 if (messages := self._give_out(self._batches.popleft())) is not None:
                     return messages
             self._arrived.clear()
             left_s = deadline - loop.time()
-            if left_s <= 0:
+            if left_s <= 0 or not self.is_running:
                 return []
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._arrived.wait()
+
+    async def _commit_by_itself(self, deadline: float) -> bool:
+        """Commit what earlier calls returned, when it is time for that. False when that must be confirmed first and was
+        not until the deadline (loop time).
+        """
+        if self._confirms_offsets:
+            self._unconfirmed.update(self._to_table(None))
+            return not self._unconfirmed or await self._confirm_until(deadline)
+        if self._clock.now_ms() >= self._commit_due_ms:
+            self._commit_due_ms = self._clock.now_ms() + self._settings["auto_commit_interval_ms"]
+            self._to_table(None)
+        return True
+
+    async def _confirm_until(self, deadline: float) -> bool:
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self._unconfirmed:
+                    try:
+                        await self._offsets.commit(self._unconfirmed)
+                        self._unconfirmed.clear()
+                    except OrbitMQError as error:
+                        _log.warning("event=offsets_not_confirmed group=%s error=%s", self.group, error)
+                        await asyncio.sleep(self._settings["pull_error_delay_ms"] / 1000)
+        except TimeoutError:
+            return False
+        return True
 
     def _give_out(self, batch: Batch) -> list[MessageExt] | None:
         self._cached_count -= len(batch.messages)
         self._make_room()
         if batch.cached.dropped:
             return None
-        self._consumed[batch.held.queue] = batch.cached.remove(batch.messages)
+        offset = batch.cached.remove(batch.messages)
+        if offset >= 0:  # else a later batch with the same messages was given out before
+            self._consumed[batch.held.queue] = offset
         return batch.messages
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
@@ -178,22 +226,27 @@ class LitePullConsumer(Consumer):
         offsets: Mapping[MessageQueue, int] | None = None,
         *,
         queues: Iterable[MessageQueue] | None = None,
-        wait: bool = False,
+        persist: bool = False,
+        wait: bool | None = None,
     ) -> None:
         """Commit what `poll` returned (of all queues, or of `queues`), or the given `offsets`: the next to consume.
 
-        The brokers are told at the next interval; with `wait` they are told now and have confirmed when this returns.
+        The brokers are told at the next interval; with `persist` they are told now, and with `wait` they are told now
+        and have confirmed when this returns. `wait` is True with `offset_commit="sync"` unless it is given.
         BrokerError, ClientError, RemotingError only with `wait`; the commit is repeated at the next interval then.
         """
         self._check_running()
         if offsets is not None:
-            for queue, offset in offsets.items():
+            given = {self._namespace.wrap_queue(queue): offset for queue, offset in offsets.items()}
+            for queue, offset in given.items():
                 self._offsets.table.set(queue, offset)
-            chosen: Collection[MessageQueue] = offsets.keys()
+            chosen: Collection[MessageQueue] = given.keys()
         else:
-            chosen = self._to_table(queues)
-        if wait:
+            chosen = self._to_table(None if queues is None else list(map(self._namespace.wrap_queue, queues)))
+        if self._confirms_offsets if wait is None else wait:
             await self._offsets.commit(chosen)
+        elif persist:
+            await self._offsets.persist(chosen)
 
     def _to_table(self, queues: Iterable[MessageQueue] | None) -> list[MessageQueue]:
         chosen = [queue for queue in (self._consumed if queues is None else queues) if queue in self._consumed]
@@ -204,6 +257,7 @@ class LitePullConsumer(Consumer):
     async def committed(self, queue: MessageQueue) -> int:
         """The group's offset of `queue`, -1 when it has none. BrokerError, ClientError, RemotingError."""
         self._check_running()
+        queue = self._namespace.wrap_queue(queue)
         known = self._offsets.table.read(queue)
         return known if known >= 0 else await self._offsets.stored(queue)
 
@@ -230,6 +284,7 @@ class LitePullConsumer(Consumer):
         return await self.search_offset(queue, timestamp_ms)
 
     def _go_to(self, queue: MessageQueue, offset: int) -> None:
+        queue = self._namespace.wrap_queue(queue)
         held = self._held.get(queue)
         if held is None:
             raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"{queue} is not assigned to {self._name()}")
@@ -243,11 +298,11 @@ class LitePullConsumer(Consumer):
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull nothing of these queues until `resume`; `poll` still returns what was pulled before."""
-        self._paused.update(queues)
+        self._paused.update(map(self._namespace.wrap_queue, queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with these queues."""
-        self._paused.difference_update(queues)
+        self._paused.difference_update(map(self._namespace.wrap_queue, queues))
         self._make_room()
 
     # ------------------------------------------------------------------------------------------------------ lifecycle
@@ -255,25 +310,29 @@ class LitePullConsumer(Consumer):
     async def _begin(self, instance: Instance) -> None:
         flags = PULL_LITE | PULL_SUBSCRIPTION | PULL_SUSPEND
         settings = self._settings
-        self._puller = Puller(
-            instance,
-            self.group,
-            flags=flags,
-            suspend_ms=settings["broker_suspend_max_ms"],
-            timeout_ms=settings["pull_timeout_ms"],
-            hooks=self._receive_hooks,
+        self._puller = self._puller_of(
+            instance, flags=flags, suspend_ms=settings["broker_suspend_max_ms"], timeout_ms=settings["pull_timeout_ms"]
         )
         self._commit_due_ms = self._clock.now_ms() + settings["auto_commit_interval_ms"]
+        if settings["enable_trace"]:
+            self._traces = traces_of(instance, self.group, "CONSUME", settings["trace_topic"])
+            ids = instance.unique_ids
+            self._hooks.append(ConsumeTracing(self._traces, lambda: ids.create(self._clock.now_ms())))
         await self._begin_consuming(instance)
 
     async def _end(self, instance: Instance) -> None:
         await self._background.stop()
+        self._batches.clear()
+        self._arrived.set()  # a poll that waits gets nothing any more
         if self.auto_commit:
             self._to_table(None)
         await self._end_consuming(instance)
+        if self._traces is not None:
+            await self._traces.close()
 
     def wanted_topics(self) -> Iterable[str]:
-        return {*super().wanted_topics(), *(queue.topic for queue in self._assigned_queues or ())}
+        assigned = (queue.topic for queue in self._assigned_queues or ())
+        return {*super().wanted_topics(), *assigned, *self._watching.followed}
 
     # ------------------------------------------------------------------------------------------------- for operators
 
@@ -303,17 +362,23 @@ class LitePullConsumer(Consumer):
     # -------------------------------------------------------------------------------------------------------- pulling
 
     async def _rebalance(self, instance: Instance) -> None:
+        for topic in list(self._watching.followed):
+            await self._watching.look(topic, instance.routes.subscribed(topic))
         if self._assigned_queues is None:
             await super()._rebalance(instance)
             return
         async with self._rebalancing:
             wanted, reading = self._assigned_queues, self._reading()
             await self._release([queue for queue in self._held if queue not in wanted or queue not in reading])
-            self._take(sorted(queue for queue in wanted if queue not in self._held))
+            added = sorted(queue for queue in wanted if queue not in self._held)
+            self._take(added)
+            await self._watching.assigned(added)
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
-        """Offsets of queues that others read from now on are not ours to commit."""
+        """What was given out may be committed until they are gone; then their offsets are not ours to commit."""
+        self._batches = deque(batch for batch in self._batches if batch.held.queue not in queues)
         await super()._release(queues)
+        self._unconfirmed.difference_update(queues)
         for queue in queues:
             self._consumed.pop(queue, None)
         self._forget_dropped()
@@ -340,6 +405,7 @@ class LitePullConsumer(Consumer):
                 await asyncio.sleep(self._pause_after(error, queue))
                 continue
             offset = result.next_begin_offset
+            self._show_hooks(queue, result.messages)
             self._take_in(held, result)
 
     async def _pull(self, queue: MessageQueue, offset: int) -> PullResult:

@@ -91,7 +91,10 @@ class BrokerOffsets:
             )
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
-        await asyncio.gather(*(self._commit(queue, offset) for queue, offset in self.table.of(queues).items()))
+        commits = (self._commit(queue, offset) for queue, offset in self.table.of(queues).items())
+        for outcome in await asyncio.gather(*commits, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def _commit(self, queue: MessageQueue, offset: int) -> None:
         address = await self._instance.routes.master(queue)
@@ -138,14 +141,16 @@ class FileOffsets:
         return self.table.read(queue)
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
+        """Replaces the file; it holds these queues only, as Java's does."""
         try:
-            await self.commit(queues)
+            await self._write(self.table.of(queues))
         except OSError as error:
             _log.warning("event=offsets_not_stored path=%s error=%s", self._path, error)
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
-        """Replaces the file; it holds these queues only, as Java's does."""
-        found = self.table.of(queues)
+        await self._write({**self._written, **self.table.of(queues)})
+
+    async def _write(self, found: dict[MessageQueue, int]) -> None:
         if found and found != self._written:
             await asyncio.to_thread(save_with_backup, self._path, encode_file(found))
             self._written = found

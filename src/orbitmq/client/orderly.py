@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
+from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.offsets import OffsetTable
 from orbitmq.client.core.ordering import Step, step_after, suspend_ms
 from orbitmq.client.core.process_queue import ProcessQueue
@@ -43,7 +44,9 @@ class Orderly:
         suspend_ms: int,
         reconsume_times_max: int,
         count: Callable[[Portion, int], None],
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
+        self._namespace = namespace
         self._submit = submit
         self._table = table
         self._returning = returning
@@ -77,7 +80,7 @@ class Orderly:
     async def _consume(self, held: Held, cached: ProcessQueue, batch: list[MessageExt]) -> int:
         """Have one portion consumed; milliseconds the queue rests now."""
         dead = self._dead.get(cached, set())
-        context = OrderlyContext(held.queue)
+        context = OrderlyContext(self._namespace.unwrap_queue(held.queue))
         portion = Portion(held, cached, [m for m in batch if m.queue_offset not in dead], context)
         await self._listen(portion)
         if cached.dropped or portion.skipped:

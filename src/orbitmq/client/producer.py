@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from random import Random
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar, Unpack, cast
 from uuid import uuid4
 
+from orbitmq.client.background import Background
 from orbitmq.client.base import Client
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
-from orbitmq.client.core.latency import Fault, FaultTable, Latencies, steps
+from orbitmq.client.core.latency import PROFILES, Fault, FaultTable, Latencies, steps
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.core.outgoing import Outgoing, Packing, check_message, outgoing, outgoing_batch
+from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.replies import asking
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
 from orbitmq.client.instance import Instance
-from orbitmq.client.sending import Sender, Target
+from orbitmq.client.pacing import Pace
+from orbitmq.client.probing import probe_regularly
+from orbitmq.client.sending import ANYWHERE, Sender, Target
 from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.client.tracing import SendTracing, Traces, traces_of
-from orbitmq.errors import InvalidStateError, MessageIllegal, RequestTimeout, TooManyRequestsError
+from orbitmq.errors import MessageIllegal, RequestTimeout, TooManyRequestsError
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
+
+_log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], object]
+"""Gets the result or the error."""
+
+CLOSE_S = 30.0  # how long shutdown waits for sends that are under way; ten times their usual limit
 
 Around: TypeAlias = Callable[[Sequence[Message]], AbstractContextManager[Sequence[Message]]]
 
@@ -66,12 +80,19 @@ class Producer(Client):
             self._settings["compress_threshold"],
             self._settings["compress_type"],
             self._settings["compress_level"],
+            self._namespace,
         )
         self._usual_rules = RetryRules(
             1 + self._settings["retry_times"],
             self._settings["send_timeout_ms"],
+            self._settings["retry_response_codes"],
             other_broker_when_not_stored_safely=self._settings["retry_when_not_store_ok"],
+            attempt_max_ms=self._settings["max_timeout_per_attempt_ms"],
         )
+        self._async_rules = replace(
+            self._usual_rules, attempts=1 + self._settings["async_retry_times"], network_only=True
+        )
+        self._pace = Pace(self._settings["async_in_flight_max"], self._settings["async_in_flight_bytes_max"])
         self._outbox = outbox
         self._choosing = _choosing(self._settings)
         self._sender: Sender | None = None
@@ -79,6 +100,7 @@ class Producer(Client):
         self._hooks: list[SendHook] = []
         self._forbidden: list[ForbiddenHook] = []
         self._traces: Traces | None = None
+        self._background = Background(self._name())
         self._under_way: set[asyncio.Task[SendResult] | asyncio.Task[MessageExt]] = set()
 
     async def send(
@@ -87,13 +109,16 @@ class Producer(Client):
         *,
         queue: MessageQueue | None = None,
         sharding_key: str | int | bytes | None = None,
+        selector: QueueSelector[A] | None = None,
+        arg: A | None = None,
         timeout: float | None = None,
     ) -> SendResult:
         """Send and wait until the broker has stored the message.
 
         `queue` chooses the queue; messages with equal `sharding_key` share one, so they keep their order when they are
-        sent one after another. A chosen queue is attempted once. `timeout` in seconds covers all attempts; without it
-        `send_timeout_ms` counts.
+        sent one after another; `selector(queues, message, arg)` chooses one of the topic's queues, by `hash_selector`,
+        `random_selector`, a `RoomSelector` or any function. A chosen queue is attempted once. `timeout` in seconds
+        covers all attempts; without it `send_timeout_ms` counts.
 
         Every status of the result but STORED_LOCALLY means stored at a broker. MessageIllegal for a message that breaks
         a rule, BrokerError when the broker refuses, ClientError when no attempt succeeded (its text names brokers,
@@ -101,35 +126,110 @@ class Producer(Client):
         """
         with self._around([message]) as (sent,):
             packed = outgoing(sent, self._new_id, self._packing)
-            return await self._deliver(packed, timeout, Target(queue, sharding_key))
+            target = self._target(message, queue, sharding_key, selector, arg)
+            return await self._deliver(self._running_sender, packed, self._rules(timeout), target)
 
     def send_async(
         self,
         message: Message,
+        callback: SendCallback | None = None,
         *,
         queue: MessageQueue | None = None,
         sharding_key: str | int | bytes | None = None,
+        selector: QueueSelector[A] | None = None,
+        arg: A | None = None,
         timeout: float | None = None,
     ) -> asyncio.Task[SendResult]:
-        """Begin a `send` and return its task at once; the task fails as `send` does.
+        """Begin to send and return a task for the result at once; `callback(result, error)` is called with what came
+        of it, one of the two being None, on the event loop, where it must not wait.
 
-        MessageIllegal for a message that breaks a rule, TooManyRequestsError when `async_sends_max` sends are under
-        way. Shutdown waits for those that are.
+        Errors are those of `send`, but other failures are tried again: those of the network, `async_retry_times` times,
+        on another broker or at the chosen queue; an answer of a broker is final. `async_in_flight_max` messages are at
+        the brokers at a time, the others wait for their turn. `send_timeout_ms` begins with the turn; a `timeout` that
+        is given counts from now.
+
+        MessageIllegal for a message that breaks a rule, TooManyRequestsError when `async_sends_max` sends are not
+        finished yet. Shutdown waits for them, within a limit.
         """
+        sender = self._running_sender
         self._check_room()
         if self._around is nullcontext:
             packed = outgoing(message, self._new_id, self._packing)
-            send = self._deliver(packed, timeout, Target(queue, sharding_key))
         else:
             check_message(message, self._settings["max_message_size"])
-            send = self.send(message, queue=queue, sharding_key=sharding_key, timeout=timeout)
-        task = asyncio.get_running_loop().create_task(send)
+            packed = None
+
+        async def deliver(rules: RetryRules) -> SendResult:
+            target = self._target(message, queue, sharding_key, selector, arg)
+            if packed is not None:
+                return await self._deliver(sender, packed, rules, target)
+            with self._around([message]) as (sent,):
+                return await self._deliver(sender, outgoing(sent, self._new_id, self._packing), rules, target)
+
+        return self._begin_send(deliver, len(message.body), timeout, callback)
+
+    def send_batch_async(
+        self,
+        messages: Sequence[Message],
+        callback: SendCallback | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> asyncio.Task[SendResult]:
+        """Begin a `send_batch`; otherwise as `send_async`."""
+        sender = self._running_sender
+        self._check_room()
+        batch = list(messages)
+        packed = outgoing_batch(batch, self._new_id, self._packing)
+
+        async def deliver(rules: RetryRules) -> SendResult:
+            target = Target(queue and self._namespace.wrap_queue(queue))
+            if self._around is nullcontext:
+                return await self._deliver(sender, packed, rules, target)
+            with self._around(batch) as sent:
+                return await self._deliver(sender, outgoing_batch(sent, self._new_id, self._packing), rules, target)
+
+        return self._begin_send(deliver, len(packed.body), timeout, callback)
+
+    def _begin_send(
+        self,
+        deliver: Callable[[RetryRules], Coroutine[object, object, SendResult]],
+        size: int,
+        timeout: float | None,
+        callback: SendCallback | None,
+    ) -> asyncio.Task[SendResult]:
+        loop = asyncio.get_running_loop()
+        ends = None if timeout is None else loop.time() + timeout
+        task = loop.create_task(self._in_turn(deliver, size, ends))
         self._note(task)
+        if callback is not None:
+            task.add_done_callback(partial(_tell, callback))
         return task
+
+    async def _in_turn(
+        self, deliver: Callable[[RetryRules], Coroutine[object, object, SendResult]], size: int, ends: float | None
+    ) -> SendResult:
+        rules = self._async_rules
+        try:
+            async with asyncio.timeout_at(ends) if ends is not None else nullcontext():
+                await self._pace.enter(size)
+        except TimeoutError:
+            raise TooManyRequestsError(
+                f"the time was over before the send's turn came: {len(self._under_way)} sends are not finished; send "
+                f"less at a time, or give more time"
+            ) from None
+        try:
+            if ends is not None:
+                rules = rules.with_timeout(int((ends - asyncio.get_running_loop().time()) * 1000))
+            return await deliver(rules)
+        finally:
+            self._pace.leave(size)
 
     def _check_room(self) -> None:
         if len(self._under_way) >= self._settings["async_sends_max"]:
-            raise TooManyRequestsError(f"{len(self._under_way)} sends are under way, no more are taken")
+            raise TooManyRequestsError(
+                f"{len(self._under_way)} sends are not finished (async_sends_max), no more are taken; wait for some"
+            )
 
     def _note(self, task: asyncio.Task[SendResult] | asyncio.Task[MessageExt]) -> None:
         self._under_way.add(task)
@@ -142,6 +242,8 @@ class Producer(Client):
         timeout: float,
         queue: MessageQueue | None = None,
         sharding_key: str | int | bytes | None = None,
+        selector: QueueSelector[A] | None = None,
+        arg: A | None = None,
     ) -> MessageExt:
         """Send a message and wait for what its consumer replies (`create_reply_message`), `timeout` seconds in all.
 
@@ -155,10 +257,10 @@ class Producer(Client):
         asked = asking(message, correlation_id, instance.client_id, rules.timeout_ms)
         with self._around([asked]) as (sent,), instance.replies.expected(correlation_id) as reply:
             packed = outgoing(sent, self._new_id, self._packing)
-            if instance.routes.publish(message.topic) is None:
+            if instance.routes.publish(packed.topic) is None:
                 await self.fetch_publish_queues(message.topic)
                 await instance.beat()  # a reply comes through a broker that knows this client
-            await sender.send(packed, rules, Target(queue, sharding_key))
+            await sender.send(packed, rules, self._target(message, queue, sharding_key, selector, arg))
             try:
                 async with asyncio.timeout_at(ends):
                     return await reply
@@ -172,27 +274,43 @@ class Producer(Client):
         timeout: float,
         queue: MessageQueue | None = None,
         sharding_key: str | int | bytes | None = None,
+        selector: QueueSelector[A] | None = None,
+        arg: A | None = None,
     ) -> asyncio.Task[MessageExt]:
-        """Begin a `request` and return its task at once; the task fails as `request` does. Else as `send_async`."""
+        """Begin a `request` and return its task at once; the task fails as `request` does, and not twice.
+
+        TooManyRequestsError when `async_sends_max` sends and requests are not finished yet.
+        """
         self._check_room()
-        asked = self.request(message, timeout=timeout, queue=queue, sharding_key=sharding_key)
+        asked = self.request(
+            message, timeout=timeout, queue=queue, sharding_key=sharding_key, selector=selector, arg=arg
+        )
         task = asyncio.get_running_loop().create_task(asked)
         self._note(task)
         return task
 
     async def send_oneway(
-        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | int | bytes | None = None
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | bytes | None = None,
+        selector: QueueSelector[A] | None = None,
+        arg: A | None = None,
     ) -> None:
         """Send without waiting for an answer; nothing is known of the message's fate once it is written, and nothing is
         tried again. The outbox keeps one that could not be written.
         """
         with self._around([message]) as (sent,):
-            packed, target = outgoing(sent, self._new_id, self._packing), Target(queue, sharding_key)
+            packed = outgoing(sent, self._new_id, self._packing)
+            target = self._target(message, queue, sharding_key, selector, arg)
             sender = self._running_sender
             if self._outbox is None:
                 await sender.send_oneway(packed, target)
-            else:
-                await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
+                return
+            if target.select is not None:
+                target = Target(await sender.choose(packed.topic, target))
+            await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -204,13 +322,15 @@ class Producer(Client):
         """
         with self._around(messages) as sent:
             packed = outgoing_batch(sent, self._new_id, self._packing)
-            return await self._deliver(packed, timeout, Target(queue))
+            target = Target(queue and self._namespace.wrap_queue(queue))
+            return await self._deliver(self._running_sender, packed, self._rules(timeout), target)
 
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of `topic` are sent to. ClientError names the cause when there are none."""
         settings = self._settings
         template, count = settings["create_topic_key"], settings["default_topic_queue_nums"]
-        return list((await self._instance.routes.find_publish(topic, template, count)).queues)
+        found = await self._instance.routes.find_publish(self._namespace.wrap(topic), template, count)
+        return list(map(self._namespace.unwrap_queue, found.queues))
 
     def add_send_hook(self, hook: SendHook) -> None:
         """Have `hook` see every attempt to send, before and after. It runs on the event loop and must not wait."""
@@ -233,29 +353,53 @@ class Producer(Client):
 
     # ---------------------------------------------------------------------------------------------------------------
 
+    def _target(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        key: str | int | bytes | None,
+        selector: QueueSelector[A] | None,
+        arg: A | None,
+    ) -> Target:
+        """Where the caller wants the message."""
+        if queue is None and key is None and selector is None:
+            return ANYWHERE
+        if (queue is not None) + (key is not None) + (selector is not None) > 1:
+            raise MessageIllegal("give one of queue, sharding_key and selector")
+        if selector is None:
+            return Target(queue and self._namespace.wrap_queue(queue), key)
+        return Target(select=partial(_select, selector, message, cast("A", arg)))
+
     def _deliver(
-        self, packed: Outgoing, timeout: float | None, target: Target
+        self, sender: Sender, packed: Outgoing, rules: RetryRules, target: Target
     ) -> Coroutine[object, object, SendResult]:
-        sender, rules = self._running_sender, self._rules(timeout)
         if self._outbox is None:
             return sender.send(packed, rules, target)
-        return self._outbox.send(packed, target, lambda: sender.send(packed, rules, target))
+        return self._deliver_or_keep(self._outbox, sender, packed, rules, target)
+
+    async def _deliver_or_keep(
+        self, outbox: Outbox, sender: Sender, packed: Outgoing, rules: RetryRules, target: Target
+    ) -> SendResult:
+        if target.select is not None:  # a function cannot be kept, what it chooses can
+            target = Target(await sender.choose(packed.topic, target))
+        result = await outbox.send(packed, target, lambda: sender.send(packed, rules, target))
+        return replace(result, queue=self._namespace.unwrap_queue(result.queue)) if self._namespace else result
 
     async def _send_again(self, packed: Outgoing, target: Target) -> None:
         assert self._sender is not None, "the outbox is open while the producer runs"
         await self._sender.send(packed, self._usual_rules, target)
 
     def _rules(self, timeout: float | None) -> RetryRules:
-        return self._usual_rules if timeout is None else replace(self._usual_rules, timeout_ms=int(timeout * 1000))
+        return self._usual_rules if timeout is None else self._usual_rules.with_timeout(int(timeout * 1000))
 
     def _new_id(self) -> str:
-        instance = self._instance
+        instance = self._shared or self._instance  # a send that waits for its turn outlives the running state
         return instance.unique_ids.create(instance.clock.now_ms())
 
     @property
     def _running_sender(self) -> Sender:
-        if not self.is_running or self._sender is None:
-            raise InvalidStateError(f"{self._name()} is {self._state.value}")
+        self._check_running()
+        assert self._sender is not None, "start makes the sender"
         return self._sender
 
     async def _begin(self, instance: Instance) -> None:
@@ -268,8 +412,12 @@ class Producer(Client):
             template_queues=self._settings["default_topic_queue_nums"],
             hooks=self._hooks,
             forbidden=self._forbidden,
+            namespace=self._namespace,
+            unit_mode=self._settings["unit_mode"],
         )
         await instance.beat()
+        if self._choosing.faults is not None and self._choosing.faults.probes:
+            self._background.spawn(probe_regularly(instance, self._choosing.faults))
         if self._settings["enable_trace"]:
             self._traces = traces_of(instance, self.group, "PRODUCE", self._settings["trace_topic"])
             self._hooks.append(SendTracing(self._traces))
@@ -277,8 +425,11 @@ class Producer(Client):
             await self._outbox.open(self._send_again)
 
     async def _end(self, instance: Instance) -> None:
+        await self._background.stop()
         if self._under_way:
-            await asyncio.wait(set(self._under_way))  # each has its own time limit
+            _, late = await asyncio.wait(set(self._under_way), timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
         if self._outbox is not None:
             await self._outbox.close()
         if self._traces is not None:
@@ -286,10 +437,29 @@ class Producer(Client):
         await instance.dismiss(self.group, consumer=False)
 
 
+def _select(selector: QueueSelector[A], message: Message, arg: A, queues: Sequence[MessageQueue]) -> MessageQueue:
+    return selector(queues, message, arg)
+
+
+def _tell(callback: SendCallback, task: asyncio.Task[SendResult]) -> None:
+    error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
+    try:
+        callback(None if error is not None else task.result(), error)
+    except Exception:  # the application's code
+        _log.exception("event=send_callback_failed")
+
+
 def _choosing(settings: ProducerSettings) -> Choosing:
-    table = FaultTable(steps(settings["latency_max"]), steps(settings["not_available_duration"]))
+    profile = PROFILES[settings["latency_profile"]]
+    table = FaultTable(
+        replace(
+            profile,
+            latency_max=steps(settings["latency_max"]) or profile.latency_max,
+            not_available=steps(settings["not_available_duration"]) or profile.not_available,
+        )
+    )
     return Choosing(
-        Random(),  # noqa: S311 - spreads load, keeps no secret
+        random.Random(),  # noqa: S311 - spreads load, keeps no secret
         table if settings["latency_fault"] else None,
         Latencies() if settings["queue_strategy"] == LEAST_LATENCY else None,
     )

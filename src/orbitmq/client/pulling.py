@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orbitmq.client.core.hooks import ReceiveContext, ReceiveHook, each
+from orbitmq.client.core.hooks import FilterContext, FilterHook, ReceiveContext, ReceiveHook, each
 from orbitmq.client.core.model import PullResult, PullStatus
+from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.core.route import MASTER_ID, ReadAddress, read_address
 from orbitmq.client.instance import Instance
@@ -27,6 +28,8 @@ STATUSES: Mapping[int, PullStatus] = {
     ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
 }
 
+FOLLOW_ADVICE = -1  # as a broker's id: read where the broker says
+
 
 class Puller:
     """Pulls for one group. Follows each broker's advice which of its nodes to read a queue from."""
@@ -40,9 +43,18 @@ class Puller:
         suspend_ms: int,
         timeout_ms: int,
         hooks: Sequence[ReceiveHook] = (),
+        filters: Sequence[FilterHook] = (),
+        broker_id: int = FOLLOW_ADVICE,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
-        """`flags` are set in every pull; a broker may hold a pull `suspend_ms` when PULL_SUSPEND is among them."""
+        """`flags` are set in every pull; a broker may hold a pull `suspend_ms` when PULL_SUSPEND is among them.
+
+        Messages come without `namespace`. With a `broker_id` that node of every broker is asked as long as it is there.
+        """
+        self._namespace = namespace
         self._hooks = hooks
+        self._filters = filters
+        self._broker_id = broker_id
         self._instance = instance
         self._group = group
         self._flags = flags
@@ -51,15 +63,24 @@ class Puller:
         self._advised: dict[MessageQueue, int] = {}
 
     async def pull(
-        self, queue: MessageQueue, offset: int, count: int, subscription: SubscriptionData, commit: int = 0
+        self,
+        queue: MessageQueue,
+        offset: int,
+        count: int,
+        subscription: SubscriptionData,
+        commit: int = 0,
+        *,
+        may_wait: bool = True,
+        timeout_ms: float | None = None,
     ) -> PullResult:
         """Up to `count` messages from `offset` on; those whose tag is not subscribed are left out.
 
-        A `commit` above 0 is stored as the group's offset on the way. BrokerError, ClientError, RemotingError,
-        UnitError when the answer cannot be decoded.
+        A `commit` above 0 is stored as the group's offset on the way. Unless it `may_wait` the broker answers at once.
+        BrokerError, ClientError, RemotingError, UnitError when the answer cannot be decoded.
         """
         source = await self._source(queue)
-        flags = self._flags | (PULL_COMMIT_OFFSET if commit > 0 and not source.is_slave else 0)
+        flags = self._flags if may_wait else self._flags & ~PULL_SUSPEND
+        flags |= PULL_COMMIT_OFFSET if commit > 0 and not source.is_slave else 0
         header = PullMessageHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -75,9 +96,16 @@ class Puller:
             broker_name=queue.broker_name,
         )
         began_ms = self._instance.clock.now_ms() if self._hooks else 0
-        reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=self._timeout_ms)
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=timeout_ms)
         self._advised[queue] = reply.suggested_broker_id
         messages = _messages(reply, queue, subscription)
+        if self._namespace:
+            for message in messages:
+                message.topic = self._namespace.unwrap(message.topic)
+        if self._filters and messages:
+            found = FilterContext(self._group, queue, messages)
+            each(self._filters, lambda hook, seen: hook(seen), found)
         if self._hooks and messages:
             cost_ms = self._instance.clock.now_ms() - began_ms
             context = ReceiveContext(self._group, queue, messages, began_ms, cost_ms)
@@ -85,7 +113,7 @@ class Puller:
         return PullResult(STATUSES[reply.code], reply.next_begin_offset, reply.min_offset, reply.max_offset, messages)
 
     async def _source(self, queue: MessageQueue) -> ReadAddress:
-        broker_id = self._advised.get(queue, MASTER_ID)
+        broker_id = self._advised.get(queue, MASTER_ID) if self._broker_id == FOLLOW_ADVICE else self._broker_id
         source = read_address(self._instance.routes.addresses(queue.broker_name), broker_id)
         if source is None:
             await self._instance.routes.refresh(queue.topic)

@@ -10,10 +10,9 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar, Unpack, cast
 
 from orbitmq.client.background import Background
-from orbitmq.client.consumer import HOLD_LOOK_S, REBALANCE_AGAIN_S, Consumer, Held
-from orbitmq.client.core.allocation import Allocate, averagely
+from orbitmq.client.consumer import REBALANCE_AGAIN_S, Held
+from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
-from orbitmq.client.core.hooks import ConsumeHook
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -23,14 +22,16 @@ from orbitmq.client.core.model import (
     PullStatus,
 )
 from orbitmq.client.core.ordering import RECONSUME_TIMES_MAX as RECONSUME_IN_ORDER_MAX
-from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.core.process_queue import NOTHING, ProcessQueue
 from orbitmq.client.core.selectors import Selector
 from orbitmq.client.figures import Figures
 from orbitmq.client.hooking import hooked
 from orbitmq.client.instance import Instance
+from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.orderly import Orderly
 from orbitmq.client.pulling import Puller
 from orbitmq.client.queue_locks import RENEW_S, OwnedQueues
+from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import properties, queue_info
 from orbitmq.client.returning import Returning
 from orbitmq.client.settings import PushSettings, complete
@@ -79,7 +80,7 @@ IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
 _Concurrently: TypeAlias = ConsumeConcurrentlyStatus | None
 
 
-class PushConsumer(Consumer):
+class PushConsumer(ReadingConsumer):
     """Consumes messages with a listener, several at a time.
 
         consumer = PushConsumer("group", "127.0.0.1:9876")
@@ -116,7 +117,8 @@ class PushConsumer(Consumer):
         message_model: MessageModel = MessageModel.CLUSTERING,
         consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         consume_timestamp: datetime | str | None = None,
-        allocate: Allocate = averagely,
+        allocate_strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
         **settings: Unpack[PushSettings],
     ) -> None:
         self._settings = complete(PushSettings, settings)
@@ -127,7 +129,8 @@ class PushConsumer(Consumer):
             message_model=message_model,
             consume_from_where=consume_from_where,
             consume_timestamp=consume_timestamp,
-            allocate=allocate,
+            allocate_strategy=allocate_strategy,
+            offset_store=offset_store,
         )
         self._listener: Listener | OrderlyListener | None = None
         self._is_orderly = False
@@ -139,7 +142,6 @@ class PushConsumer(Consumer):
         self._puller: Puller | None = None
         self._workers: Workers | None = None
         self._sends_back: Returning | None = None
-        self._hooks: list[ConsumeHook] = []
         self._traces: Traces | None = None
         self._returning = Background(f"{self._name()}, sending back")
         times = self._settings["max_reconsume_times"]
@@ -170,12 +172,6 @@ class PushConsumer(Consumer):
             raise InvalidStateError(f"{self._name()} has its listener already")
         self._listener, self._is_orderly = listener, orderly
 
-    def add_consume_hook(self, hook: ConsumeHook) -> None:
-        """Have `hook` see every call of the listener, before and after; before start. InvalidStateError afterwards."""
-        if self._workers is not None:
-            raise InvalidStateError(f"{self._name()} is started; hooks are added before")
-        self._hooks.append(hook)
-
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
         self.set_listener(listener)
@@ -201,13 +197,16 @@ class PushConsumer(Consumer):
         for held in self._held.values():
             held.room.set()
 
-    async def send_message_back(self, message: MessageExt, delay_level: int = 0) -> None:
+    async def send_message_back(
+        self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
+    ) -> None:
         """Have `message` delivered to this group again: after the time of `delay_level`, at level 0 after a time that
-        grows with its failures, at level -1 never (it goes to the dead letter topic). BrokerError, ClientError,
-        RemotingError when neither the broker nor the retry topic takes it.
+        grows with its failures, at level -1 never (it goes to the dead letter topic). The broker it came from is asked,
+        or that of `broker_name`. BrokerError, ClientError, RemotingError when neither the broker nor the retry topic
+        takes it.
         """
         self._check_running()
-        await self._returns.send_back(message, delay_level)
+        await self._returns.send_back(message, delay_level, broker_name)
 
     # -------------------------------------------------------------------------------------------------- for operators
 
@@ -245,7 +244,8 @@ class PushConsumer(Consumer):
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
         """Have the listener take a message now. No offset changes, and a failure is not delivered again."""
-        context = OrderlyContext(message.queue) if self._is_orderly else ConcurrentContext(message.queue)
+        queue = self._namespace.unwrap_queue(message.queue)
+        context = OrderlyContext(queue) if self._is_orderly else ConcurrentContext(queue)
         portion = Portion(Held(message.queue), ProcessQueue(), [message], context)
         started_ms = self._clock.now_ms()
         await self._running_workers.call(portion)
@@ -264,17 +264,10 @@ class PushConsumer(Consumer):
         if self._message_model is MessageModel.CLUSTERING:
             self._subscribe(retry_topic(self.group), "*")
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
-        self._puller = Puller(
-            instance,
-            self.group,
-            flags=flags,
-            suspend_ms=SUSPEND_MS,
-            timeout_ms=PULL_TIMEOUT_MS,
-            hooks=self._receive_hooks,
-        )
+        self._puller = self._puller_of(instance, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
         usual_max = RECONSUME_IN_ORDER_MAX if self._is_orderly else RECONSUME_TIMES_MAX
         times_max = usual_max if self._times_max < 0 else self._times_max
-        self._sends_back = Returning(instance, self.group, times_max)
+        self._sends_back = Returning(instance, self.group, times_max, namespace=self._namespace)
         if self._settings["enable_trace"]:
             self._traces = traces_of(instance, self.group, "CONSUME", self._settings["trace_topic"])
             ids = instance.unique_ids
@@ -332,8 +325,22 @@ class PushConsumer(Consumer):
                 continue
             offset = result.next_begin_offset
             await self._take_in(held, result)
+            if self._confirms_offsets:
+                await self._finish(held)
             if self._settings["pull_interval_ms"]:
                 await asyncio.sleep(self._settings["pull_interval_ms"] / 1000)
+
+    async def _finish(self, held: Held) -> None:
+        """Until what was pulled is consumed and the broker has said that it knows."""
+        while len(held.cached) or not held.idle.is_set():
+            await held.wait_for_room(HOLD_LOOK_S)
+        while (at := self._offsets.table.read(held.queue)) > held.confirmed:
+            try:
+                await self._offsets.commit([held.queue])
+                held.confirmed = at
+            except (OrbitMQError, OSError) as error:
+                _log.warning("event=offset_not_confirmed group=%s queue=%s error=%s", self.group, held.queue, error)
+                await asyncio.sleep(self._settings["pull_error_delay_ms"] / 1000)
 
     async def _pull(self, held: Held, offset: int, subscription: SubscriptionData) -> PullResult:
         assert self._puller is not None, "start makes the puller"
@@ -363,6 +370,7 @@ class PushConsumer(Consumer):
         held.cached.dropped = True
         held.cached = ProcessQueue()
         self._offsets.table.set(held.queue, offset)
+        held.confirmed = NOTHING
         await self._offsets.persist([held.queue])
 
     def _assignment_changed(self) -> None:
@@ -386,9 +394,9 @@ class PushConsumer(Consumer):
 
     def _hold(self, queue: MessageQueue) -> None:
         super()._hold(queue)
+        held = self._held[queue]
+        held.idle.set()
         if self._is_orderly:
-            held = self._held[queue]
-            held.idle.set()
             self._background.spawn(self._in_order.serve(held))
 
     @property
@@ -404,6 +412,7 @@ class PushConsumer(Consumer):
                 suspend_ms=settings["suspend_current_queue_ms"],
                 reconsume_times_max=RECONSUME_IN_ORDER_MAX if self._times_max < 0 else self._times_max,
                 count=self._count,
+                namespace=self._namespace,
             )
         return self._orderly
 
@@ -434,13 +443,16 @@ class PushConsumer(Consumer):
     # ------------------------------------------------------------------------------------------------------ consuming
 
     def _submit(self, held: Held, messages: Sequence[MessageExt]) -> None:
-        self._running_workers.submit(Portion(held, held.cached, messages, ConcurrentContext(held.queue)))
+        self._running_workers.submit(Portion(held, held.cached, messages, self._context(held)))
+
+    def _context(self, held: Held) -> ConcurrentContext:
+        return ConcurrentContext(self._namespace.unwrap_queue(held.queue))
 
     def _prepare(self, portion: Portion) -> None:
         """Where the listener runs, right before it."""
         now = str(self._clock.now_ms())
         for message in portion.messages:
-            as_the_listener_sees(message, self.group).properties[CONSUME_START_TIME] = now
+            as_the_listener_sees(message, self.group, self._namespace).properties[CONSUME_START_TIME] = now
 
     def _finished(self, portion: Portion) -> None:
         """The listener spoke, or was not asked."""
@@ -489,7 +501,7 @@ class PushConsumer(Consumer):
         done = [message for message in portion.messages if not any(message is other for other in kept)]
         self._settle(portion.held, portion.cached, done)
         if kept:
-            again = Portion(portion.held, portion.cached, kept, ConcurrentContext(portion.held.queue))
+            again = Portion(portion.held, portion.cached, kept, self._context(portion.held))
             asyncio.get_running_loop().call_later(RESUBMIT_S, self._running_workers.submit, again)
 
     async def _sample_regularly(self) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 
 from orbitmq.client.core.consuming import retry_copy
+from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
 from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender
 from orbitmq.errors import OrbitMQError
-from orbitmq.message.model import MessageExt
+from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP
 from orbitmq.operations import sending
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
@@ -24,33 +25,49 @@ RULES = RetryRules(3, 3000)  # attempts and milliseconds of a copy
 class Returning:
     """For one group. After `reconsume_times_max` failures the broker puts a message into the dead letter topic."""
 
-    def __init__(self, instance: Instance, group: str, reconsume_times_max: int) -> None:
+    def __init__(
+        self, instance: Instance, group: str, reconsume_times_max: int, *, namespace: Namespace = NO_NAMESPACE
+    ) -> None:
+        self._namespace = namespace
         self._instance = instance
         self._group = group
         self._reconsume_times_max = reconsume_times_max
         self._sender = Sender(instance, CLIENT_INNER_PRODUCER_GROUP, Choosing(instance.chance))
 
-    async def send_back(self, message: MessageExt, delay_level: int) -> None:
-        """To the broker the message came from; if that fails, a copy. BrokerError, ClientError, RemotingError."""
+    async def send_back(
+        self, message: MessageExt, delay_level: int, broker_name: str | None = None, group: str | None = None
+    ) -> None:
+        """To the broker the message came from, or that is named; if that fails, a copy. `group` is another that shall
+        get it. BrokerError, ClientError, RemotingError.
+        """
+        group = self._group if group is None else self._namespace.wrap(group)
+        broker_name = broker_name or message.broker_name
         header = ConsumerSendMsgBackHeader(
             offset=message.commit_log_offset,
-            group=self._group,
+            group=group,
             delay_level=delay_level,
             origin_msg_id=message.msg_id,
-            origin_topic=message.topic,
+            origin_topic=self._namespace.wrap(message.topic),
             max_reconsume_times=self._reconsume_times_max,
-            broker_name=message.broker_name,
+            broker_name=broker_name,
         )
         try:
-            address = await self._instance.routes.master(message.queue)
+            address = await self._address(message, broker_name)
             await sending.send_back(self._instance.remoting, address, header)
         except OrbitMQError as error:
             _log.warning("event=send_back_refused group=%s message=%s error=%s", self._group, message.msg_id, error)
-            await self.send_copy(message)
+            await self.send_copy(message, group)
 
-    async def send_copy(self, message: MessageExt) -> None:
+    async def _address(self, message: MessageExt, broker_name: str) -> str:
+        """The named broker's master; of a message that was found by its id only the place is known."""
+        if not broker_name:
+            return message.store_host
+        queue = MessageQueue(self._namespace.wrap(message.topic), broker_name, message.queue_id)
+        return await self._instance.routes.master(queue)
+
+    async def send_copy(self, message: MessageExt, group: str | None = None) -> None:
         """A copy to the group's retry topic on any broker, which knows from it how often the message has failed."""
         instance = self._instance
-        copy = retry_copy(message, self._group, self._reconsume_times_max)
+        copy = retry_copy(message, group or self._group, self._reconsume_times_max, self._namespace)
         packed = outgoing(copy, lambda: instance.unique_ids.create(instance.clock.now_ms()), Packing())
         await self._sender.send(packed, RULES)

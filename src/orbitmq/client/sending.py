@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
 from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
 from orbitmq.client.core.selection import Choosing, queue_of_key
 from orbitmq.client.instance import Instance
-from orbitmq.errors import ClientError, OrbitMQError
+from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.operations import sending
@@ -33,14 +34,24 @@ class Target:
 
     queue: MessageQueue | None = None
     key: str | int | bytes | None = None
+    select: Callable[[Sequence[MessageQueue]], MessageQueue] | None = None
+    """The application's own choice among the queues it knows, without namespace."""
 
     @property
     def is_free(self) -> bool:
         """Whether any queue will do, so that a retry may take another one."""
-        return self.queue is None and self.key is None
+        return self.queue is None and self.key is None and self.select is None
 
 
 ANYWHERE = Target()
+
+
+class _Forbidden(Exception):
+    """Carries what a forbidding hook raised past the send loop, which would try again."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__()
+        self.reason = reason
 
 
 class Sender:
@@ -56,7 +67,11 @@ class Sender:
         template_queues: int = 4,
         hooks: Sequence[SendHook] = (),
         forbidden: Sequence[ForbiddenHook] = (),
+        namespace: Namespace = NO_NAMESPACE,
+        unit_mode: bool = False,
     ) -> None:
+        self._namespace = namespace
+        self._unit_mode = unit_mode
         self._instance = instance
         self._hooks = hooks
         self._forbidden = forbidden
@@ -66,14 +81,18 @@ class Sender:
         self._template_queues = template_queues
 
     async def send(self, message: Outgoing, rules: RetryRules, target: Target = ANYWHERE) -> SendResult:
-        """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once."""
-        if not target.is_free:
+        """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once, or with
+        `network_only` again and again.
+        """
+        if not (target.is_free or rules.network_only):
             rules = RetryRules(1, rules.timeout_ms, rules.codes)
-        loop = SendLoop(rules, self._now_ms())
+        loop = SendLoop(rules, self._now_ms(), message.topic)
         if self._instance.routes.publish(message.topic) is None:
             await self._queues(message.topic)  # a topic without route fails at once, with its cause
+        queue: MessageQueue | None = None
         while (left_ms := loop.time_left(self._now_ms())) is not None:
-            queue = await self._choose(message.topic, target, loop.last_broker)
+            if queue is None or target.is_free:
+                queue = await self.choose(message.topic, target, loop.last_broker)
             loop.attempt(queue.broker_name)
             try:
                 result = await self._attempt(message, queue, left_ms)
@@ -81,15 +100,20 @@ class Sender:
                 if loop.failed(error):
                     continue
                 break
+            except _Forbidden as forbidden:
+                raise forbidden.reason from None
             if loop.stored(result):
                 break
         return loop.outcome()
 
     async def send_oneway(self, message: Outgoing, target: Target = ANYWHERE) -> None:
         """One attempt, and no word of what came of it."""
-        queue = await self._choose(message.topic, target, None)
+        queue = await self.choose(message.topic, target)
         address = await self._instance.routes.master(queue)
-        context = self._begin(message, queue, address, oneway=True)
+        try:
+            context = self._begin(message, queue, address, oneway=True)
+        except _Forbidden as forbidden:
+            raise forbidden.reason from None
         try:
             await sending.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
         except BaseException as error:
@@ -100,14 +124,17 @@ class Sender:
     async def _attempt(self, message: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
         if not self._choosing.measures:
             return await self._send_to(queue, message, timeout_ms)
-        began_ms, failed = self._now_ms(), True
+        began_ms, error = self._now_ms(), None
         try:
-            result = await self._send_to(queue, message, timeout_ms)
-            failed = False
-            return result
-        finally:  # a caller who gives up has waited long enough to say something of the broker
-            now_ms = self._now_ms()
-            self._choosing.note(queue.broker_name, now_ms - began_ms, now_ms, failed=failed)
+            return await self._send_to(queue, message, timeout_ms)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:  # a caller who gives up has waited some time, which says something of the broker
+            now_ms, failed = self._now_ms(), isinstance(error, (RemotingError, BrokerError))
+            reachable = not isinstance(error, RemotingError)
+            name = queue.broker_name
+            self._choosing.note(name, now_ms - began_ms, now_ms, failed=failed, reachable=reachable)
 
     async def _send_to(self, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
         address = await self._instance.routes.master(queue)
@@ -126,8 +153,11 @@ class Sender:
         """What a forbidding hook raises goes to the sender, and is no reason for another attempt."""
         kind = message_kind(message)
         context = SendContext(self._group, message, queue, address, kind, oneway, self._instance.clock.now_ms())
-        for forbid in self._forbidden:
-            forbid(context)
+        try:
+            for forbid in self._forbidden:
+                forbid(context)
+        except Exception as reason:  # the application's
+            raise _Forbidden(reason) from reason
         each(self._hooks, lambda hook, seen: hook.before(seen), context)
         return context
 
@@ -143,18 +173,23 @@ class Sender:
             STATUSES[reply.code],
             message.msg_id,
             reply.offset_msg_id,
-            queue if queue.queue_id == reply.queue_id else replace(queue, queue_id=reply.queue_id),
+            self._stored_in(queue, reply.queue_id),
             reply.queue_offset,
             reply.region_id,
             reply.trace_on,
             reply.transaction_id,
         )
 
-    def _header(self, message: Outgoing, queue: MessageQueue) -> SendMessageV2Header:
-        born_ms = self._instance.clock.now_ms()
-        return message.header(self._group, queue, born_ms, self._template, self._template_queues)
+    def _stored_in(self, queue: MessageQueue, queue_id: int) -> MessageQueue:
+        stored = queue if queue.queue_id == queue_id else replace(queue, queue_id=queue_id)
+        return self._namespace.unwrap_queue(stored)
 
-    async def _choose(self, topic: str, target: Target, last_broker: str | None) -> MessageQueue:
+    def _header(self, message: Outgoing, queue: MessageQueue) -> SendMessageV2Header:
+        born_ms, template, count = self._instance.clock.now_ms(), self._template, self._template_queues
+        return message.header(self._group, queue, born_ms, template, count, unit_mode=self._unit_mode)
+
+    async def choose(self, topic: str, target: Target, last_broker: str | None = None) -> MessageQueue:
+        """The queue a message goes to, on another broker than `last_broker` if that can be. ClientError without one."""
         if target.queue is not None:
             if target.queue.topic != topic:
                 raise ClientError(
@@ -164,7 +199,29 @@ class Sender:
         queues = await self._queues(topic)
         if target.key is not None:
             return queue_of_key(queues, target.key)
+        if target.select is not None:
+            return self._selected(topic, queues, target.select)
         return self._choosing.choose(topic, queues, last_broker, self._now_ms())
+
+    def _selected(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        select: Callable[[Sequence[MessageQueue]], MessageQueue],
+    ) -> MessageQueue:
+        """What the application chooses. ClientError unless it is a queue of the topic."""
+        try:
+            chosen: object = select([self._namespace.unwrap_queue(queue) for queue in queues])
+        except Exception as error:  # the application's code
+            raise ClientError(
+                ResponseCode.MESSAGE_ILLEGAL, f"the selector failed: {type(error).__name__}: {error}"
+            ) from error
+        inside = self._namespace.wrap_queue(chosen) if isinstance(chosen, MessageQueue) else None
+        if inside is None or inside.topic != topic:
+            raise ClientError(
+                ResponseCode.MESSAGE_ILLEGAL, f"the selector gave no queue of topic {topic} but {chosen!r}"
+            )
+        return inside
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         routes = self._instance.routes

@@ -7,17 +7,28 @@ time. Each names the property of Apache RocketMQ's client it stands for.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from orbitmq.client.core.identity import DEFAULT_INSTANCE
-from orbitmq.client.core.latency import LATENCY_MAX, NOT_AVAILABLE
+from orbitmq.client.core.latency import PROFILES
+from orbitmq.client.core.retry import RETRY_CODES
 from orbitmq.client.core.selection import LEAST_LATENCY, ROUND_ROBIN
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, TRACE_TOPIC
-from orbitmq.runtime.options import Option
+from orbitmq.runtime.options import Option, as_text
 
 DAY_MS = 86_400_000
+
+ASYNC, SYNC = "async", "sync"
+"""Ways to commit offsets."""
+
+
+def _profile_figures(column: int) -> str:
+    """What the profiles say, as the settings write it."""
+    figures = {name: (profile.latency_max, profile.not_available)[column] for name, profile in PROFILES.items()}
+    return ", ".join(f"{name} {' '.join(map(str, numbers))}" for name, numbers in figures.items())
 
 
 class ClientSettings(TypedDict, total=False):
@@ -36,6 +47,22 @@ class ClientSettings(TypedDict, total=False):
         ),
     ]
     unit_name: Annotated[str, Option("unitName", "", "Unit of a deployment in units; part of the client id.")]
+    unit_mode: Annotated[
+        bool,
+        Option(
+            "unitMode", False, "Tell brokers that this client belongs to a unit; they mark topics they create by it."
+        ),
+    ]
+    namespace: Annotated[
+        str,
+        Option(
+            "namespace",
+            "",
+            "Tenant of a shared cluster: brokers see topics and groups as `namespace%name`, applications do not. Empty "
+            "takes it from a name server's address that begins with `MQ_INST_`, else there is none.",
+            pattern=r"[a-zA-Z0-9_-]*",
+        ),
+    ]
     poll_namesrv_interval_ms: Annotated[
         int, Option("pollNameServerInterval", 30_000, "How often routes are refreshed.", "ms", 10, DAY_MS)
     ]
@@ -102,6 +129,36 @@ class ProducerSettings(TraceSettings, total=False):
     retry_times: Annotated[
         int, Option("retryTimesWhenSendFailed", 2, "How often a failed send is tried again.", "", 0, 1000)
     ]
+    async_retry_times: Annotated[
+        int,
+        Option(
+            "retryTimesWhenSendAsyncFailed",
+            2,
+            "How often a send of send_async is tried again; only after failures of the network.",
+            "",
+            0,
+            1000,
+        ),
+    ]
+    retry_response_codes: Annotated[
+        AbstractSet[int],
+        Option(
+            "retryResponseCodes",
+            frozenset(map(int, RETRY_CODES)),
+            "Answers of a broker after which `send` tries another one; SYSTEM_BUSY (2) is better not among them.",
+        ),
+    ]
+    max_timeout_per_attempt_ms: Annotated[
+        int,
+        Option(
+            "sendMsgMaxTimeoutPerRequest",
+            -1,
+            "Time for an attempt that another one may follow; -1 gives each attempt all that is left.",
+            "ms",
+            -1,
+            DAY_MS,
+        ),
+    ]
     retry_when_not_store_ok: Annotated[
         bool,
         Option(
@@ -123,18 +180,32 @@ class ProducerSettings(TraceSettings, total=False):
         bool,
         Option("sendLatencyFaultEnable", False, "Leave brokers out for a while that were slow or failed."),
     ]
+    latency_profile: Annotated[
+        str,
+        Option(
+            "latencyProfile",
+            "v4",
+            "Whose figures and rules `latency_fault` follows: RocketMQ 4.9's (minutes, the newest answer counts), or "
+            "5.3's (seconds, and a broker the network does not reach is left out until a probe reaches it).",
+            choices=tuple(PROFILES),
+        ),
+    ]
     latency_max: Annotated[
         str,
         Option(
-            "latencyMax", " ".join(map(str, LATENCY_MAX)), "Times from which on a broker counts as slow, rising.", "ms"
+            "latencyMax",
+            "",
+            f"Times from which on a broker counts as slow, rising; empty takes the profile's: {_profile_figures(0)}.",
+            "ms",
         ),
     ]
     not_available_duration: Annotated[
         str,
         Option(
             "notAvailableDuration",
-            " ".join(map(str, NOT_AVAILABLE)),
-            "How long it is left out then, one for each of `latency_max`; a failure counts as 30 s.",
+            "",
+            "How long it is left out then, one for each of `latency_max`; empty takes the profile's: "
+            f"{_profile_figures(1)}. A failure counts as 30 s (v4) or 10 s (v5).",
             "ms",
         ),
     ]
@@ -157,7 +228,35 @@ class ProducerSettings(TraceSettings, total=False):
     async_sends_max: Annotated[
         int,
         Option(
-            "asyncSenderQueueCapacity", 50_000, "Sends of send_async under way; one more is refused.", "", 1, 1 << 20
+            "asyncSenderQueueCapacity",
+            50_000,
+            "Sends of send_async that are not finished; one more is refused.",
+            "",
+            1,
+            1 << 20,
+        ),
+    ]
+    async_in_flight_max: Annotated[
+        int,
+        Option(
+            "backPressureForAsyncSendNum",
+            1000,
+            "Sends of send_async that are at the brokers at a time; the others wait, and `send_timeout_ms` begins when "
+            "their turn comes. RocketMQ 5.3's 10,000 makes a burst time out by itself.",
+            "",
+            1,
+            1 << 20,
+        ),
+    ]
+    async_in_flight_bytes_max: Annotated[
+        int,
+        Option(
+            "backPressureForAsyncSendSize",
+            100 << 20,
+            "Bytes of their bodies together; a larger one goes alone.",
+            "bytes",
+            1 << 20,
+            1 << 34,
         ),
     ]
 
@@ -181,11 +280,47 @@ class TransactionSettings(ProducerSettings, total=False):
     ]
 
 
-class ConsumerSettings(ClientSettings, total=False):
-    """Settings that push and pull consumers share."""
+class MemberSettings(ClientSettings, total=False):
+    """Settings of every member of a consumer group."""
 
     persist_offset_interval_ms: Annotated[
         int, Option("persistConsumerOffsetInterval", 5000, "How often offsets are stored.", "ms", 10, DAY_MS)
+    ]
+    pull_from_broker_id: Annotated[
+        int,
+        Option(
+            "defaultBrokerId",
+            -1,
+            "Node of every broker to read from, 0 for masters; -1 follows the brokers' advice, which sends readers of "
+            "old messages to slaves.",
+            "",
+            -1,
+            2**31 - 1,
+        ),
+    ]
+    local_offset_dir: Annotated[
+        str,
+        Option(
+            "rocketmq.client.localOffsetStoreDir",
+            "~/.rocketmq_offsets",
+            "Where broadcasting consumers keep their offsets.",
+        ),
+    ]
+
+
+class ConsumerSettings(MemberSettings, total=False):
+    """Settings of consumers that fetch messages ahead."""
+
+    offset_commit: Annotated[
+        str,
+        Option(
+            "offsetCommit",
+            ASYNC,
+            "`sync` takes the next messages of a queue when the broker has confirmed the offset of the last ones, and "
+            "asks until it has: fewer messages come twice, at the price of a round trip a pull. `async` stores offsets "
+            "beside the work.",
+            choices=(ASYNC, SYNC),
+        ),
     ]
     pull_error_delay_ms: Annotated[
         int, Option("pullTimeDelayMillsWhenException", 1000, "Pause of a queue after a failed pull.", "ms", 1, DAY_MS)
@@ -202,17 +337,41 @@ class ConsumerSettings(ClientSettings, total=False):
             "consumeConcurrentlyMaxSpan", 2000, "Distance from the oldest to the newest cached offset.", "", 1, 65_535
         ),
     ]
-    local_offset_dir: Annotated[
-        str,
+
+
+class WaitingPullSettings(MemberSettings, total=False):
+    """Settings of pulls that a broker holds until there are messages."""
+
+    broker_suspend_max_ms: Annotated[
+        int,
         Option(
-            "rocketmq.client.localOffsetStoreDir",
-            "~/.rocketmq_offsets",
-            "Where broadcasting consumers keep their offsets.",
+            "brokerSuspendMaxTimeMillis", 20_000, "How long a broker may hold a pull without messages.", "ms", 0, DAY_MS
+        ),
+    ]
+    pull_timeout_ms: Annotated[
+        int,
+        Option("consumerTimeoutMillisWhenSuspend", 30_000, "Time for a pull, the holding included.", "ms", 1, DAY_MS),
+    ]
+
+
+class DrainSettings(TypedDict, total=False):
+    """Settings of those who call the application."""
+
+    await_termination_ms: Annotated[
+        int,
+        Option(
+            "awaitTerminationMillisWhenShutdown",
+            5000,
+            "How long shutdown waits for running listeners and callbacks. Java waits 0 and interrupts them; threads of "
+            "Python cannot be interrupted, so results that come later are ignored and their messages delivered again.",
+            "ms",
+            0,
+            DAY_MS,
         ),
     ]
 
 
-class PushSettings(ConsumerSettings, TraceSettings, total=False):
+class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
     """Settings of a push consumer."""
 
     pull_batch_size: Annotated[int, Option("pullBatchSize", 32, "Messages asked for by one pull.", "", 1, 1024)]
@@ -271,22 +430,10 @@ class PushSettings(ConsumerSettings, TraceSettings, total=False):
             "suspendCurrentQueueTimeMillis", 1000, "How long a queue rests after a failure in order.", "ms", 10, 30_000
         ),
     ]
-    await_termination_ms: Annotated[
-        int,
-        Option(
-            "awaitTerminationMillisWhenShutdown",
-            5000,
-            "How long shutdown waits for running listeners. Java waits 0 and interrupts them; threads of Python cannot "
-            "be interrupted, so results that come later are ignored and their messages delivered again.",
-            "ms",
-            0,
-            DAY_MS,
-        ),
-    ]
 
 
-class LitePullSettings(ConsumerSettings, total=False):
-    """Settings of a pull consumer."""
+class LitePullSettings(ConsumerSettings, WaitingPullSettings, TraceSettings, total=False):
+    """Settings of a lite pull consumer."""
 
     pull_batch_size: Annotated[int, Option("pullBatchSize", 10, "Messages asked for by one pull.", "", 1, 1024)]
     pull_threshold_for_all: Annotated[
@@ -302,15 +449,27 @@ class LitePullSettings(ConsumerSettings, total=False):
     poll_timeout_ms: Annotated[
         int, Option("pollTimeoutMillis", 5000, "How long poll waits when it is not told.", "ms", 0, DAY_MS)
     ]
-    broker_suspend_max_ms: Annotated[
+
+
+class PullSettings(WaitingPullSettings, DrainSettings, total=False):
+    """Settings of a pull consumer. `await_termination_ms` and `pull_threads` matter to a pull schedule."""
+
+    consumer_pull_timeout_ms: Annotated[
+        int, Option("consumerPullTimeoutMillis", 10_000, "Time for a pull that does not wait.", "ms", 1, DAY_MS)
+    ]
+    max_reconsume_times: Annotated[
         int,
         Option(
-            "brokerSuspendMaxTimeMillis", 20_000, "How long a broker may hold a pull without messages.", "ms", 0, DAY_MS
+            "maxReconsumeTimes",
+            16,
+            "Deliveries of a message that is sent back before the dead letter topic.",
+            "",
+            0,
+            2**31 - 1,
         ),
     ]
-    pull_timeout_ms: Annotated[
-        int,
-        Option("consumerTimeoutMillisWhenSuspend", 30_000, "Time for a pull, the holding included.", "ms", 1, DAY_MS),
+    pull_threads: Annotated[
+        int, Option("pullThreadNums", 20, "Callbacks of a schedule at a time, as threads or as tasks.", "", 1, 1000)
     ]
 
 
@@ -330,6 +489,8 @@ def complete(kind: type[S], given: S) -> S:
     for name, value in cast("Mapping[str, object]", given).items():
         if name not in declared:
             raise ConfigurationError(f"{kind.__name__} knows no setting {name!r}; it has {', '.join(sorted(declared))}")
+        if isinstance(value, AbstractSet):
+            value = frozenset(value)
         _check(name, declared[name], value)
         settings[name] = value
     return cast("S", settings)
@@ -342,6 +503,6 @@ def _check(name: str, option: Option, value: object) -> None:
     if type(value) is not type(option.default):
         raise refused
     try:
-        option.parse(str(value))
+        option.parse(as_text(value))
     except ConfigurationError:
         raise refused from None

@@ -13,28 +13,33 @@ it. Methods differ from those of asyncio in one thing: they return when the work
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-from orbitmq.client import base, lite_pull, producer, push, transactions
+from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, TransactionSendResult
-from orbitmq.client.face import Face, direct, run, started, waiting
-from orbitmq.client.settings import LitePullSettings, ProducerSettings, PushSettings, TransactionSettings
+from orbitmq.client.core.selectors import Selector
+from orbitmq.client.face import Face, beside, direct, run, started, waiting
+from orbitmq.client.offset_store import OffsetStore
+from orbitmq.client.schedule import PullContext
+from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
 from orbitmq.client.transactions import A_contra, TransactionListener
+from orbitmq.client.watching import OnQueues, OnTopicQueues, QueueListener
 from orbitmq.client.workers import Listener, OrderlyListener
-from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
     from orbitmq.client.sync_outbox import Outbox
 
-__all__ = ["LitePullConsumer", "Producer", "PushConsumer", "TransactionProducer"]
+__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PullSchedule", "PushConsumer", "TransactionProducer"]
 
 C_co = TypeVar("C_co", bound=base.Client, covariant=True)
+M_co = TypeVar("M_co", bound=consumer.Consumer, covariant=True)
 L = TypeVar("L", bound=Listener)
 IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
 
@@ -92,6 +97,7 @@ class Producer(Client[producer.Producer]):
     request_async = started(producer.Producer.request_async)
     send_oneway = waiting(producer.Producer.send_oneway)
     send_batch = waiting(producer.Producer.send_batch)
+    send_batch_async = started(producer.Producer.send_batch_async)
     fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
     add_send_hook = direct(producer.Producer.add_send_hook)
     wrap_sends = direct(producer.Producer.wrap_sends)
@@ -159,7 +165,28 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
         return self.core.listener
 
 
-class PushConsumer(Client[push.PushConsumer]):
+class Consumer(Client[M_co]):
+    """What all consumers have."""
+
+    assignment = direct(consumer.Consumer.assignment)
+    fetch_queues = waiting(consumer.Consumer.fetch_queues)
+    lag = waiting(consumer.Consumer.lag)
+    add_consume_hook = direct(consumer.Consumer.add_consume_hook)
+    add_filter_hook = direct(consumer.Consumer.add_filter_hook)
+    add_receive_hook = direct(consumer.Consumer.add_receive_hook)
+    _on_assigned = direct(consumer.Consumer.on_assigned)
+    _on_revoked = direct(consumer.Consumer.on_revoked)
+
+    def on_assigned(self, callback: OnQueues) -> None:
+        """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
+        self._on_assigned(beside(callback))
+
+    def on_revoked(self, callback: OnQueues) -> None:
+        """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
+        self._on_revoked(beside(callback))
+
+
+class PushConsumer(Consumer[push.PushConsumer]):
     """Consumes messages with a listener; see `orbitmq.client.PushConsumer`."""
 
     def __init__(
@@ -171,6 +198,7 @@ class PushConsumer(Client[push.PushConsumer]):
         consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         consume_timestamp: datetime | str | None = None,
         allocate_strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
         **settings: Unpack[PushSettings],
     ) -> None:
         super().__init__(
@@ -181,6 +209,7 @@ class PushConsumer(Client[push.PushConsumer]):
                 consume_from_where=consume_from_where,
                 consume_timestamp=consume_timestamp,
                 allocate_strategy=allocate_strategy,
+                offset_store=offset_store,
                 **settings,
             )
         )
@@ -188,14 +217,9 @@ class PushConsumer(Client[push.PushConsumer]):
     subscribe = direct(push.PushConsumer.subscribe)
     unsubscribe = direct(push.PushConsumer.unsubscribe)
     set_listener = direct(push.PushConsumer.set_listener)
-    add_consume_hook = direct(push.PushConsumer.add_consume_hook)
     suspend = direct(push.PushConsumer.suspend)
     resume = direct(push.PushConsumer.resume)
     send_message_back = waiting(push.PushConsumer.send_message_back)
-    assignment = direct(push.PushConsumer.assignment)
-    fetch_queues = waiting(push.PushConsumer.fetch_queues)
-    lag = waiting(push.PushConsumer.lag)
-    add_receive_hook = direct(push.PushConsumer.add_receive_hook)
 
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
@@ -213,7 +237,7 @@ class PushConsumer(Client[push.PushConsumer]):
         return self.core.paused
 
 
-class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
+class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     """Consumes messages when asked; see `orbitmq.client.LitePullConsumer`. Iterating gives them one by one."""
 
     def __init__(
@@ -225,6 +249,7 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
         consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         consume_timestamp: datetime | str | None = None,
         allocate_strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
         **settings: Unpack[LitePullSettings],
     ) -> None:
         super().__init__(
@@ -235,15 +260,24 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
                 consume_from_where=consume_from_where,
                 consume_timestamp=consume_timestamp,
                 allocate_strategy=allocate_strategy,
+                offset_store=offset_store,
                 **settings,
             )
         )
 
-    subscribe = direct(lite_pull.LitePullConsumer.subscribe)
+    def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
+        """As `orbitmq.client.LitePullConsumer.subscribe`; a function `listener` is called on a thread."""
+        self._subscribe(topic, expression, None if listener is None else beside(listener))
+
+    def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
+        """As `orbitmq.client.LitePullConsumer.on_queues_changed`; a function is called on a thread."""
+        self._on_queues_changed(topic, beside(callback))
+
+    _subscribe = direct(lite_pull.LitePullConsumer.subscribe)
+    _on_queues_changed = direct(lite_pull.LitePullConsumer.on_queues_changed)
     unsubscribe = direct(lite_pull.LitePullConsumer.unsubscribe)
     assign = direct(lite_pull.LitePullConsumer.assign)
     set_assign_expression = direct(lite_pull.LitePullConsumer.set_assign_expression)
-    assignment = direct(lite_pull.LitePullConsumer.assignment)
     poll = waiting(lite_pull.LitePullConsumer.poll)
     commit = waiting(lite_pull.LitePullConsumer.commit)
     committed = waiting(lite_pull.LitePullConsumer.committed)
@@ -253,9 +287,6 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
     offset_for_timestamp = waiting(lite_pull.LitePullConsumer.offset_for_timestamp)
     pause = direct(lite_pull.LitePullConsumer.pause)
     resume = direct(lite_pull.LitePullConsumer.resume)
-    fetch_queues = waiting(lite_pull.LitePullConsumer.fetch_queues)
-    lag = waiting(lite_pull.LitePullConsumer.lag)
-    add_receive_hook = direct(lite_pull.LitePullConsumer.add_receive_hook)
 
     def __iter__(self) -> Iterator[MessageExt]:
         while self.is_running:
@@ -269,3 +300,84 @@ class LitePullConsumer(Client[lite_pull.LitePullConsumer]):
     @auto_commit.setter
     def auto_commit(self, value: bool) -> None:
         self.core.auto_commit = value
+
+
+class PullConsumer(Consumer[pull.PullConsumer]):
+    """Pulls a queue when asked, from any offset; see `orbitmq.client.PullConsumer`."""
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        allocate_strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        **settings: Unpack[PullSettings],
+    ) -> None:
+        super().__init__(
+            pull.PullConsumer(
+                group,
+                namesrv_addr,
+                message_model=message_model,
+                allocate_strategy=allocate_strategy,
+                offset_store=offset_store,
+                **settings,
+            )
+        )
+
+    send_message_back = waiting(pull.PullConsumer.send_message_back)
+    fetch_balanced_queues = direct(pull.PullConsumer.fetch_balanced_queues)
+    update_offset = direct(pull.PullConsumer.update_offset)
+    fetch_offset = waiting(pull.PullConsumer.fetch_offset)
+    _register_topic = direct(pull.PullConsumer.register_topic)
+    pull = waiting(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
+
+    def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
+        """As `orbitmq.client.PullConsumer.register_topic`; a function `listener` is called on a thread."""
+        self._register_topic(topic, None if listener is None else beside(listener))
+
+
+PullTask: TypeAlias = Callable[[MessageQueue, "PullContext[PullSchedule]"], object]
+"""Gets a queue and a context; called on a thread."""
+
+
+class PullSchedule(PullConsumer, Consumer[schedule.PullSchedule]):
+    """Calls a function for each queue this member of a group has; see `orbitmq.client.PullSchedule`."""
+
+    core: schedule.PullSchedule
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        allocate_strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        **settings: Unpack[PullSettings],
+    ) -> None:
+        Face.__init__(
+            self,
+            schedule.PullSchedule(
+                group,
+                namesrv_addr,
+                message_model=message_model,
+                allocate_strategy=allocate_strategy,
+                offset_store=offset_store,
+                **settings,
+            ),
+        )
+
+    def register(self, topic: str, callback: PullTask) -> None:
+        """As `orbitmq.client.PullSchedule.register`; the callback runs on a thread, its context has this object."""
+
+        def call(queue: MessageQueue, context: PullContext[schedule.PullSchedule]) -> None:
+            own = PullContext(self, queue, context.next_delay_ms)
+            callback(queue, own)
+            context.next_delay_ms = own.next_delay_ms
+
+        async def on_the_loop() -> None:
+            self.core.register(topic, call)
+
+        run(on_the_loop())

@@ -13,6 +13,7 @@ from itertools import count
 
 from orbitmq.client.core.hooks import ConsumeContext, SendContext
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, SendResult, SendStatus
+from orbitmq.client.core.namespace import unwrapped
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
@@ -143,9 +144,9 @@ class SendTracing:
         properties = {} if message.batch else decode_properties(message.properties)
         keys = properties.get(KEYS, "")
         record = Published(
-            context.began_ms, result.region_id, context.group, message.topic, message.msg_id, properties.get(TAGS),
-            properties.get(KEYS), context.broker_address, len(message.body), context.cost_ms, int(context.kind),
-            result.offset_msg_id, result.status is SendStatus.SEND_OK,
+            context.began_ms, result.region_id, unwrapped(context.group), unwrapped(message.topic), message.msg_id,
+            properties.get(TAGS), properties.get(KEYS), context.broker_address, len(message.body), context.cost_ms,
+            int(context.kind), result.offset_msg_id, result.status is SendStatus.SEND_OK,
         )  # fmt: skip
         self._traces.add([record], [*message.msg_id.split(","), *keys.split()])
 
@@ -166,8 +167,8 @@ class ConsumeTracing:
         self._traces.add(
             [
                 ConsumeBegun(
-                    context.began_ms, message.properties.get(MSG_REGION, DEFAULT_REGION), context.group, request,
-                    message.msg_id, message.reconsume_times, message.keys,
+                    context.began_ms, message.properties.get(MSG_REGION, DEFAULT_REGION), unwrapped(context.group),
+                    request, message.msg_id, message.reconsume_times, message.keys,
                 )
                 for message in traced
             ],
@@ -185,7 +186,7 @@ class ConsumeTracing:
             [
                 ConsumeEnded(
                     request, message.msg_id, cost_ms, outcome is Outcome.SUCCESS, message.keys, int(outcome),
-                    context.began_ms + context.cost_ms, context.group,
+                    context.began_ms + context.cost_ms, unwrapped(context.group),
                 )
                 for message in traced
             ],

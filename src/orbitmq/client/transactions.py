@@ -68,6 +68,7 @@ class HalfMessage:
     message: Message
     """As it was sent, with its `transaction_id`."""
     result: SendResult
+    """The broker's receipt."""
 
     @property
     def is_safe(self) -> bool:
@@ -160,8 +161,10 @@ class TransactionProducer(Producer, Generic[A_contra]):
     async def finish(
         self, half: HalfMessage, state: LocalTransactionState, remark: str | None = None
     ) -> TransactionSendResult:
-        """Tell the broker how the work for a half message ended. A broker that cannot be told asks; `remark` is for its
-        log."""
+        """Tell the broker how the work for a half message ended. `remark` is for its log.
+
+        Nothing is raised for a broker that cannot be told: it asks. InvalidStateError unless the producer is running.
+        """
         result, instance = half.result, self._instance
         try:
             header = EndTransactionHeader(
@@ -173,7 +176,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
                 transaction_id=result.transaction_id,
                 broker_name=result.queue.broker_name,
             )
-            address = await instance.routes.master(result.queue)
+            address = await instance.routes.master(self._namespace.wrap_queue(result.queue))
             self._show(half.message, result.msg_id, result.transaction_id, address, state, from_check=False)
             await end_transaction_oneway(instance.remoting, address, header, remark)
         except OrbitMQError as error:
@@ -220,7 +223,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
             await self._answer(question)
 
     async def _answer(self, question: Question) -> None:
-        message, asked = question.message, question.header
+        message, asked = self._seen(question.message), question.header
         state, remark = await _outcome(lambda: _called(self._listener.check, message))
         header = EndTransactionHeader(
             producer_group=self.group,

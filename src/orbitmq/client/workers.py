@@ -25,6 +25,7 @@ from orbitmq.client.core.model import (
     OrderlyContext,
 )
 from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.threads import on_thread
 from orbitmq.message.model import MessageExt
 
 _log = logging.getLogger(__name__)
@@ -153,15 +154,7 @@ class ThreadWorkers(Workers):
                     self._loop.call_soon_threadsafe(self._collect)
 
     async def call(self, portion: Portion) -> None:
-        done = asyncio.Event()
-
-        def run() -> None:
-            self._call(portion)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(done.set)
-
-        threading.Thread(target=run, name=f"{self._name}-direct", daemon=True).start()
-        await done.wait()
+        await on_thread(f"{self._name}-direct", lambda: self._call(portion))
 
     def _call(self, portion: Portion) -> None:
         try:
@@ -254,7 +247,7 @@ def _checked(status: object, context: Context) -> Status | None:
     return None
 
 
-def is_coroutine(listener: Listener | OrderlyListener) -> bool:
+def is_coroutine(listener: Callable[..., object]) -> bool:
     """Whether it is a coroutine function, or an object whose call is one."""
     call = listener if inspect.isroutine(listener) else getattr(listener, "__call__", listener)  # noqa: B004
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)

@@ -12,9 +12,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from orbitmq.errors import ConfigurationError
+
+Value: TypeAlias = str | int | float | bool | frozenset[int]
 
 HIDDEN = "******"
 CONFIGURATION_FILE_MAX = 1 << 20  # a properties file is a few KiB; a larger one is some other file
@@ -22,7 +24,8 @@ CONFIGURATION_FILE_MAX = 1 << 20  # a properties file is a few KiB; a larger one
 
 @dataclass(frozen=True)
 class Option:
-    """One declared option. `default` also fixes the type: str, int, float or bool.
+    """One declared option. `default` also fixes the type: str, int, float, bool, or a set of numbers (written with
+    spaces or commas between them).
 
     `pattern` is what a text must match as a whole; `changeable` says that its owner looks at the value each time, so
     that a change has an effect while the process runs, and that a peer on the network may choose it. A `secret` value
@@ -30,7 +33,7 @@ class Option:
     """
 
     key: str
-    default: str | int | float | bool
+    default: Value
     text: str
     unit: str = ""
     minimum: float | None = None
@@ -40,13 +43,14 @@ class Option:
     changeable: bool = False
     secret: bool = False
 
-    def parse(self, text: str) -> str | int | float | bool:
+    def parse(self, text: str) -> Value:
         """The value of `text`; ConfigurationError names key, value and what is allowed."""
         value = self._convert(text.strip())
         if isinstance(value, float) and not math.isfinite(value):
             raise self._refused(text)
-        too_small = self.minimum is not None and not isinstance(value, str) and value < self.minimum
-        too_large = self.maximum is not None and not isinstance(value, str) and value > self.maximum
+        number = None if isinstance(value, (str, frozenset)) else value
+        too_small = self.minimum is not None and number is not None and number < self.minimum
+        too_large = self.maximum is not None and number is not None and number > self.maximum
         other = bool(self.choices) and value not in self.choices
         if too_small or too_large or other or (self.pattern and not re.fullmatch(self.pattern, str(value))):
             raise self._refused(text)
@@ -56,14 +60,20 @@ class Option:
         """What may be written, in words."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
-        kind = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[type(self.default)]
+        kind = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+            str: "text",
+            frozenset: "whole numbers",
+        }[type(self.default)]
         if self.minimum is not None and self.maximum is not None:
             return f"{kind} from {_limit(self.minimum)} to {_limit(self.maximum)}"
         if self.minimum is not None:
             return f"{kind}, at least {_limit(self.minimum)}"
         return kind
 
-    def _convert(self, text: str) -> str | int | float | bool:
+    def _convert(self, text: str) -> Value:
         try:
             if isinstance(self.default, bool):
                 return {"true": True, "false": False}[text.lower()]
@@ -71,6 +81,8 @@ class Option:
                 return int(text)
             if isinstance(self.default, float):
                 return float(text)
+            if isinstance(self.default, frozenset):
+                return frozenset(int(part) for part in text.replace(",", " ").split())
         except (KeyError, ValueError):
             raise self._refused(text) from None
         return text
@@ -142,8 +154,10 @@ def change(options: Options, pairs: Mapping[str, str]) -> None:
         object.__setattr__(options, name, getattr(changed, name))
 
 
-def as_text(value: str | int | float | bool) -> str:
+def as_text(value: Value) -> str:
     """A value as Java's properties files write it."""
+    if isinstance(value, frozenset):
+        return " ".join(map(str, sorted(value)))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.latency import HALF_LIFE_MS, FaultTable, Latencies, steps
+from orbitmq.client.core.latency import HALF_LIFE_MS, PROFILES, FaultTable, Latencies, Profile, steps
 from orbitmq.errors import ConfigurationError
 
 
@@ -67,4 +67,39 @@ def test_steps_are_whole_numbers_that_fit_together() -> None:
         steps("50 fast")
     for slow, out in (((50,), (0, 1)), ((100, 50), (0, 1))):
         with pytest.raises(ConfigurationError, match="as many steps, rising"):
-            FaultTable(slow, out)
+            FaultTable(Profile(slow, out))
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "failed", "left_out_ms"),
+    [(549, False, 0), (550, False, 2_000), (1_800, False, 5_000), (15_000, False, 30_000), (1, True, 10_000)],
+)
+def test_the_later_profile_leaves_brokers_out_for_seconds(latency_ms: int, failed: bool, left_out_ms: int) -> None:
+    table = FaultTable(PROFILES["v5"])
+    table.note("a", latency_ms, 1000, failed=failed)
+    assert table.is_available("a", 1000 + left_out_ms)
+    assert left_out_ms == 0 or not table.is_available("a", 1000 + left_out_ms - 1)
+
+
+def test_the_later_profile_never_shortens_and_probes_what_the_network_lost() -> None:
+    table = FaultTable(PROFILES["v5"])
+    table.note("a", 1, 0, failed=True, is_reachable=False)
+    table.note("b", 1, 0, failed=True)
+    assert not table.is_reachable("a")
+    assert table.is_reachable("b")
+    assert table.is_reachable("new")
+    assert table.to_probe(5_000) == ["a"]
+    assert table.to_probe(6_999) == []
+    assert table.to_probe(7_000) == ["a"]
+    table.probed("a")
+    assert table.is_reachable("a")
+    assert not table.is_available("a", 9_999)
+    table.note("a", 1, 1, failed=False)
+    assert not table.is_available("a", 9_999)
+
+
+def test_the_older_profile_knows_nothing_of_reach() -> None:
+    table = FaultTable()
+    table.note("a", 1, 0, failed=True, is_reachable=False)
+    assert table.is_reachable("a")
+    assert table.to_probe(10_000) == []

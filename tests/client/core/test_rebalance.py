@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.client.core.allocation import averagely
+from orbitmq.client.core.allocation import AllocateAveragely
 from orbitmq.client.core.rebalance import Membership, change
 from orbitmq.message.model import MessageQueue
 
@@ -19,13 +19,13 @@ def test_queues_of_other_topics_stay() -> None:
 
 def test_a_list_without_us_is_followed_only_when_repeated() -> None:
     membership = Membership()
-    assert membership.assignment(averagely, "me", Q, ["me", "you"]) == Q[:2]
-    assert membership.assignment(averagely, "me", Q, ["you"]) is None
-    assert membership.assignment(averagely, "me", Q, ["me"]) == Q
-    assert membership.assignment(averagely, "me", Q, ["you"]) is None
-    assert membership.assignment(averagely, "me", Q, ["you"]) == []
+    assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["me", "you"]) == Q[:2]
+    assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["you"]) is None
+    assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["me"]) == Q
+    assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["you"]) is None
+    assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["you"]) == []
 
 
 def test_nothing_changes_without_members_or_queues() -> None:
-    assert Membership().assignment(averagely, "me", Q, []) is None
-    assert Membership().assignment(averagely, "me", [], ["me"]) is None
+    assert Membership().assignment(AllocateAveragely(), "g", "me", Q, []) is None
+    assert Membership().assignment(AllocateAveragely(), "g", "me", [], ["me"]) is None

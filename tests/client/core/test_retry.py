@@ -91,3 +91,42 @@ def test_a_stored_message_is_not_sent_again_unless_asked_for() -> None:
     assert sending.outcome().status is SendStatus.SLAVE_NOT_AVAILABLE
     assert sending.stored(result())
     assert sending.outcome().status is SendStatus.SEND_OK
+
+
+def test_an_asynchronous_send_tries_again_only_what_the_network_did() -> None:
+    rules = RetryRules(3, 3000, network_only=True)
+    sending = SendLoop(rules, 1000)
+    sending.attempt("a")
+    assert sending.failed(ConnectError("refused"))
+    for final in (BrokerError(ResponseCode.SERVICE_NOT_AVAILABLE, "no"), ClientError(10003, "no master")):
+        assert not SendLoop(rules, 1000).failed(final)
+
+
+def test_an_asynchronous_send_that_runs_out_of_time_tells_what_went_wrong() -> None:
+    sending = SendLoop(RetryRules(3, 100, network_only=True), 1000, "T")
+    sending.attempt("a")
+    sending.failed(RemotingTimeout("silent"))
+    assert sending.time_left(1101) is None
+    with pytest.raises(ClientError, match=r"message to topic T not sent in 1 attempts \(a\).*silent") as raised:
+        sending.outcome()
+    assert raised.value.code == 10002
+
+
+def test_an_attempt_that_others_may_follow_has_a_time_of_its_own() -> None:
+    sending = SendLoop(RetryRules(2, 3000, attempt_max_ms=700), 1000)
+    assert sending.time_left(1000) == 700
+    sending.attempt("a")
+    assert sending.time_left(1700) == 2300, "the last one has all that is left"
+    assert SendLoop(RetryRules(1, 3000, attempt_max_ms=700), 1000).time_left(1000) == 3000
+
+
+def test_what_a_broker_refused_comes_with_its_story_and_a_remedy() -> None:
+    sending = SendLoop(RetryRules(3, 3000), 1000, "T")
+    sending.attempt("a")
+    error = BrokerError(ResponseCode.SYSTEM_BUSY, "busy", "10.0.0.1:10911")
+    sending.failed(error)
+    with pytest.raises(
+        BrokerError, match=r"DESC: busy FROM: 10.0.0.1:10911; message to topic T.*1 attempts \(a\); .*send less"
+    ):
+        sending.outcome()
+    assert error.remark == "busy"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.core.latency import FaultTable, Latencies
+from orbitmq.client.core.latency import PROFILES, FaultTable, Latencies
 from orbitmq.client.core.selection import COUNTER_MASK, Choosing, RoundRobin, position_of_key, queue_of_key
 from orbitmq.message.model import MessageQueue
 from tests.support.golden import vectors
@@ -102,3 +102,17 @@ def test_nothing_is_measured_unless_asked_for() -> None:
     made = choosing()
     assert not made.measures
     assert chosen(made) == dict.fromkeys(QUEUES, 10)
+
+
+def test_the_later_profile_takes_a_sound_broker_then_one_in_reach_then_any() -> None:
+    made = choosing(faults=FaultTable(PROFILES["v5"]))
+    made.note("a", 5, 0, failed=True)
+    assert {queue.broker_name for queue in chosen(made)} == {"b"}
+    assert {queue.broker_name for queue in chosen(made, avoid="b")} == {"a"}, "left out, but in reach"
+    made.note("a", 5, 0, failed=True, reachable=False)
+    assert {queue.broker_name for queue in chosen(made, avoid="b")} == {"a", "b"}
+
+
+def test_what_a_retry_takes_is_not_the_next_in_step() -> None:
+    made = choosing(faults=FaultTable())
+    assert len(chosen(made, 200, avoid="a")) == 3

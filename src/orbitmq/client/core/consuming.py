@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.properties import (
     DELAY,
@@ -35,14 +36,16 @@ def first_failed(status: ConsumeConcurrentlyStatus | None, context: ConcurrentCo
     return max(0, min(context.ack_index + 1, count))
 
 
-def retry_copy(message: MessageExt, group: str, reconsume_times_max: int) -> Message:
+def retry_copy(
+    message: MessageExt, group: str, reconsume_times_max: int, namespace: Namespace = NO_NAMESPACE
+) -> Message:
     """The message that goes to the group's retry topic when the broker could not send the original back.
 
     It is a new message; only its ORIGIN_MESSAGE_ID tells where it came from. (Java loses that property.)
     """
     properties = {name: value for name, value in message.properties.items() if name != TRAN_MSG}
     properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
-    properties.setdefault(RETRY_TOPIC, message.topic)
+    properties.setdefault(RETRY_TOPIC, namespace.wrap(message.topic))
     properties[RECONSUME_TIME] = str(message.reconsume_times + 1)
     properties[MAX_RECONSUME_TIMES] = str(reconsume_times_max)
     properties[DELAY] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
@@ -51,8 +54,10 @@ def retry_copy(message: MessageExt, group: str, reconsume_times_max: int) -> Mes
     return copy
 
 
-def as_the_listener_sees(message: MessageExt, group: str) -> MessageExt:
-    """A message delivered again shows its original topic."""
-    if message.topic == retry_topic(group) and RETRY_TOPIC in message.properties:
+def as_the_listener_sees(message: MessageExt, group: str, namespace: Namespace = NO_NAMESPACE) -> MessageExt:
+    """A message delivered again shows its original topic; no topic shows its namespace."""
+    if namespace.wrap(message.topic) == retry_topic(group) and RETRY_TOPIC in message.properties:
         message.topic = message.properties[RETRY_TOPIC]
+    if namespace:
+        message.topic = namespace.unwrap(message.topic)
     return message

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from orbitmq.client.core.hooks import MessageKind
 from orbitmq.client.core.model import LocalTransactionState
+from orbitmq.client.core.namespace import unwrapped
 from orbitmq.client.core.trace import TransactionEnded
 from orbitmq.message.model import Message
 from orbitmq.message.properties import KEYS, MSG_REGION
@@ -44,8 +45,8 @@ def trace_of(context: EndContext) -> TransactionEnded:
     return TransactionEnded(
         context.began_ms,
         message.properties.get(MSG_REGION, DEFAULT_REGION),
-        context.group,
-        message.topic,
+        unwrapped(context.group),
+        unwrapped(message.topic),
         context.msg_id,
         message.tags,
         message.properties.get(KEYS),

@@ -46,7 +46,7 @@ class SendContext:
 
     group: str
     message: Outgoing
-    """As it goes out: its body may be compressed."""
+    """As it goes out: its body may be compressed, `original_size` tells what it was."""
     queue: MessageQueue
     broker_address: str
     kind: MessageKind
@@ -92,6 +92,19 @@ class ReceiveContext:
     cost_ms: int
     """From the question to the answer: mostly the time the broker had nothing."""
 
+
+@dataclass(frozen=True, slots=True)
+class FilterContext:
+    """What one pull brought, before anybody gets it."""
+
+    group: str
+    queue: MessageQueue
+    messages: list[MessageExt]
+    """Those whose tag is subscribed. A hook takes out of this list what the group shall not get; it counts as done."""
+
+
+FilterHook = Callable[[FilterContext], object]
+"""Called on the event loop for every pull that brought messages, before those who only look; it must not wait."""
 
 ReceiveHook = Callable[[ReceiveContext], object]
 """Called on the event loop for every pull that brought messages; it must not wait."""

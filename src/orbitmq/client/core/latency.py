@@ -7,8 +7,8 @@ failed, and prefer the one that answers fastest.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from orbitmq.errors import ConfigurationError
 
@@ -16,6 +16,31 @@ LATENCY_MAX = (50, 100, 550, 1_000, 2_000, 3_000, 15_000)
 NOT_AVAILABLE = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
 """Milliseconds: a broker that took at least so long is left out for so long. RocketMQ's figures."""
 ISOLATION_MS = 30_000  # a failure counts as an answer that took this long
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Figures and rules of one make of fault tolerance."""
+
+    latency_max: tuple[int, ...] = LATENCY_MAX
+    not_available: tuple[int, ...] = NOT_AVAILABLE
+    isolation_ms: int = ISOLATION_MS
+    probes: bool = False
+    """A broker the network did not reach counts as unreachable until a probe reaches it, and what is measured later
+    never shortens the time a broker is left out."""
+
+
+PROFILES: Mapping[str, Profile] = {
+    "v4": Profile(),
+    "v5": Profile(
+        (50, 100, 550, 1_800, 3_000, 5_000, 15_000), (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000), 10_000, probes=True
+    ),
+}
+"""Those of RocketMQ 4.9 and of 5.3."""
+PROBE_LOOK_S = 3.0  # between two looks for brokers to probe
+PROBE_PAUSE_MS = 2_000  # between two probes of one broker
+PROBE_TIMEOUT_MS = 200
+"""RocketMQ 5.3's figures."""
 
 NEWEST_SHARE = 0.2  # of an answer in the average: ten answers tell most of it
 HALF_LIFE_MS = 30_000  # what was measured so long ago counts half: a broker that was slow is tried again
@@ -28,19 +53,22 @@ class Fault:
     latency_ms: int
     available_from_ms: int
     broker_name: str = ""
+    is_reachable: bool = field(default=True, compare=False)
 
 
 class FaultTable:
     """Brokers that are left out, by the rule of RocketMQ's latency fault tolerance."""
 
-    def __init__(
-        self, latency_max: tuple[int, ...] = LATENCY_MAX, not_available: tuple[int, ...] = NOT_AVAILABLE
-    ) -> None:
+    def __init__(self, profile: Profile = PROFILES["v4"]) -> None:
+        latency_max, not_available = profile.latency_max, profile.not_available
         if len(latency_max) != len(not_available) or list(latency_max) != sorted(latency_max):
             raise ConfigurationError(
                 f"latency_max {latency_max} and not_available_duration {not_available} must have as many steps, rising"
             )
         self._steps = list(zip(latency_max, not_available, strict=True))
+        self._isolation_ms = profile.isolation_ms
+        self.probes = profile.probes
+        self._probed_ms: dict[str, int] = {}
         self.faults: dict[str, Fault] = {}
         self._turn = 0
 
@@ -48,10 +76,33 @@ class FaultTable:
         """How long a broker is left out that took so long."""
         return next((duration for limit, duration in reversed(self._steps) if latency_ms >= limit), 0)
 
-    def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
+    def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool, is_reachable: bool = True) -> None:
         """A broker answered, or did not."""
-        duration = self.duration_ms(ISOLATION_MS if failed else latency_ms)
-        self.faults[broker_name] = Fault(latency_ms, now_ms + duration, broker_name)
+        available_from_ms = now_ms + self.duration_ms(self._isolation_ms if failed else latency_ms)
+        if self.probes and (before := self.faults.get(broker_name)) is not None:
+            available_from_ms = max(available_from_ms, before.available_from_ms)
+        self.faults[broker_name] = Fault(latency_ms, available_from_ms, broker_name, is_reachable or not self.probes)
+
+    def is_reachable(self, broker_name: str, _now_ms: int = 0) -> bool:
+        """Whether the network reached a broker the last time; one nothing is known of may be reachable."""
+        fault = self.faults.get(broker_name)
+        return fault is None or fault.is_reachable
+
+    def to_probe(self, now_ms: int) -> list[str]:
+        """Brokers that were not reachable and are to be asked now whether they are; each counts as asked then."""
+        due = [
+            name
+            for name, fault in self.faults.items()
+            if not fault.is_reachable and now_ms - self._probed_ms.get(name, 0) >= PROBE_PAUSE_MS
+        ]
+        self._probed_ms = {name: self._probed_ms.get(name, 0) for name in self.faults if not self.is_reachable(name)}
+        self._probed_ms.update(dict.fromkeys(due, now_ms))
+        return due
+
+    def probed(self, broker_name: str) -> None:
+        """A probe reached a broker."""
+        if (fault := self.faults.get(broker_name)) is not None:
+            self.faults[broker_name] = replace(fault, is_reachable=True)
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
         """Whether a broker may be used; one nothing is known of may."""

@@ -43,6 +43,10 @@ class OffsetTable:
         """The known offsets of the queues of a topic."""
         return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
 
+    def queues(self) -> list[MessageQueue]:
+        """The queues with a known offset."""
+        return list(self._offsets)
+
     def of(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """The known offsets of `queues`."""
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}

@@ -11,13 +11,16 @@ from functools import lru_cache
 
 import msgspec
 
+from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.batch import encode_batch
 from orbitmq.message.compression import COMPRESSION_FLAGS, DEFAULT_LEVEL, ZLIB, compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.properties import (
+    INSTANCE_ID,
     MAX_RECONSUME_TIMES,
+    MSG_TYPE,
     PROPERTIES_SIZE_MAX,
     RECONSUME_TIME,
     TRAN_MSG,
@@ -28,6 +31,8 @@ from orbitmq.message.properties import (
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_send_allowed, check_topic
 from orbitmq.wire.headers import SendMessageV2Header
 
+REPLY = "reply"  # the MSG_TYPE of a message that answers another
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
@@ -37,6 +42,7 @@ class Packing:
     compress_from: int = 4096
     kind: str = ZLIB
     level: int = DEFAULT_LEVEL
+    namespace: Namespace = NO_NAMESPACE
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -51,9 +57,18 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     batch: bool = False
     reconsume_times: int = 0
     reconsume_times_max: int | None = None
+    original_size: int = 0
+    """Bytes of the body as the application gave it."""
 
     def header(
-        self, group: str, queue: MessageQueue, born_ms: int, template: str = AUTO_CREATE_TOPIC, queue_count: int = 4
+        self,
+        group: str,
+        queue: MessageQueue,
+        born_ms: int,
+        template: str = AUTO_CREATE_TOPIC,
+        queue_count: int = 4,
+        *,
+        unit_mode: bool = False,
     ) -> SendMessageV2Header:
         """The request header of an attempt that goes to `queue`; a missing topic is created like `template`."""
         return SendMessageV2Header(
@@ -67,7 +82,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
             flag=self.flag,
             properties=self.properties,
             reconsume_times=self.reconsume_times,
-            unit_mode=False,
+            unit_mode=unit_mode,
             max_reconsume_times=self.reconsume_times_max,
             batch=self.batch,
             broker_name=queue.broker_name,
@@ -103,13 +118,17 @@ def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> O
     if msg_id is None:
         msg_id = new_id()
         properties = {**properties, UNIQ_KEY: msg_id}
+    topic = message.topic
+    if packing.namespace:
+        properties = {**properties, INSTANCE_ID: packing.namespace.name}
+        topic = _inside(message, packing.namespace)
     body, sys_flag = _packed(message.body, packing)
     if properties.get(TRAN_MSG, "").lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
     retry = properties if message.topic.startswith(RETRY_PREFIX) else {}
     times_max = retry.get(MAX_RECONSUME_TIMES)
     return Outgoing(
-        message.topic,
+        topic,
         body,
         _text(properties),
         msg_id,
@@ -117,7 +136,16 @@ def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> O
         sys_flag,
         reconsume_times=int(retry.get(RECONSUME_TIME, 0)),
         reconsume_times_max=None if times_max is None else int(times_max),
+        original_size=len(message.body),
     )
+
+
+def _inside(message: Message, namespace: Namespace) -> str:
+    """The topic in the namespace; replies go to the cluster's topic, which is in none."""
+    if message.properties.get(MSG_TYPE) == REPLY:
+        return message.topic
+    check_topic(topic := namespace.wrap(message.topic))
+    return topic
 
 
 def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packing: Packing) -> Outgoing:
@@ -127,17 +155,20 @@ def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packi
     to a retry topic, and the whole is not larger than a single body may be. Batches are never compressed.
     """
     _check_batch(messages)
+    instance = {INSTANCE_ID: packing.namespace.name} if packing.namespace else {}
     ids: list[str] = []
     items: list[tuple[int, bytes, str]] = []
     for message in messages:
         check_message(message, packing.size_max)
         ids.append(message.properties.get(UNIQ_KEY) or new_id())
-        items.append((message.flag, message.body, _text({**message.properties, UNIQ_KEY: ids[-1]})))
+        properties = {**message.properties, UNIQ_KEY: ids[-1], **instance}
+        items.append((message.flag, message.body, _text(properties)))
     body = encode_batch(items)
     if len(body) > packing.size_max:
         raise MessageIllegal(f"a batch of {len(body)} bytes, at most {packing.size_max} are allowed; send it in parts")
-    wait = {WAIT: messages[0].properties.get(WAIT, "true")}
-    return Outgoing(messages[0].topic, body, encode_properties(wait), ",".join(ids), batch=True)
+    wait = {WAIT: messages[0].properties.get(WAIT, "true"), **instance}
+    topic = _inside(messages[0], packing.namespace)
+    return Outgoing(topic, body, encode_properties(wait), ",".join(ids), batch=True, original_size=len(body))
 
 
 def _check_batch(messages: Sequence[Message]) -> None:

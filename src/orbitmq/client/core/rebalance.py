@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from orbitmq.client.core.allocation import Allocate, allocate
+from orbitmq.client.core.allocation import AllocateStrategy, allocate
 from orbitmq.message.model import MessageQueue
 
 
@@ -37,11 +37,16 @@ class Membership:
         self._missing_before = False
 
     def assignment(
-        self, strategy: Allocate, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+        self,
+        strategy: AllocateStrategy,
+        group: str,
+        client_id: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
     ) -> list[MessageQueue] | None:
         """The queues assigned to `client_id`, None to keep what is held."""
         if not queues or not client_ids:
             return None
         missing = client_id not in client_ids
         first_time, self._missing_before = missing and not self._missing_before, missing
-        return None if first_time else allocate(strategy, client_id, queues, client_ids)
+        return None if first_time else allocate(strategy, group, client_id, queues, client_ids)

@@ -6,6 +6,7 @@ the same to the reply topic of the cluster it came through; the broker there han
 
 from __future__ import annotations
 
+from orbitmq.client.core.outgoing import REPLY
 from orbitmq.errors import ClientError
 from orbitmq.message.compression import decompress
 from orbitmq.message.model import Message, MessageExt
@@ -22,7 +23,6 @@ from orbitmq.message.properties import (
 from orbitmq.message.topics import reply_topic
 from orbitmq.wire.headers_reply import PushReplyMessageHeader
 
-REPLY = "reply"
 NO_REPLY_POSSIBLE = 10007  # the code of RocketMQ's client for a message that cannot be replied to
 
 

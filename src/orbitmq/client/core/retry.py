@@ -1,4 +1,4 @@
-"""How often and how long a send is tried: Java's synchronous send loop as a state machine. Pure.
+"""How often and how long a send is tried: Java's send loops as a state machine. Pure.
 
 One budget of time covers all attempts. The shell asks for the time left, makes an attempt, and tells what came of it.
 """
@@ -6,9 +6,10 @@ One budget of time covers all attempts. The shell asks for the time left, makes 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.client.core.remedies import remedy
 from orbitmq.errors import (
     BrokerError,
     ClientError,
@@ -45,6 +46,15 @@ class RetryRules:
     timeout_ms: int
     codes: AbstractSet[int] = RETRY_CODES
     other_broker_when_not_stored_safely: bool = False
+    attempt_max_ms: int = -1
+    """Time for an attempt that another one may follow; -1 gives each what is left."""
+    network_only: bool = False
+    """Java's rules for asynchronous sends: only what the network did is tried again, then also at a chosen queue, and
+    what a broker answers is final."""
+
+    def with_timeout(self, timeout_ms: int) -> RetryRules:
+        """The same within another time."""
+        return replace(self, timeout_ms=timeout_ms)
 
 
 @dataclass(slots=True)
@@ -53,6 +63,7 @@ class SendLoop:
 
     rules: RetryRules
     started_ms: int
+    topic: str = ""
     brokers: list[str] = field(default_factory=list)
     """The broker of each attempt so far."""
     _unsafe: SendResult | None = None  # stored, but flush or replication was not confirmed
@@ -69,7 +80,10 @@ class SendLoop:
         """Milliseconds for the next attempt, None when there shall be none."""
         left = self.rules.timeout_ms - (now_ms - self.started_ms)
         self._out_of_time = left < (ATTEMPT_MIN_MS if self.brokers else 1)
-        return None if self._out_of_time or len(self.brokers) >= self.rules.attempts else left
+        more = self.rules.attempts - len(self.brokers)
+        if self._out_of_time or more <= 0:
+            return None
+        return min(left, self.rules.attempt_max_ms) if more > 1 and self.rules.attempt_max_ms > 0 else left
 
     def attempt(self, broker: str) -> None:
         """An attempt goes to `broker`."""
@@ -86,8 +100,11 @@ class SendLoop:
     def failed(self, error: OrbitMQError) -> bool:
         """An attempt failed. True: another one may help."""
         self._error = error
-        elsewhere = isinstance(error, (RemotingError, ClientError))
-        self._final = not elsewhere and not (isinstance(error, BrokerError) and error.code in self.rules.codes)
+        if self.rules.network_only:
+            self._final = not isinstance(error, RemotingError)
+        else:
+            elsewhere = isinstance(error, (RemotingError, ClientError))
+            self._final = not elsewhere and not (isinstance(error, BrokerError) and error.code in self.rules.codes)
         return not self._final
 
     def outcome(self) -> SendResult:
@@ -95,15 +112,19 @@ class SendLoop:
         if self._unsafe is not None:
             return self._unsafe
         if self._final and self._error is not None:
+            if isinstance(self._error, BrokerError):
+                self._error.story = self._story(cause=False)
             raise self._error
-        if self._out_of_time:
+        if self._out_of_time and not (self.rules.network_only and self._error):
             raise TooManyRequestsError(self._story(f" and {self.rules.timeout_ms} ms")) from self._error
         raise ClientError(_code_of(self._error), self._story()) from self._error
 
-    def _story(self, time: str = "") -> str:
+    def _story(self, time: str = "", *, cause: bool = True) -> str:
         where = ", ".join(self.brokers) or "no broker"
-        cause = f"; last error: {self._error}" if self._error else ""
-        return f"message not sent in {len(self.brokers)} attempts{time} ({where}){cause}"
+        what = f"message to topic {self.topic}" if self.topic else "message"
+        last = f"; last error: {self._error}" if cause and self._error else ""
+        help_ = remedy(self._error)
+        return f"{what} not sent in {len(self.brokers)} attempts{time} ({where}){last}{f'; {help_}' if help_ else ''}"
 
 
 def _code_of(error: OrbitMQError | None) -> int:

@@ -33,6 +33,10 @@ class RoundRobin:
         """The next queue that suits, None when none of them does."""
         return next((queue for queue in (self._step(queues) for _ in queues) if suits(queue)), None)
 
+    def jump(self, start: int) -> None:
+        """Go on elsewhere."""
+        self._next = start & COUNTER_MASK
+
     def _step(self, queues: Sequence[MessageQueue]) -> MessageQueue:
         position = self._next
         self._next = (position + 1) & COUNTER_MASK
@@ -62,24 +66,38 @@ class Choosing:
             turn = self._turns[topic] = RoundRobin(self._chance.getrandbits(31))
         if not self.measures:
             return turn.select(queues, avoid_broker)
+        if avoid_broker is not None:  # senders that were thrown off the same broker should not march on in step
+            turn.jump(self._chance.getrandbits(31))
         names = self._brokers({queue.broker_name for queue in queues}, avoid_broker, now_ms)
         return turn.first(queues, lambda queue: queue.broker_name in names) or turn.select(queues, avoid_broker)
 
     def _brokers(self, names: set[str], avoid_broker: str | None, now_ms: int) -> set[str]:
+        if self.faults is not None and self.faults.probes:
+            return self._fastest(self._sound(names, avoid_broker, now_ms, self.faults), now_ms)
         if self.faults is not None:
             faults = self.faults
             available = {name for name in names if faults.is_available(name, now_ms)}
             names = available or {faults.least_bad(names) or next(iter(names))}
-        names = names - {avoid_broker} or names
-        if self.latencies is not None and self._chance.random() >= EXPLORED:
-            names = self.latencies.fastest(names, now_ms)
+        return self._fastest(names - {avoid_broker} or names, now_ms)
+
+    def _sound(self, names: set[str], avoid_broker: str | None, now_ms: int, faults: FaultTable) -> set[str]:
+        """Other brokers that are not left out, else others that can be reached, else any."""
+        for suits in (faults.is_available, faults.is_reachable):
+            if sound := {name for name in names if name != avoid_broker and suits(name, now_ms)}:
+                return sound
         return names
 
-    def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
-        """An attempt at a broker has ended."""
-        for table in (self.faults, self.latencies):
-            if table is not None:
-                table.note(broker_name, latency_ms, now_ms, failed=failed)
+    def _fastest(self, names: set[str], now_ms: int) -> set[str]:
+        if self.latencies is not None and self._chance.random() >= EXPLORED:
+            return self.latencies.fastest(names, now_ms)
+        return names
+
+    def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool, reachable: bool = True) -> None:
+        """An attempt at a broker has ended; without `reachable` the network failed."""
+        if self.faults is not None:
+            self.faults.note(broker_name, latency_ms, now_ms, failed=failed, is_reachable=reachable)
+        if self.latencies is not None:
+            self.latencies.note(broker_name, latency_ms, now_ms, failed=failed)
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str | int | bytes) -> MessageQueue:

@@ -1,0 +1,56 @@
+"""Lets asynchronous sends begin one after the other: so many, and so many bytes, are under way at a time.
+
+A burst of thousands would else share one moment of the broker and of this process, and each of them would spend its
+time limit waiting for the others. Knows no message and no broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Pace:
+    """First come, first begun. For one event loop."""
+
+    def __init__(self, count_max: int, bytes_max: int) -> None:
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._count = 0
+        self._bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def enter(self, size: int) -> None:
+        """Return when `size` more bytes may be under way; `leave` must follow, unless this is cancelled."""
+        if not self._waiting and self._has_room(size):
+            self._begin(size)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # its turn came together with the cancellation
+                self.leave(size)
+            raise
+
+    def leave(self, size: int) -> None:
+        """One that had entered is done: the next ones may begin."""
+        self._count -= 1
+        self._bytes -= size
+        while self._waiting:
+            waiting_size, turn = self._waiting[0]
+            if not turn.done():
+                if not self._has_room(waiting_size):
+                    return
+                self._begin(waiting_size)
+                turn.set_result(None)
+            self._waiting.popleft()
+
+    def _has_room(self, size: int) -> bool:
+        """A body larger than all may be together goes alone."""
+        return self._count == 0 or (self._count < self._count_max and self._bytes + size <= self._bytes_max)
+
+    def _begin(self, size: int) -> None:
+        self._count += 1
+        self._bytes += size

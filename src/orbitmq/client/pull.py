@@ -1,0 +1,193 @@
+"""The pull consumer for asyncio: reads what it is told, from where it is told. The rest is the application's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Unpack
+
+from orbitmq.client.consumer import Consumer
+from orbitmq.client.core.allocation import AllocateStrategy
+from orbitmq.client.core.model import PullResult
+from orbitmq.client.core.selectors import Selector, subscription_of
+from orbitmq.client.instance import Instance
+from orbitmq.client.offset_store import OffsetStore
+from orbitmq.client.pulling import Puller
+from orbitmq.client.reports import properties
+from orbitmq.client.returning import Returning
+from orbitmq.client.settings import PullSettings, complete
+from orbitmq.client.stacks import stacks as all_stacks
+from orbitmq.client.watching import QueueListener
+from orbitmq.errors import ConfigurationError, RequestRejected
+from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.wire.bodies import (
+    ConsumeDirectlyResult,
+    ConsumeFromWhere,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+)
+from orbitmq.wire.codes import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+
+class PullConsumer(Consumer):
+    """Pulls a queue when asked, from any offset. Nothing is fetched ahead and no message comes again by itself.
+
+        async with PullConsumer("group", "127.0.0.1:9876") as consumer:
+            for queue in await consumer.fetch_queues("topic"):
+                offset = max(0, await consumer.fetch_offset(queue))
+                result = await consumer.pull(queue, "*", offset, 32)
+                ...
+                consumer.update_offset(queue, result.next_begin_offset)
+
+    Topics given to `register_topic` are shared with the other members of the group: `fetch_balanced_queues` says which
+    queues are this one's. Further keywords are `PullSettings`. For most applications `LitePullConsumer` is the better
+    choice.
+    """
+
+    _consume_type = ConsumeType.CONSUME_ACTIVELY
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str | Iterable[str] | None = None,
+        *,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        allocate_strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        **settings: Unpack[PullSettings],
+    ) -> None:
+        self._settings = complete(PullSettings, settings)
+        super().__init__(
+            group,
+            namesrv_addr,
+            self._settings,
+            message_model=message_model,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+            allocate_strategy=allocate_strategy,
+            offset_store=offset_store,
+        )
+        self._puller: Puller | None = None
+        self._sends_back: Returning | None = None
+
+    # ------------------------------------------------------------------------------------------------------- messages
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        expression: Selector,
+        offset: int,
+        max_num: int,
+        *,
+        block: bool = False,
+        timeout: float | None = None,
+    ) -> PullResult:
+        """Up to `max_num` messages of `queue` from `offset` on that match `expression` (as for a push consumer).
+
+        The broker answers at once; with `block` it waits up to `broker_suspend_max_ms` for messages. `timeout` is in
+        seconds, by default `consumer_pull_timeout_ms`, with `block` `pull_timeout_ms`. ConfigurationError when `offset`
+        or `max_num` is out of range, BrokerError, ClientError, RemotingError when the pull failed.
+        """
+        self._check_running()
+        if offset < 0 or max_num < 1:
+            raise ConfigurationError(f"offset {offset} and max_num {max_num} are not allowed; give 0 and 1 or more")
+        assert self._puller is not None, "start makes the puller"
+        queue = self._namespace.wrap_queue(queue)
+        subscription = subscription_of(queue.topic, expression)
+        usual_ms = self._settings["pull_timeout_ms" if block else "consumer_pull_timeout_ms"]
+        timeout_ms = usual_ms if timeout is None else timeout * 1000
+        result = await self._puller.pull(queue, offset, max_num, subscription, may_wait=block, timeout_ms=timeout_ms)
+        self._show_hooks(queue, result.messages)
+        return result
+
+    async def send_message_back(
+        self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None, group: str | None = None
+    ) -> None:
+        """Have `message` delivered to `group` (this one, unless given) again, as with
+        `PushConsumer.send_message_back`. BrokerError, ClientError, RemotingError.
+        """
+        self._check_running()
+        assert self._sends_back is not None, "start makes it"
+        await self._sends_back.send_back(message, delay_level, broker_name, group)
+
+    # --------------------------------------------------------------------------------------------------------- queues
+
+    def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
+        """Share the queues of `topic` with the group; before or after start. `listener(topic, queues, own)` hears of
+        every change, with all queues of the topic and those of this consumer, as with `on_assigned`.
+        """
+        self._listen_to_queues(topic, listener)
+        # Versions decide between members that subscribe differently; one whose pulls bring the expression has no say.
+        self._subscribe(topic, "*", version=0)
+
+    def fetch_balanced_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a registered topic that are this consumer's at the moment."""
+        return sorted(queue for queue in self.assignment() if queue.topic == topic)
+
+    # -------------------------------------------------------------------------------------------------------- offsets
+
+    def update_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Set the group's offset of `queue`, the next one to consume; it is stored at the next interval and by
+        shutdown. InvalidStateError before start.
+        """
+        self._check_running()
+        self._offsets.table.set(self._namespace.wrap_queue(queue), offset)
+
+    async def fetch_offset(self, queue: MessageQueue, from_store: bool = False) -> int:
+        """The group's offset of `queue`, -1 when it has none: what this consumer knows, else (or always, with
+        `from_store`) what is stored. BrokerError, ClientError, RemotingError.
+        """
+        self._check_running()
+        queue = self._namespace.wrap_queue(queue)
+        known = -1 if from_store else self._offsets.table.read(queue)
+        return known if known >= 0 else await self._offsets.stored(queue)
+
+    def _offsets_to_store(self) -> Collection[MessageQueue]:
+        """Whatever the application said, of held queues or others."""
+        return self._offsets.table.queues()
+
+    # ------------------------------------------------------------------------------------------------------ lifecycle
+
+    async def _begin(self, instance: Instance) -> None:
+        settings = self._settings
+        self._puller = self._puller_of(
+            instance,
+            flags=PULL_SUBSCRIPTION | PULL_SUSPEND,
+            suspend_ms=settings["broker_suspend_max_ms"],
+            timeout_ms=settings["pull_timeout_ms"],
+        )
+        times_max = settings["max_reconsume_times"]
+        self._sends_back = Returning(instance, self.group, times_max, namespace=self._namespace)
+        await self._begin_consuming(instance)
+
+    async def _end(self, instance: Instance) -> None:
+        await self._background.stop()
+        await self._end_consuming(instance)
+
+    # -------------------------------------------------------------------------------------------------- for operators
+
+    def move(self, topic: str, _offsets: Mapping[MessageQueue, int]) -> None:
+        """The application alone decides where a pull consumer reads, as in RocketMQ."""
+        _log.warning("event=offsets_not_moved group=%s topic=%s reason=pull_consumer", self.group, topic)
+
+    def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
+        """Settings and registered topics."""
+        return ConsumerRunningInfo(
+            jstack=all_stacks() if stacks else None,
+            properties=properties(
+                PullSettings,
+                self._settings,
+                self.heartbeat_data(),
+                name_servers=self._instance.name_servers.addresses,
+                workers=0,
+                started_ms=self._started_ms,
+            ),
+            subscription_set=list(self._subscriptions.values()),
+        )
+
+    async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
+        """There is no listener that could take it."""
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{self._name()} has no listener: it is a pull consumer")

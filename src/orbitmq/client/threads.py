@@ -1,0 +1,36 @@
+"""Calls a function of the application on a thread of its own. Knows nothing of what it does.
+
+The thread is a daemon: unlike those of an executor, one whose function hangs does not keep the interpreter from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+R = TypeVar("R")
+
+
+async def on_thread(name: str, function: Callable[[], R]) -> R:
+    """What `function` returns or raises. When the caller is cancelled the thread goes on, and nobody hears of it."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[R] = loop.create_future()
+
+    def settle(act: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(lambda: None if outcome.done() else act())
+
+    def run() -> None:
+        try:
+            result = function()
+        except BaseException as error:
+            failed = error
+            settle(lambda: outcome.set_exception(failed))
+        else:
+            settle(lambda: outcome.set_result(result))
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await outcome
