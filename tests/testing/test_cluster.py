@@ -220,3 +220,37 @@ def test_a_cluster_that_is_not_started_says_so() -> None:
     with pytest.raises(ConfigurationError, match="no request is called 'sned'"):
         cluster.refuse("sned")
     cluster.stop()
+
+
+def test_several_brokers_share_the_messages_and_break_one_by_one() -> None:
+    with Cluster(brokers=2) as cluster, Producer("p", cluster.namesrv_address) as producer:
+        assert cluster.broker_names == ["broker-a", "broker-b"]
+        cluster.create_topic("T", 1)
+
+        def brokers_of(count: int) -> set[str]:
+            sent = [producer.send(Message("T", b"x"), timeout=PATIENCE_SECONDS) for _ in range(count)]
+            return {result.queue.broker_name for result in sent}
+
+        assert brokers_of(4) == {"broker-a", "broker-b"}
+        fault = cluster.refuse("send", ResponseCode.SYSTEM_ERROR, times=None, broker="broker-b")
+        assert brokers_of(4) == {"broker-a"}
+        assert fault.hits
+        cluster.heal()
+        cluster.kill("broker-a")
+        assert cluster.broker_names == ["broker-b"]
+        assert brokers_of(4) == {"broker-b"}
+        cluster.restart("broker-a")
+        assert cluster.message_count("T") == 12
+        with pytest.raises(ConfigurationError, match="no broker is called 'broker-c'"):
+            cluster.kill("broker-c")
+    with pytest.raises(ConfigurationError, match="a cluster of 0 brokers"):
+        Cluster(brokers=0)
+
+
+def test_a_cluster_can_be_one_that_wants_encrypted_connections() -> None:
+    with Cluster(options={"tls.server.mode": "enforcing"}) as cluster:
+        with Producer("p", cluster.namesrv_address, tls=True, tls_verify=False) as producer:
+            producer.send(Message("T", b"x"), timeout=PATIENCE_SECONDS)
+        with Producer("p", cluster.namesrv_address) as producer, pytest.raises(OrbitMQError):
+            producer.send(Message("T", b"x"))
+        assert cluster.message_count("T") == 1

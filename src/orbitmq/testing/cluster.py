@@ -1,4 +1,4 @@
-"""Name server and broker on free ports, on an event loop in a thread of their own, with faults and a clock to turn.
+"""Name server and brokers on free ports, on an event loop in a thread of their own, with faults and a clock to turn.
 
 Everything here may be called from any thread, and from a coroutine through `asyncio.to_thread` where it takes time.
 """
@@ -9,19 +9,22 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from string import ascii_lowercase
+from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
 
 import uvloop
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.errors import InvalidStateError
+from orbitmq.errors import ConfigurationError, InvalidStateError
 from orbitmq.message.config import TopicConfig
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
+from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.options import StoreOptions
 from orbitmq.testing.faults import Fault, Faults, Kind
@@ -49,23 +52,51 @@ class ShiftedClock(SystemClock):
         return super().now_ms() + self.shift_ms
 
 
-class Cluster:
-    """One name server and one broker. `with` starts and stops them; keywords are keys of a broker.conf.
+@dataclass(eq=False)
+class _Node:
+    """One broker of a cluster, running or killed."""
 
-    Messages are kept in a directory of their own that goes with the cluster, unless `data_dir` is given. What needs a
-    running cluster, or its broker, raises InvalidStateError without.
+    directory: str
+    options: dict[str, str] = field(default_factory=dict)
+    broker: Broker | None = None
+
+
+class Cluster:
+    """One name server and one broker, or as many as `brokers` says: broker-a, broker-b and so on, each a master.
+
+    `with` starts and stops them; further keywords are keys of a broker.conf, and `options` those that are no Python
+    names. With one that begins with `tls.` name server and brokers take encrypted connections, too. Messages are kept in
+    a directory of their own that goes with the cluster, unless `data_dir` is given.
+
+    What needs a running cluster, or its broker, raises InvalidStateError without; ConfigurationError names an option or
+    a number of brokers that is not allowed.
     """
 
-    def __init__(self, data_dir: Path | str | None = None, **options: object) -> None:
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        *,
+        brokers: int = 1,
+        options: Mapping[str, object] = MappingProxyType({}),
+        **more: object,
+    ) -> None:
+        if not 1 <= brokers <= len(ascii_lowercase):
+            raise ConfigurationError(f"a cluster of {brokers} brokers; give 1 to {len(ascii_lowercase)}")
         self._home = Path(data_dir) if data_dir is not None else None
         self._temporary: Path | None = None
-        self._options = {**SMALL_FILES, "listenPort": "0", **{key: _text(value) for key, value in options.items()}}
+        self._options = {
+            **SMALL_FILES,
+            "listenPort": "0",
+            **{key: _text(value) for key, value in {**options, **more}.items()},
+        }
+        self._nodes = [_Node("store")] if brokers == 1 else [_named(letter) for letter in ascii_lowercase[:brokers]]
+        is_encrypted = any(key.startswith("tls.") for key in self._options)
+        self._tls = TlsOptions.parse(self._options) if is_encrypted else None
         self._clock = ShiftedClock()
         self._faults = Faults()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._names: NameServer | None = None
-        self._broker: Broker | None = None
 
     # ----------------------------------------------------------------------------------------------------- lifecycle
 
@@ -93,27 +124,33 @@ class Cluster:
             kv_config_path=str(home / "kvConfig.json"),
             config_store_path=str(home / "namesrv.properties"),
         )
-        self._names = NameServer(options)
+        self._names = NameServer(options, tls=self._tls)
         self._faults.install(self._names.router)
         await self._names.start()
-        await self._start_broker()
+        for node in self._nodes:
+            await self._start_broker(node)
 
-    async def _start_broker(self) -> None:
+    async def _start_broker(self, node: _Node) -> None:
         assert self._names is not None, "the name server is first"
         assert self._home is not None, "a started cluster has a directory"
         pairs = {
-            "storePathRootDir": str(self._home / "store"),
+            "storePathRootDir": str(self._home / node.directory),
             "brokerFastFailureEnable": "false",  # a busy test machine must not refuse what waited a little
             **self._options,
+            **node.options,
             "namesrvAddr": self._names.address,
         }
         broker = Broker(
-            BrokerOptions.parse(pairs), StoreOptions.parse(pairs), self._clock, presence_clock=SystemClock()
+            BrokerOptions.parse(pairs),
+            StoreOptions.parse(pairs),
+            self._clock,
+            presence_clock=SystemClock(),
+            tls=self._tls,
         )
-        self._faults.install(broker.router)
+        self._faults.install(broker.router, broker.options.broker_name)
         await broker.start()
-        self._options["listenPort"] = str(broker.port)  # a broker that comes back is where clients look for it
-        self._broker = broker
+        node.options["listenPort"] = str(broker.port)  # a broker that comes back is where clients look for it
+        node.broker = broker
 
     def stop(self) -> None:
         """Stop both, and remove what they wrote unless `data_dir` was given."""
@@ -125,9 +162,10 @@ class Cluster:
             self._end_thread()
 
     async def _stop(self) -> None:
-        if self._broker is not None:
-            broker, self._broker = self._broker, None
-            await broker.stop()
+        for node in self._nodes:
+            if node.broker is not None:
+                broker, node.broker = node.broker, None
+                await broker.stop()
         if self._names is not None:
             await self._names.stop()
 
@@ -171,34 +209,51 @@ class Cluster:
 
     @property
     def broker_address(self) -> str:
-        """`host:port` of the broker. InvalidStateError while it is killed."""
-        return self._running.address
+        """`host:port` of the broker, of several that of the first. InvalidStateError while it is killed."""
+        return self._running(self._nodes[0]).address
 
     @property
-    def _running(self) -> Broker:
-        if self._broker is None:
+    def broker_names(self) -> list[str]:
+        """The names of the brokers that are running."""
+        return [broker.options.broker_name for broker in self._all_running()]
+
+    def _running(self, node: _Node) -> Broker:
+        if node.broker is None:
             raise InvalidStateError("the broker is not running")
-        return self._broker
+        return node.broker
+
+    def _all_running(self) -> list[Broker]:
+        running = [node.broker for node in self._nodes if node.broker is not None]
+        return running or [self._running(self._nodes[0])]
+
+    def _chosen(self, broker: str | None) -> _Node:
+        if broker is None:
+            return self._nodes[0]
+        found = [node for node in self._nodes if node.options.get("brokerName") == broker]
+        if not found:
+            raise ConfigurationError(f"no broker is called {broker!r}")
+        return found[0]
 
     # ------------------------------------------------------------------------------------------------------- contents
 
     def create_topic(self, name: str, queues: int = 4) -> None:
-        """Make a topic before anything is sent to it, so that consumers find it."""
+        """Make a topic with so many queues on each broker before anything is sent to it, so that consumers find it."""
 
         async def create() -> None:
-            self._running.topics.put(TopicConfig(name, queues, queues))
-            await self._running.announced()
+            for broker in self._all_running():
+                broker.topics.put(TopicConfig(name, queues, queues))
+                await broker.announced()
 
         self._call(create())
 
     def message_count(self, topic: str) -> int:
-        """How many messages the topic has, whatever was consumed."""
+        """How many messages the topic has on the running brokers, whatever was consumed."""
 
         async def count() -> int:
-            store = self._running.store
             return sum(
-                store.max_offset(topic, queue_id) - store.min_offset(topic, queue_id)
-                for queue_id in store.queue_ids(topic)
+                broker.store.max_offset(topic, queue_id) - broker.store.min_offset(topic, queue_id)
+                for broker in self._all_running()
+                for queue_id in broker.store.queue_ids(topic)
             )
 
         return self._call(count())
@@ -207,11 +262,10 @@ class Cluster:
         """How many messages of the topic the group has not acknowledged; retries count for their own topic."""
 
         async def count() -> int:
-            broker = self._running
-            store, offsets = broker.store, broker.offsets
             return sum(
-                store.max_offset(topic, queue_id) - (offsets.query(group, topic, queue_id) or 0)
-                for queue_id in store.queue_ids(topic)
+                broker.store.max_offset(topic, queue_id) - (broker.offsets.query(group, topic, queue_id) or 0)
+                for broker in self._all_running()
+                for queue_id in broker.store.queue_ids(topic)
             )
 
         return self._call(count())
@@ -234,49 +288,81 @@ class Cluster:
         *,
         times: int | None = 1,
         topic: str | None = None,
+        broker: str | None = None,
     ) -> Fault:
         """Answer the next `times` requests with an error; with None all of them until the fault's `end`.
 
-        `request` is "send", "pull", "heartbeat", "commit", "send_back", "route", "end_transaction" or a request code.
+        `request` is "send", "pull", "heartbeat", "commit", "send_back", "route", "end_transaction" or a request code;
+        ConfigurationError for anything else. `topic` and the name of a `broker` narrow it down.
         """
-        return self._faults.add(Kind.REFUSE, request, times, topic, code=int(code), remark=remark)
+        return self._faults.add(Kind.REFUSE, request, times, topic, broker, code=int(code), remark=remark)
 
-    def drop(self, request: str | int, *, times: int | None = 1, topic: str | None = None) -> Fault:
-        """Let requests vanish: nothing is done, nothing answered."""
-        return self._faults.add(Kind.DROP, request, times, topic)
+    def drop(
+        self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None
+    ) -> Fault:
+        """Let requests vanish: nothing is done, nothing answered. Else as `refuse`."""
+        return self._faults.add(Kind.DROP, request, times, topic, broker)
 
-    def lose_answer(self, request: str | int, *, times: int | None = 1, topic: str | None = None) -> Fault:
-        """Do what is asked and let the answer vanish: what makes duplicates."""
-        return self._faults.add(Kind.LOSE_ANSWER, request, times, topic)
+    def lose_answer(
+        self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None
+    ) -> Fault:
+        """Do what is asked and let the answer vanish: what makes duplicates. Else as `refuse`."""
+        return self._faults.add(Kind.LOSE_ANSWER, request, times, topic, broker)
 
-    def disconnect(self, request: str | int, *, times: int | None = 1, topic: str | None = None) -> Fault:
-        """Close the connection instead of doing what is asked."""
-        return self._faults.add(Kind.DISCONNECT, request, times, topic)
+    def disconnect(
+        self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None
+    ) -> Fault:
+        """Close the connection instead of doing what is asked. Else as `refuse`."""
+        return self._faults.add(Kind.DISCONNECT, request, times, topic, broker)
 
-    def delay(self, request: str | int, seconds: float, *, times: int | None = 1, topic: str | None = None) -> Fault:
-        """Do what is asked so much later."""
-        return self._faults.add(Kind.DELAY, request, times, topic, seconds=seconds)
+    def delay(
+        self,
+        request: str | int,
+        seconds: float,
+        *,
+        times: int | None = 1,
+        topic: str | None = None,
+        broker: str | None = None,
+    ) -> Fault:
+        """Do what is asked so much later. Else as `refuse`."""
+        return self._faults.add(Kind.DELAY, request, times, topic, broker, seconds=seconds)
 
     def heal(self) -> None:
-        """End every fault; start the broker if it was killed."""
+        """End every fault; start the brokers that were killed."""
         self._faults.clear()
-        if self._broker is None:
-            self.restart()
+        self._start_again([node for node in self._nodes if node.broker is None])
 
-    def kill(self) -> None:
-        """End the broker as a crash does: connections break and nobody is told."""
+    def kill(self, broker: str | None = None) -> None:
+        """End a broker as a crash does: connections break and nobody is told. The first one unless named.
+
+        ConfigurationError when there is none of that name.
+        """
+        node = self._chosen(broker)
 
         async def kill() -> None:
-            broker, self._broker = self._running, None
-            await broker.kill()
+            running, node.broker = self._running(node), None
+            await running.kill()
 
         self._call(kill())
 
-    def restart(self) -> None:
-        """Start a killed broker on what it left, at the same address. InvalidStateError when it runs."""
-        if self._broker is not None:
+    def restart(self, broker: str | None = None) -> None:
+        """Start a killed broker on what it left, at the same address: the first one unless named.
+
+        InvalidStateError when it runs, ConfigurationError when there is none of that name.
+        """
+        node = self._chosen(broker)
+        if node.broker is not None:
             raise InvalidStateError("the broker is running")
-        self._call(self._start_broker())
+        self._start_again([node])
+
+    def _start_again(self, nodes: Iterable[_Node]) -> None:
+        for node in nodes:
+            self._call(self._start_broker(node))
+
+
+def _named(letter: str) -> _Node:
+    name = f"broker-{letter}"
+    return _Node(f"store-{letter}", {"brokerName": name})
 
 
 def _text(value: object) -> str:

@@ -53,6 +53,8 @@ class Fault:
     times: int
     topic: str | None = None
     """Only requests for this topic; None for all."""
+    broker: str | None = None
+    """Only requests to the broker of this name; None for all, name servers included."""
     code: int = 0
     """Of the answer, when refused."""
     remark: str = ""
@@ -66,9 +68,9 @@ class Fault:
         """From now on nothing goes wrong by this fault."""
         self.times = 0
 
-    def meets(self, command: Command) -> bool:
-        """Whether the request is one of those, and its turn is not over."""
-        if self.hits >= self.times or command.code not in self.codes:
+    def meets(self, command: Command, broker: str | None = None) -> bool:
+        """Whether the request to that broker is one of those, and its turn is not over."""
+        if self.hits >= self.times or command.code not in self.codes or self.broker not in (None, broker):
             return False
         return self.topic is None or _topic(command) == self.topic
 
@@ -89,14 +91,26 @@ class Faults:
         self._active: list[Fault] = []
         self._guard = threading.Lock()
 
-    def install(self, router: Router) -> None:
-        """Before the router serves."""
+    def install(self, router: Router, broker: str | None = None) -> None:
+        """Before the router serves, which is that of a broker of this name."""
         for code, handler in list(router.handlers.items()):
-            router.handlers[code] = self._before(handler)
+            router.handlers[code] = self._before(handler, broker)
 
-    def add(self, kind: Kind, request: str | int, times: int | None, topic: str | None, **rest: object) -> Fault:
+    def add(
+        self,
+        kind: Kind,
+        request: str | int,
+        times: int | None,
+        topic: str | None,
+        broker: str | None = None,
+        *,
+        code: int = 0,
+        remark: str = "",
+        seconds: float = 0.0,
+    ) -> Fault:
         """A fault that begins now. `request` is a name of NAMES or a request code."""
-        fault = Fault(kind, _codes(request), EVERY_TIME if times is None else times, topic, **rest)  # type: ignore[arg-type]
+        most = EVERY_TIME if times is None else times
+        fault = Fault(kind, _codes(request), most, topic, broker, code, remark, seconds)
         with self._guard:
             self._active.append(fault)
         return fault
@@ -106,18 +120,18 @@ class Faults:
         with self._guard:
             self._active.clear()
 
-    def _before(self, handler: Handler) -> Handler:
+    def _before(self, handler: Handler, broker: str | None) -> Handler:
         def handle(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
-            fault = self._hit(command) if self._active else None
+            fault = self._hit(command, broker) if self._active else None
             return handler(connection, command) if fault is None else _go_wrong(fault, handler, connection, command)
 
         return handle
 
-    def _hit(self, command: Command) -> Fault | None:
+    def _hit(self, command: Command, broker: str | None) -> Fault | None:
         with self._guard:
             self._active = [fault for fault in self._active if fault.hits < fault.times]
             for fault in self._active:
-                if fault.meets(command):
+                if fault.meets(command, broker):
                     fault.hits += 1
                     return fault
         return None
