@@ -65,9 +65,9 @@ class Cluster:
     """One name server and one broker, or as many as `brokers` says: broker-a, broker-b and so on, each a master.
 
     `with` starts and stops them; further keywords are keys of a broker.conf, and `options` those that are no Python
-    names. With one that begins with `tls.` name server and brokers take encrypted connections, too. Messages are kept in
-    a directory of their own that goes with the cluster, unless `data_dir` is given.
+    names. With one that begins with `tls.` name server and brokers take encrypted connections, too.
 
+    Messages are kept in a directory of their own that goes with the cluster, unless `data_dir` is given.
     What needs a running cluster, or its broker, raises InvalidStateError without; ConfigurationError names an option or
     a number of brokers that is not allowed.
     """
