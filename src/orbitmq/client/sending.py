@@ -11,7 +11,7 @@ from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
-from orbitmq.client.core.selection import Choosing, queue_of_key
+from orbitmq.client.core.selection import Choosing, RoundRobin, queue_of_key
 from orbitmq.client.instance import Instance
 from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.model import MessageQueue
@@ -87,12 +87,19 @@ class Sender:
         if not (target.is_free or rules.network_only):
             rules = RetryRules(1, rules.timeout_ms, rules.codes)
         loop = SendLoop(rules, self._now_ms(), message.topic)
-        if self._instance.routes.publish(message.topic) is None:
-            await self._queues(message.topic)  # a topic without route fails at once, with its cause
+        queues = await self._queues(message.topic)  # a topic without route fails at once, with its cause
+        turns = self._choosing.turns(message.topic)
+        turn = turns.take(len(queues))
+        try:
+            return await self._try(message, loop, target, turn)
+        finally:
+            turns.give_back(turn)
+
+    async def _try(self, message: Outgoing, loop: SendLoop, target: Target, turn: RoundRobin) -> SendResult:
         queue: MessageQueue | None = None
         while (left_ms := loop.time_left(self._now_ms())) is not None:
             if queue is None or target.is_free:
-                queue = await self.choose(message.topic, target, loop.last_broker)
+                queue = await self.choose(message.topic, target, loop.last_broker, turn)
             loop.attempt(queue.broker_name)
             try:
                 result = await self._attempt(message, queue, left_ms)
@@ -188,7 +195,9 @@ class Sender:
         born_ms, template, count = self._instance.clock.now_ms(), self._template, self._template_queues
         return message.header(self._group, queue, born_ms, template, count, unit_mode=self._unit_mode)
 
-    async def choose(self, topic: str, target: Target, last_broker: str | None = None) -> MessageQueue:
+    async def choose(
+        self, topic: str, target: Target, last_broker: str | None = None, turn: RoundRobin | None = None
+    ) -> MessageQueue:
         """The queue a message goes to, on another broker than `last_broker` if that can be. ClientError without one."""
         if target.queue is not None:
             if target.queue.topic != topic:
@@ -201,7 +210,8 @@ class Sender:
             return queue_of_key(queues, target.key)
         if target.select is not None:
             return self._selected(topic, queues, target.select)
-        return self._choosing.choose(topic, queues, last_broker, self._now_ms())
+        turn = turn or self._choosing.turns(topic).shared
+        return self._choosing.choose(turn, queues, last_broker, self._now_ms())
 
     def _selected(
         self,

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from orbitmq.client.core.latency import PROFILES, FaultTable, Latencies
-from orbitmq.client.core.selection import COUNTER_MASK, Choosing, RoundRobin, position_of_key, queue_of_key
+from orbitmq.client.core.selection import (
+    COUNTER_MASK,
+    TURNS_MAX,
+    Choosing,
+    RoundRobin,
+    Turns,
+    position_of_key,
+    queue_of_key,
+)
 from orbitmq.message.model import MessageQueue
 from tests.support.golden import vectors
 
@@ -38,6 +46,47 @@ def test_with_one_broker_a_retry_goes_there_again() -> None:
     assert RoundRobin(1).select(QUEUES[:3], avoid_broker="a").broker_name == "a"
 
 
+# ------------------------------------------------------------------------------------------- sends side by side
+
+MANY = [MessageQueue("T", broker, n) for broker in "abcd" for n in range(4)]
+
+
+def side_by_side(turns: Turns, count: int) -> list[MessageQueue]:
+    """What so many sends take that are under way at the same time."""
+    taken = [turns.take(len(MANY)) for _ in range(count)]
+    queues = [turn.select(MANY) for turn in taken]
+    for turn in reversed(taken):
+        turns.give_back(turn)
+    return queues
+
+
+def test_sends_one_after_the_other_take_every_queue_in_turn() -> None:
+    turns = Turns(5)
+    queues = [side_by_side(turns, 1)[0] for _ in range(32)]
+    begin = MANY.index(queues[0])
+    assert queues == [MANY[(begin + n) % 16] for n in range(32)]
+
+
+@pytest.mark.parametrize("start", range(16))
+def test_sends_side_by_side_do_not_come_to_one_broker_together(start: int) -> None:
+    turns = Turns(start)
+    for _ in range(16):
+        assert len({queue.broker_name for queue in side_by_side(turns, 4)}) >= 3
+
+
+@pytest.mark.parametrize("count", [16, 48, TURNS_MAX, 4 * TURNS_MAX])
+def test_bursts_spread_evenly(count: int) -> None:
+    turns = Turns(7)
+    for _ in range(3):
+        assert Counter(side_by_side(turns, count)) == dict.fromkeys(MANY, count // 16)
+
+
+@pytest.mark.parametrize("size", range(1, 65))
+def test_new_turns_start_at_every_queue(size: int) -> None:
+    turns, queues = Turns(0), [MessageQueue("T", "a", n) for n in range(size)]
+    assert {turns.take(size).select(queues) for _ in range(size)} == set(queues)
+
+
 def _has_a_python_form(case: dict[str, Any]) -> bool:
     """A negative Java long that fits an int hashes unlike that int; Python knows one whole number only."""
     return case["argType"] != "Long" or not -(2**31) <= int(case["arg"]) < 0
@@ -61,7 +110,8 @@ def choosing(**tables: Any) -> Choosing:
 
 
 def chosen(made: Choosing, count: int = 60, *, avoid: str | None = None, now_ms: int = 0) -> Counter[MessageQueue]:
-    return Counter(made.choose("T", QUEUES, avoid, now_ms) for _ in range(count))
+    turn = made.turns("T").shared
+    return Counter(made.choose(turn, QUEUES, avoid, now_ms) for _ in range(count))
 
 
 def test_a_broker_that_failed_is_left_out_and_comes_back() -> None:

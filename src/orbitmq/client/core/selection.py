@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -12,6 +13,8 @@ from orbitmq.message.model import MessageQueue
 ROUND_ROBIN, LEAST_LATENCY = "round_robin", "least_latency"
 COUNTER_MASK = 0x7FFF_FFFF  # Java's counter is a signed int kept non-negative; the order of queues wraps with it
 SIGN_BIT, WORD = 1 << 31, 1 << 32
+TURNS_MAX = 64  # of a topic: more sends at a time fill every broker anyway, and share one
+GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of it fall far from each other, however many there are
 
 
 class RoundRobin:
@@ -43,6 +46,41 @@ class RoundRobin:
         return queues[position % len(queues)]
 
 
+class Turns:
+    """The turns of one topic, of which each send has one for itself while it is under way.
+
+    A broker that hangs holds up whoever comes to it. With one turn for all, sends that run side by side would come to
+    its queues, which are neighbours, one right after the other, and hang together; Java's threads, each with a turn of
+    its own, do not. One send after the other takes the same turn, so that the queues are taken one by one.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._free: list[RoundRobin] = []
+        self._made = 0
+        self.shared = RoundRobin(start)
+        """For sends that take none, or find none."""
+
+    def take(self, queue_count: int) -> RoundRobin:
+        """A turn for a send that begins; new ones start far from each other, together at every queue."""
+        if self._free:
+            return self._free.pop()
+        if self._made == TURNS_MAX:
+            return self.shared
+        self._made += 1
+        return RoundRobin(self._start + self._made * _stride(queue_count))
+
+    def give_back(self, turn: RoundRobin) -> None:
+        """The send has ended."""
+        if turn is not self.shared:
+            self._free.append(turn)
+
+
+def _stride(size: int) -> int:
+    """About the golden part of a round, and coprime to it: its multiples come to every position."""
+    return next(step for step in range(max(1, round(size * GOLDEN)), size + 2) if math.gcd(step, size) == 1)
+
+
 EXPLORED = 0.03  # the share of messages that goes to any broker: how else would one learn that another got faster
 
 
@@ -55,15 +93,21 @@ class Choosing:
         self._chance = chance
         self.faults = faults
         self.latencies = latencies
-        self._turns: dict[str, RoundRobin] = {}
+        self._turns: dict[str, Turns] = {}
         self.measures = faults is not None or latencies is not None
         """Whether `note` is of any use."""
 
-    def choose(self, topic: str, queues: Sequence[MessageQueue], avoid_broker: str | None, now_ms: int) -> MessageQueue:
+    def turns(self, topic: str) -> Turns:
+        """Those of a topic."""
+        turns = self._turns.get(topic)
+        if turns is None:
+            turns = self._turns[topic] = Turns(self._chance.getrandbits(31))
+        return turns
+
+    def choose(
+        self, turn: RoundRobin, queues: Sequence[MessageQueue], avoid_broker: str | None, now_ms: int
+    ) -> MessageQueue:
         """The queue for a message; after a failed attempt one on another broker than `avoid_broker` if that can be."""
-        turn = self._turns.get(topic)
-        if turn is None:
-            turn = self._turns[topic] = RoundRobin(self._chance.getrandbits(31))
         if not self.measures:
             return turn.select(queues, avoid_broker)
         if avoid_broker is not None:  # senders that were thrown off the same broker should not march on in step
