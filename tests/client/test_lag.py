@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orbitmq.client import LitePullConsumer, Message, MessageQueue, Producer
-from orbitmq.client.lag import QueueLag, total
+from orbitmq.client.lag import QueueLag, total_lag
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import GetMinOffsetResponseHeader
 from tests.support.fake_system import BROKER, answer_with, fake_system, refuse
@@ -13,9 +13,9 @@ QUEUE = MessageQueue("T", "b", 0)
 
 
 def test_the_sum_of_what_is_not_known_is_not_known() -> None:
-    assert total([]) == 0
-    assert total([QueueLag(QUEUE, messages=1), QueueLag(QUEUE, messages=2)]) == 3
-    assert total([QueueLag(QUEUE, messages=1), QueueLag(QUEUE, problem="away")]) is None
+    assert total_lag([]) == 0
+    assert total_lag([QueueLag(QUEUE, messages=1), QueueLag(QUEUE, messages=2)]) == 3
+    assert total_lag([QueueLag(QUEUE, messages=1), QueueLag(QUEUE, problem="away")]) is None
 
 
 def test_a_broker_that_refuses_is_a_problem_and_no_zero() -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from orbitmq.client import ClientError, ConsumeFromWhere, Message
-from orbitmq.client.lag import QueueLag, total
+from orbitmq.client.lag import QueueLag, total_lag
 from orbitmq.client.sync import LitePullConsumer, Producer
 from tests.interop.conftest import System
 from tests.support.process import wait_until
@@ -42,13 +42,13 @@ def test_the_lag_grows_and_shrinks_with_what_is_left(system: System, label: str)
             taken = 0
             while taken < 3 * QUEUES:
                 taken += len(consumer.poll(timeout=PATIENCE_SECONDS))
-            assert total(of_topic(consumer.lag(), label)) == 3 * QUEUES, "taken and not acknowledged is still behind"
+            assert total_lag(of_topic(consumer.lag(), label)) == 3 * QUEUES, "taken and not acknowledged is still behind"
             consumer.commit(wait=True)
-            wait_until(lambda: total(consumer.lag(label)) == 0, PATIENCE_SECONDS, "the commit is known")
+            wait_until(lambda: total_lag(consumer.lag(label)) == 0, PATIENCE_SECONDS, "the commit is known")
             assert {lag.seconds for lag in consumer.lag(label)} == {0.0}
             producer.send(Message(label, b"one more"))
             after = consumer.lag(label)
-            assert total(after) == 1
+            assert total_lag(after) == 1
             assert sorted(lag.messages or 0 for lag in after) == [0, 0, 0, 1]
             assert {lag.problem for lag in after} == {""}
 

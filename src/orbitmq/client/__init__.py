@@ -1,11 +1,20 @@
 """The client library: producers and consumers for orbitmq and for Apache RocketMQ 4.9 and later brokers.
 
-The classes here are for asyncio; `orbitmq.client.sync` has the same under the same names for threads. Decisions are
-pure code in `core`; everything else carries them out.
+The classes here are for asyncio. Decisions are pure code in `core`; everything else carries them out. Public, beside
+the names here, are these modules; all others may change without notice:
+
+    orbitmq.client.sync         the same classes under the same names, for threads
+    orbitmq.client.outbox       failed sends wait on disk (`orbitmq[outbox]`)
+    orbitmq.client.sync_outbox  the same for threads
+    orbitmq.client.idempotent   an effect once, by the application's own database (`orbitmq[idempotent]`)
+    orbitmq.client.telemetry    spans of OpenTelemetry (`orbitmq[telemetry]`)
+    orbitmq.client.metrics      figures for Prometheus (`orbitmq[telemetry]`)
 """
 
 from __future__ import annotations
 
+from orbitmq.client.base import Client
+from orbitmq.client.consumer import Consumer
 from orbitmq.client.core.allocation import (
     AllocateAveragely,
     AllocateByCircle,
@@ -15,6 +24,21 @@ from orbitmq.client.core.allocation import (
     AllocateMachineRoomNearby,
     AllocateStrategy,
 )
+from orbitmq.client.core.capacity import Times, nodes_for, threads_for
+from orbitmq.client.core.ending import EndContext, EndTransactionHook
+from orbitmq.client.core.hooks import (
+    ConsumeContext,
+    ConsumeHook,
+    FilterContext,
+    FilterHook,
+    ForbiddenHook,
+    MessageKind,
+    ReceiveContext,
+    ReceiveHook,
+    SendContext,
+    SendHook,
+)
+from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -28,29 +52,40 @@ from orbitmq.client.core.model import (
     TransactionSendResult,
 )
 from orbitmq.client.core.offsets import OffsetTable
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.queue_selectors import QueueSelector, RoomSelector, hash_selector, random_selector
 from orbitmq.client.core.replies import create_reply_message, reply_to_client
-from orbitmq.client.core.selectors import MessageSelector
+from orbitmq.client.core.selectors import MessageSelector, Selector
+from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Outcome, Published, TransactionEnded, decode_trace
+from orbitmq.client.lag import QueueLag, total_lag
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.producer import Producer
+from orbitmq.client.producer import Around, Producer
 from orbitmq.client.pull import PullConsumer
 from orbitmq.client.push import PushConsumer
-from orbitmq.client.schedule import PullContext, PullSchedule
+from orbitmq.client.reading import ReadingConsumer
+from orbitmq.client.schedule import PullContext, PullSchedule, PullTask
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
+from orbitmq.client.timing import Timed
 from orbitmq.client.transactions import HalfMessage, TransactionListener, TransactionProducer
-from orbitmq.client.workers import Listener
+from orbitmq.client.watching import OnQueues, OnTopicQueues, QueueListener
+from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.errors import (
     BrokerError,
     ClientError,
+    ConfigurationError,
     ConnectError,
+    ExpressionIllegal,
     InvalidStateError,
+    MessageError,
     MessageIllegal,
     OrbitMQError,
+    PeerError,
     RemotingError,
     RemotingTimeout,
     RequestTimeout,
     SendRequestError,
+    StoreError,
     TooManyRequestsError,
 )
 from orbitmq.message.model import Message, MessageExt, MessageQueue
@@ -64,13 +99,28 @@ __all__ = [
     "AllocateConsistentHash",
     "AllocateMachineRoomNearby",
     "AllocateStrategy",
+    "Around",
     "BrokerError",
+    "Client",
     "ClientError",
     "ConcurrentContext",
+    "ConfigurationError",
     "ConnectError",
+    "ConsumeBegun",
     "ConsumeConcurrentlyStatus",
+    "ConsumeContext",
+    "ConsumeEnded",
     "ConsumeFromWhere",
+    "ConsumeHook",
     "ConsumeOrderlyStatus",
+    "Consumer",
+    "EndContext",
+    "EndTransactionHook",
+    "ExpressionIllegal",
+    "Fault",
+    "FilterContext",
+    "FilterHook",
+    "ForbiddenHook",
     "HalfMessage",
     "InvalidStateError",
     "Listener",
@@ -78,40 +128,66 @@ __all__ = [
     "LitePullSettings",
     "LocalTransactionState",
     "Message",
+    "MessageError",
     "MessageExt",
     "MessageIllegal",
+    "MessageKind",
     "MessageModel",
     "MessageQueue",
     "MessageSelector",
     "OffsetStore",
     "OffsetTable",
+    "OnQueues",
+    "OnTopicQueues",
     "OrbitMQError",
     "OrderlyContext",
+    "OrderlyListener",
+    "Outcome",
+    "Outgoing",
+    "PeerError",
     "Producer",
     "ProducerSettings",
+    "Published",
     "PullConsumer",
     "PullContext",
     "PullResult",
     "PullSchedule",
     "PullSettings",
     "PullStatus",
+    "PullTask",
     "PushConsumer",
     "PushSettings",
+    "QueueLag",
+    "QueueListener",
     "QueueSelector",
+    "ReadingConsumer",
+    "ReceiveContext",
+    "ReceiveHook",
     "RemotingError",
     "RemotingTimeout",
     "RequestTimeout",
     "RoomSelector",
+    "Selector",
+    "SendContext",
+    "SendHook",
     "SendRequestError",
     "SendResult",
     "SendStatus",
+    "StoreError",
+    "Timed",
+    "Times",
     "TooManyRequestsError",
+    "TransactionEnded",
     "TransactionListener",
     "TransactionProducer",
     "TransactionSendResult",
     "TransactionSettings",
     "create_reply_message",
+    "decode_trace",
     "hash_selector",
+    "nodes_for",
     "random_selector",
     "reply_to_client",
+    "threads_for",
+    "total_lag",
 ]

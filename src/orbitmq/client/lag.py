@@ -37,7 +37,7 @@ class QueueLag:
     problem: str = ""
 
 
-def total(lags: Iterable[QueueLag]) -> int | None:
+def total_lag(lags: Iterable[QueueLag]) -> int | None:
     """The messages of all queues; None when one of them is not known."""
     counts = [lag.messages for lag in lags]
     return None if None in counts else sum(count for count in counts if count is not None)
