@@ -48,6 +48,21 @@ def test_brokers_are_told_of_the_queues_that_are_held() -> None:
     run(scenario())
 
 
+def test_asking_what_is_stored_does_not_undo_what_is_done() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            instance, store = await broker_offsets(system)
+            system.offsets["g", "T", 0] = 35
+            assert await store.stored(Q[0]) == 35
+            store.table.raise_to(Q[0], 40)
+            assert await store.stored(Q[0]) == 35
+            await store.commit([Q[0]])
+            assert system.offsets["g", "T", 0] == 40
+            await instance.close()
+
+    run(scenario())
+
+
 def test_a_refused_offset_is_no_missing_offset(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with fake_system() as system:

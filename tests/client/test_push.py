@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from orbitmq.client import (
     OrderlyContext,
     PushConsumer,
 )
-from orbitmq.errors import ClientError, InvalidStateError
+from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError
+from orbitmq.message.config import SubscriptionData
 from orbitmq.message.properties import encode_properties
 from orbitmq.wire.bodies import ConsumeType
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -685,5 +687,77 @@ def test_a_store_of_the_application_keeps_the_offsets() -> None:
             assert notebook.kept[Q0] == 4
             assert notebook.closed
             assert system.count(RequestCode.UPDATE_CONSUMER_OFFSET) == 0
+
+    run(scenario())
+
+
+def test_the_number_of_threads_can_be_changed_while_it_runs() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            consumer = push(system, Listener(), consume_threads=2)
+            with pytest.raises(InvalidStateError):
+                consumer.set_consume_threads(3)
+            async with consumer:
+                consumer.set_consume_threads(3)
+                assert consumer.running_info(stacks=False).properties["PROP_THREADPOOL_CORE_SIZE"] == "3"
+                with pytest.raises(ConfigurationError, match="consume_threads"):
+                    consumer.set_consume_threads(1001)
+
+    run(scenario())
+
+
+def test_a_group_goes_back_to_a_time() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(4):
+                system.put("T", 0, b"%d" % i)
+            listener = Listener()
+            async with push(system, listener) as consumer:
+                assert await consumer.fetch_subscribe_queues("T") == [Q0]
+                await until(lambda: len(listener.got) == 4)
+                await consumer.reset_offset_by_timestamp(123)  # the fake says the offset in the middle
+                await until(lambda: listener.bodies[4:] == [b"2", b"3"])
+
+    run(scenario())
+
+
+def test_unsubscribing_is_announced_at_once() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, push(system, Listener()) as consumer:
+            consumer.unsubscribe("T")
+            await until(lambda: [s.topic for s in _announced(system)] == ["%RETRY%g"])
+            await until(lambda: not of_topic(consumer))
+
+    run(scenario())
+
+
+def _announced(system: FakeSystem) -> list[SubscriptionData]:
+    return system.heartbeats[-1].consumer_data_set[0].subscription_data_set
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+def test_a_slow_listener_ends_and_nothing_is_lost_or_counted_twice(kind: str) -> None:
+    """One member leaves in the middle of slow work; another goes on where it stopped."""
+    done: list[bytes] = []
+
+    async def coroutine(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        await asyncio.sleep(0.002)
+        done.extend(message.body for message in messages)
+        return SUCCESS
+
+    def function(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        time.sleep(0.002)
+        done.extend(message.body for message in messages)
+        return SUCCESS
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(60):
+                system.put("T", 0, b"%d" % i)
+            for enough in (10, 25, 60):
+                async with push(system, coroutine if kind == "coroutine" else function, consume_threads=1):
+                    await until(lambda enough=enough: len(done) >= enough)  # type: ignore[misc]
+                assert system.offsets["g", "T", 0] == len(done), "every call that ran has ended and is committed"
+        assert done == [b"%d" % i for i in range(60)]
 
     run(scenario())

@@ -212,3 +212,78 @@ def test_a_listener_that_never_waits_leaves_the_loop_its_turns() -> None:
         await workers.close(1)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["tasks", "threads"])
+def test_the_number_of_calls_can_be_changed(kind: str) -> None:
+    guard = threading.Lock()
+    release = threading.Event()
+    now, most = 0, 0
+
+    def enter() -> None:
+        nonlocal now, most
+        with guard:
+            now += 1
+            most = max(most, now)
+
+    def leave() -> None:
+        nonlocal now
+        with guard:
+            now -= 1
+
+    async def coroutine(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        enter()
+        await until(release.is_set)
+        leave()
+        return SUCCESS
+
+    def function(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        enter()
+        release.wait()
+        leave()
+        return SUCCESS
+
+    async def scenario() -> None:
+        nonlocal most
+        finished = Finished()
+        workers = made(coroutine if kind == "tasks" else function, finished, 2)
+        for _ in range(8):
+            workers.submit(portion())
+        await until(lambda: now == 2)
+        workers.resize(5)
+        await until(lambda: now == 5)
+        assert workers.count == 5
+        workers.resize(1)
+        release.set()
+        await until(lambda: len(finished) == 8)
+        if kind == "threads":
+            await until(lambda: len([t for t in threading.enumerate() if t.name.startswith("worker-")]) == 1)
+        release.clear()
+        most = 0
+        for _ in range(3):
+            workers.submit(portion())
+        await until(lambda: now == 1)
+        await asyncio.sleep(0.01)
+        assert most == 1
+        release.set()
+        await workers.close(5)
+        assert len(finished) == 11
+        if kind == "threads":
+            await until(lambda: not [t for t in threading.enumerate() if t.name.startswith("worker-")])
+
+    run(scenario())
+
+
+def test_a_listener_without_answers_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        finished = Finished()
+        workers = made(lambda messages, context: None, finished)
+        for _ in range(5):
+            workers.submit(portion())
+        await until(lambda: len(finished) == 5)
+        await workers.close(1)
+
+    run(scenario())
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "value=None" in line
+    assert "must return a ConsumeConcurrentlyStatus" in line

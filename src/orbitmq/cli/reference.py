@@ -20,6 +20,7 @@ from orbitmq.client.settings import (
     ClientSettings,
     LitePullSettings,
     ProducerSettings,
+    PullSettings,
     PushSettings,
     TransactionSettings,
     options_of,
@@ -28,6 +29,7 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.options import Option, Options, as_text
 from orbitmq.spark.options import ReadOptions
+from orbitmq.spark.stores.options import ScanOptions
 from orbitmq.store.options import StoreOptions
 from orbitmq.wire.codes import RequestCode
 
@@ -80,6 +82,14 @@ _SPARK_HEAD = """\
 Written by `make reference` from the option table in the code.
 
 `spark.read.format("orbitmq").option(key, value)`; names are not case-sensitive.
+"""
+_STORES_HEAD = """\
+# Options of the Spark data source for store directories
+
+Written by `make reference` from the option table in the code.
+
+`spark.read.format("orbitmq-store").option(key, value)`; names are not case-sensitive. [The guide](../spark-stores.md)
+tells what for.
 """
 _ACCESS_HEAD = """\
 # What each request to a broker needs
@@ -147,6 +157,7 @@ def client_page() -> str:
         "TransactionProducer": TransactionSettings,
         "PushConsumer": PushSettings,
         "LitePullConsumer": LitePullSettings,
+        "PullConsumer and PullSchedule": PullSettings,
     }
     return _CLIENT_HEAD + "".join(f"\n## {title}\n{_setting_table(kind)}" for title, kind in titles.items())
 
@@ -161,6 +172,24 @@ def spark_page() -> str:
     ]
     columns = _table(("column", "type", "without option `columns`"), rows)
     return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}"
+
+
+def spark_stores_page() -> str:
+    """The options of reading a store directory and the columns it can give."""
+    from orbitmq.spark.stores.columns import INDEX_COLUMNS, LOG_COLUMNS, QUEUE_COLUMNS, default_log_columns
+
+    shown = default_log_columns("map", with_corrupt=False)
+    messages = {name: (column.type, "yes" if name in shown else "") for name, column in LOG_COLUMNS.items()}
+    kinds = {
+        "Columns of messages": messages,
+        "Columns with scan=consumequeue": {name: (kind, "yes") for name, kind in QUEUE_COLUMNS.items()},
+        "Columns with scan=index": {name: (kind, "yes") for name, kind in INDEX_COLUMNS.items()},
+    }
+    tables = []
+    for title, columns in kinds.items():
+        rows = ((f"`{name}`", kind.simpleString(), told) for name, (kind, told) in columns.items())
+        tables.append(f"\n## {title}\n{_table(('column', 'type', 'without option `columns`'), rows)}")
+    return f"{_STORES_HEAD}{_option_table(ScanOptions)}{''.join(tables)}"
 
 
 def access_page() -> str:
@@ -183,6 +212,7 @@ PAGES = {
     "commands.md": commands_page,
     "client.md": client_page,
     "spark.md": spark_page,
+    "spark-stores.md": spark_stores_page,
 }
 
 

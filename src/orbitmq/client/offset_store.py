@@ -65,7 +65,7 @@ class BrokerOffsets:
         )
         if offset is None:
             return -1
-        self.table.set(queue, offset)
+        self.table.raise_to(queue, offset)  # who asks for the lag of a running consumer must not undo what it did
         return offset
 
     async def _address(self, queue: MessageQueue) -> str:

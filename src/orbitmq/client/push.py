@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -197,6 +198,29 @@ class PushConsumer(ReadingConsumer):
         for held in self._held.values():
             held.room.set()
 
+    def set_consume_threads(self, count: int) -> None:
+        """Have the listener called `count` times at once, 1 to 1000, from now on; calls that run are not stopped.
+        ConfigurationError outside of that, InvalidStateError unless the consumer is running.
+        """
+        self._check_running()
+        changed: PushSettings = {"consume_threads": count}
+        self._running_workers.resize(complete(PushSettings, changed)["consume_threads"])
+
+    async def fetch_subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """`fetch_queues` under the name it has in Java's push consumer."""
+        return await self.fetch_queues(topic)
+
+    async def reset_offset_by_timestamp(self, timestamp_ms: int) -> None:
+        """Go on, in every queue this consumer reads, with the first message stored at or after `timestamp_ms`
+        (milliseconds since the epoch). What was pulled before is delivered again or left out; other members go on as
+        they were. BrokerError, ClientError, RemotingError when a place cannot be found out: then nothing is changed.
+        """
+        found: defaultdict[str, dict[MessageQueue, int]] = defaultdict(dict)
+        for queue in list(self._held):
+            found[queue.topic][queue] = await self.search_offset(queue, timestamp_ms)
+        for topic, offsets in found.items():
+            await self._move(topic, offsets)
+
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
     ) -> None:
@@ -234,7 +258,7 @@ class PushConsumer(ReadingConsumer):
                 self._settings,
                 self.heartbeat_data(),
                 name_servers=self._instance.name_servers.addresses,
-                workers=self._settings["consume_threads"],
+                workers=self._running_workers.count,
                 started_ms=self._started_ms,
                 is_orderly=self._is_orderly,
             ),

@@ -219,6 +219,9 @@ class PushConsumer(Consumer[push.PushConsumer]):
     set_listener = direct(push.PushConsumer.set_listener)
     suspend = direct(push.PushConsumer.suspend)
     resume = direct(push.PushConsumer.resume)
+    set_consume_threads = direct(push.PushConsumer.set_consume_threads)
+    fetch_subscribe_queues = waiting(push.PushConsumer.fetch_subscribe_queues)
+    reset_offset_by_timestamp = waiting(push.PushConsumer.reset_offset_by_timestamp)
     send_message_back = waiting(push.PushConsumer.send_message_back)
 
     def on_message(self, listener: L) -> L:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import itertools
 import logging
 import queue
 import threading
@@ -15,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeAlias, cast
 
 from orbitmq.client.consumer import Held
@@ -67,12 +69,19 @@ class Portion:
 class Workers(ABC):
     """`prepare` is called right before the listener, where the listener runs."""
 
-    def __init__(self, prepare: Callable[[Portion], None], finished: Callable[[Portion], None]) -> None:
+    def __init__(self, count: int, prepare: Callable[[Portion], None], finished: Callable[[Portion], None]) -> None:
+        self.count = count
+        """Calls of the listener at a time."""
         self._prepare = prepare
         self._finished = finished
         self._closing = False
+        self._warned = False
         self._open_count = 0
         self._idle = asyncio.Event()
+
+    @abstractmethod
+    def resize(self, count: int) -> None:
+        """Call the listener `count` times at once from now on; calls that run are not stopped."""
 
     def submit(self, portion: Portion) -> None:
         """Call the listener with it as soon as there is a free worker."""
@@ -104,6 +113,21 @@ class Workers(ABC):
         portion.skipped = self._closing or portion.cached.dropped
         return not portion.skipped
 
+    def _checked(self, status: object, context: Context) -> Status | None:
+        """What the listener said, None for what is no status. It is told once: one message is as good as thousands."""
+        wanted = ConsumeOrderlyStatus if isinstance(context, OrderlyContext) else ConsumeConcurrentlyStatus
+        if isinstance(status, wanted):
+            return status
+        level = logging.DEBUG if self._warned else logging.WARNING
+        self._warned = True
+        _log.log(
+            level,
+            "event=listener_gave_no_status value=%.80r; its messages are delivered again; a listener must return a %s",
+            status,
+            wanted.__name__,
+        )
+        return None
+
     @abstractmethod
     def _enqueue(self, portion: Portion) -> None: ...
 
@@ -114,6 +138,13 @@ class Workers(ABC):
     @abstractmethod
     async def _abandon(self) -> None:
         """Give up what still runs."""
+
+
+class _Note(Enum):
+    """What threads find among the portions."""
+
+    LOOK = auto()  # there may be too many threads
+    END = auto()  # nothing comes behind this
 
 
 class ThreadWorkers(Workers):
@@ -127,22 +158,54 @@ class ThreadWorkers(Workers):
         prepare: Callable[[Portion], None],
         finished: Callable[[Portion], None],
     ) -> None:
-        super().__init__(prepare, finished)
+        super().__init__(count, prepare, finished)
         self._listener = cast("Callable[[Sequence[MessageExt], Context], object]", listener)
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[Portion | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Portion | _Note] = queue.SimpleQueue()
         self._results: deque[Portion] = deque()
         self._woken = False
-        self._count = count
         self._name = name
-        for number in range(count):
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
+        self._guard = threading.Lock()
+        self._alive = 0
+        """Threads that have not ended; under the guard."""
+        self._numbers = itertools.count()
+        self._start_threads()
+
+    def resize(self, count: int) -> None:
+        self.count = count
+        self._start_threads()
+        self._wake_surplus()
+
+    def _start_threads(self) -> None:
+        with self._guard:
+            missing, self._alive = self.count - self._alive, max(self.count, self._alive)
+        for _ in range(missing):
+            name = f"{self._name}-{next(self._numbers)}"
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _wake_surplus(self) -> None:
+        """Threads that wait look whether there are too many of them; those at work do when they are done."""
+        for _ in range(self._alive - self.count):
+            self._waiting.put(_Note.LOOK)
+
+    def _may_go_on(self) -> bool:
+        if self._alive <= self.count:
+            return True
+        with self._guard:
+            surplus = self._alive > self.count
+            self._alive -= surplus
+        return not surplus
 
     def _enqueue(self, portion: Portion) -> None:
         self._waiting.put(portion)
 
     def _run(self) -> None:
-        while (portion := self._waiting.get()) is not None:
+        while self._may_go_on():
+            portion = self._waiting.get()
+            if portion is _Note.LOOK:
+                continue
+            if portion is _Note.END:
+                return
             if self._may_run(portion):
                 self._call(portion)
             self._results.append(portion)
@@ -159,7 +222,7 @@ class ThreadWorkers(Workers):
     def _call(self, portion: Portion) -> None:
         try:
             self._prepare(portion)
-            portion.status = _checked(self._listener(portion.messages, portion.context), portion.context)
+            portion.status = self._checked(self._listener(portion.messages, portion.context), portion.context)
         except Exception as error:
             portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
@@ -170,8 +233,8 @@ class ThreadWorkers(Workers):
             self._done(self._results.popleft())
 
     def _wind_down(self) -> None:
-        for _ in range(self._count):
-            self._waiting.put(None)
+        for _ in range(self._alive):
+            self._waiting.put(_Note.END)
 
     async def _abandon(self) -> None:
         """A thread cannot be stopped; its result will find the queue dropped."""
@@ -187,15 +250,22 @@ class TaskWorkers(Workers):
         prepare: Callable[[Portion], None],
         finished: Callable[[Portion], None],
     ) -> None:
-        super().__init__(prepare, finished)
+        super().__init__(count, prepare, finished)
         self._listener = cast("Callable[[Sequence[MessageExt], Context], Awaitable[object]]", listener)
-        self._count = count
         self._waiting: deque[Portion] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _enqueue(self, portion: Portion) -> None:
         self._waiting.append(portion)
-        if len(self._tasks) < self._count:
+        self._start_task()
+
+    def resize(self, count: int) -> None:
+        self.count = count
+        for _ in self._waiting:
+            self._start_task()
+
+    def _start_task(self) -> None:
+        if len(self._tasks) < self.count:
             self._tasks.add(asyncio.get_running_loop().create_task(self._work()))
 
     async def _work(self) -> None:
@@ -209,7 +279,7 @@ class TaskWorkers(Workers):
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + TASK_TURN_S
-        while self._waiting:
+        while self._waiting and len(self._tasks) <= self.count:
             portion = self._waiting.popleft()
             if self._may_run(portion):
                 await self._call(portion)
@@ -224,7 +294,7 @@ class TaskWorkers(Workers):
     async def _call(self, portion: Portion) -> None:
         try:
             self._prepare(portion)
-            portion.status = _checked(await self._listener(portion.messages, portion.context), portion.context)
+            portion.status = self._checked(await self._listener(portion.messages, portion.context), portion.context)
         except Exception as error:
             portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
@@ -237,14 +307,6 @@ class TaskWorkers(Workers):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _checked(status: object, context: Context) -> Status | None:
-    wanted = ConsumeOrderlyStatus if isinstance(context, OrderlyContext) else ConsumeConcurrentlyStatus
-    if isinstance(status, wanted):
-        return status
-    _log.warning("event=listener_gave_no_status value=%.80r; its messages are delivered again", status)
-    return None
 
 
 def is_coroutine(listener: Callable[..., object]) -> bool:
