@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,8 @@ from hypothesis import settings
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
 
 SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
-SESSIONS = ("spark",)  # folders with a fixture that lives as long as the run
+SESSIONS = ("spark",)  # rooms with a fixture that lives as long as the run
+TESTS = Path(__file__).parent
 
 # Machines that run tests are busy: how long one example takes proves nothing.
 settings.register_profile("orbitmq", deadline=None)
@@ -39,13 +41,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _shared(item: pytest.Item) -> str:
-    """What a test shares with others: a running system, Spark's session, or the fixtures of its file."""
+    """What a test shares with others: Spark's session, a running system, or the fixtures of its file."""
+    room = item.path.relative_to(TESTS).parts[0]
+    if room in SESSIONS:
+        return room
     found = getattr(item, "callspec", None)
     for name in SYSTEMS:
         if found is not None and name in found.params:
             return f"{name}-{found.params[name]}"
-    folder = item.path.parent.name
-    return folder if folder in SESSIONS else str(item.path)
+    return str(item.path)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 from orbitmq.message.model import MessageQueue
-from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
+from orbitmq.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
@@ -96,9 +96,20 @@ def broker_script(queues: Mapping[int, QueueModel]) -> Script:
 
 
 def name_server_script(routes: Mapping[str, Mapping[str, tuple[int, str]]]) -> Script:
-    """A name server: topic -> broker name -> (read queues, address)."""
+    """A name server: topic -> broker name -> (read queues, address). Brokers of no topic are not registered."""
 
     def script(request: Command) -> list[Command]:
+        if request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            return [request.response(ResponseCode.SUCCESS, None, None, encode(TopicList(topic_list=list(routes))))]
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            brokers = {
+                name: BrokerData(name, "c", {0: address})
+                for brokers in routes.values()
+                for name, (_, address) in brokers.items()
+            }
+            return [
+                request.response(ResponseCode.SUCCESS, None, None, encode(ClusterInfo(brokers, {"c": list(brokers)})))
+            ]
         topic = request.header(GetRouteInfoHeader).topic
         if topic not in routes:
             return [request.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info for the topic: {topic}")]

@@ -11,6 +11,7 @@ from orbitmq.spark.cluster import Cluster, Retries
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.options import read_options
 from orbitmq.spark.planning import plan
+from orbitmq.spark.selecting import selection
 from tests.spark.queue_model import STORED_AT, QueueModel, stored_unit
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
 from tests.support.process import free_port
@@ -33,7 +34,7 @@ def planned(
     texts = {"subscribe": "orders", **given, "nameServer": name_servers}
     options = read_options({name: str(value) for name, value in texts.items()})
     cluster = Cluster(options.name_servers, 5000, Retries(retries, 250, (pauses if pauses is not None else []).append))
-    queues = {queue: addresses for topic in options.topics for queue, addresses in cluster.queues(topic).items()}
+    queues = {queue: place.addresses for queue, place in selection(options).queues(cluster).items()}
     return plan(cluster, options, queues)
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from orbitmq.errors import SourceError
 from orbitmq.message.config import SUBSCRIBE_ALL
@@ -19,7 +19,7 @@ from orbitmq.message.unit import store_timestamp_of
 from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import GAPS, refused
 from orbitmq.spark.pulls import BROKEN, pull_request
-from orbitmq.wire.bodies import TopicRouteData
+from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import (
@@ -27,6 +27,7 @@ from orbitmq.wire.headers import (
     GetMaxOffsetResponseHeader,
     GetMinOffsetHeader,
     GetMinOffsetResponseHeader,
+    PullMessageResponseHeader,
 )
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode
@@ -34,6 +35,15 @@ from orbitmq.wire.objects import decode
 T = TypeVar("T")
 Addresses = tuple[str, ...]
 LONG_AGO = -1  # time of a message that is already deleted: before any that is asked for
+SAMPLE_SIZE = 32  # messages looked at for their size; what every broker gives at once
+QUESTIONS_MAX = 500  # sent before answers are read; more might fill the buffers of both ends, and neither would go on
+
+
+class Place(NamedTuple):
+    """Where a queue lives: the addresses of its broker, the master's first."""
+
+    addresses: Addresses
+    has_master: bool
 
 
 @dataclass(frozen=True)
@@ -56,28 +66,47 @@ class Cluster:
         self._timeout_ms = timeout_ms
         self._retries = retries
 
-    def queues(self, topic: str) -> dict[MessageQueue, Addresses]:
-        """The readable queues of a topic and the addresses of their brokers, masters first.
+    def hurried(self) -> Cluster:
+        """The same cluster, asked once only: for brokers that are known not to answer."""
+        return Cluster(self._name_servers, self._timeout_ms, Retries(0, 0), self._protection)
 
-        SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows the topic.
+    def queues(self, *topics: str) -> dict[MessageQueue, Place]:
+        """The readable queues of topics and where they are.
+
+        SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows one of the topics.
         """
-        asked = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic))
-        (answer,) = self._asking(
-            self._name_servers, lambda channel: channel.call(asked), f"topic {topic}", "ORBITMQ_NAMESERVER_UNAVAILABLE"
-        )
-        if answer.code != ResponseCode.SUCCESS:
-            raise refused(f"topic {topic}", answer.code, answer.remark or "")
-        route = decode(TopicRouteData, answer.body)
-        addresses = {
-            data.broker_name: tuple(address for _, address in sorted(data.addresses.items()))
-            for data in route.broker_datas
-        }
-        return {
-            MessageQueue(topic, data.broker_name, queue_id): addresses[data.broker_name]
-            for data in route.queue_datas
-            if data.perm & PERM_READ and addresses.get(data.broker_name)
-            for queue_id in range(data.read_queues)
-        }
+        found, unknown = self.look_up(topics)
+        for error in unknown.values():
+            raise error
+        return found
+
+    def look_up(self, topics: Iterable[str]) -> tuple[dict[MessageQueue, Place], dict[str, SourceError]]:
+        """The readable queues of those topics that exist, and why there are none of the others."""
+        names = list(topics)
+        asked = [request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)) for topic in names]
+        answers = self._asking_name_server(lambda channel: call_all(channel, asked), f"topic {', '.join(names)}")
+        found: dict[MessageQueue, Place] = {}
+        unknown: dict[str, SourceError] = {}
+        for topic, answer in zip(names, answers, strict=True):
+            if answer.code == ResponseCode.SUCCESS:
+                found |= _readable(topic, decode(TopicRouteData, answer.body))
+            elif answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                unknown[topic] = refused(f"topic {topic}", answer.code, answer.remark or "")
+            else:
+                raise refused(f"topic {topic}", answer.code, answer.remark or "")
+        return found, unknown
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        asked = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        (answer,) = self._asking_name_server(lambda channel: channel.call(asked), "topics")
+        return decode(TopicList, succeeded("topics", answer).body).topic_list
+
+    def info(self) -> ClusterInfo:
+        """The brokers that are registered."""
+        asked = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        (answer,) = self._asking_name_server(lambda channel: channel.call(asked), "brokers")
+        return decode(ClusterInfo, succeeded("brokers", answer).body)
 
     def bounds(self, queues: Mapping[MessageQueue, Addresses]) -> dict[MessageQueue, tuple[int, int]]:
         """The first offset that can be read and the next one to be written, of each queue."""
@@ -86,7 +115,7 @@ class Cluster:
             brokers[addresses].append(queue)
         found: dict[MessageQueue, tuple[int, int]] = {}
         for addresses, on_broker in brokers.items():
-            found |= self._asking_broker(addresses, on_broker[0], partial(_bounds, on_broker))
+            found |= self.ask_broker(on_broker[0].broker_name, addresses, partial(_bounds, on_broker))
         return found
 
     def offset_at(
@@ -104,10 +133,23 @@ class Cluster:
                 range(low, high), timestamp, key=lambda offset: _stored_at(channel, queue, offset, group)
             )
 
-        return self._asking_broker(addresses, queue, search)
+        return self.ask_broker(queue.broker_name, addresses, search)
 
-    def _asking_broker(self, addresses: Addresses, queue: MessageQueue, question: Callable[[Channel], T]) -> T:
-        return self._asking(addresses, question, f"broker {queue.broker_name}", "ORBITMQ_BROKER_UNAVAILABLE")
+    def sample(self, queue: MessageQueue, addresses: Addresses, offset: int, group: str) -> tuple[int, int]:
+        """The number and the bytes of some messages from `offset` on; of none when they are gone."""
+        asked = pull_request(queue, offset, SAMPLE_SIZE, group, SUBSCRIBE_ALL)
+        (answer,) = self.ask_broker(queue.broker_name, addresses, lambda channel: channel.call(asked))
+        if answer.code in GAPS:
+            return 0, 0
+        header = succeeded(str(queue), answer).header(PullMessageResponseHeader)
+        return header.next_begin_offset - offset, len(answer.body)
+
+    def ask_broker(self, name: str, addresses: Addresses, question: Callable[[Channel], T]) -> T:
+        """What `question` finds out over a connection to the broker. SourceError ORBITMQ_BROKER_UNAVAILABLE."""
+        return self._asking(addresses, question, f"broker {name}", "ORBITMQ_BROKER_UNAVAILABLE")
+
+    def _asking_name_server(self, question: Callable[[Channel], T], what: str) -> T:
+        return self._asking(self._name_servers, question, what, "ORBITMQ_NAMESERVER_UNAVAILABLE")
 
     def _asking(self, addresses: Addresses, question: Callable[[Channel], T], whom: str, failure: str) -> T:
         """The answer of the first address that gives one."""
@@ -124,15 +166,35 @@ class Cluster:
         raise SourceError(failure, f"{whom}: {last}") from last
 
 
+def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, Place]:
+    places = {
+        data.broker_name: Place(tuple(address for _, address in sorted(data.addresses.items())), 0 in data.addresses)
+        for data in route.broker_datas
+        if data.addresses
+    }
+    return {
+        MessageQueue(topic, data.broker_name, queue_id): places[data.broker_name]
+        for data in route.queue_datas
+        if data.perm & PERM_READ and data.broker_name in places
+        for queue_id in range(data.read_queues)
+    }
+
+
+def call_all(channel: Channel, requests: Sequence[Command]) -> list[Command]:
+    """The answers to any number of requests, in their order."""
+    pieces = (requests[at : at + QUESTIONS_MAX] for at in range(0, len(requests), QUESTIONS_MAX))
+    return [answer for piece in pieces for answer in channel.call(*piece)]
+
+
 def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQueue, tuple[int, int]]:
     """Both ends of all queues of one broker, asked at once."""
     lows = [request(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
     highs = [request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
-    answers = channel.call(*lows, *highs)
+    answers = call_all(channel, [*lows, *highs])
     return {
         queue: (
-            _succeeded(queue, low).header(GetMinOffsetResponseHeader).offset,
-            _succeeded(queue, high).header(GetMaxOffsetResponseHeader).offset,
+            succeeded(str(queue), low).header(GetMinOffsetResponseHeader).offset,
+            succeeded(str(queue), high).header(GetMaxOffsetResponseHeader).offset,
         )
         for queue, low, high in zip(queues, answers[: len(queues)], answers[len(queues) :], strict=True)
     }
@@ -140,10 +202,10 @@ def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQue
 
 def _stored_at(channel: Channel, queue: MessageQueue, offset: int, group: str) -> int:
     (answer,) = channel.call(pull_request(queue, offset, 1, group, SUBSCRIBE_ALL))
-    return LONG_AGO if answer.code in GAPS else store_timestamp_of(_succeeded(queue, answer).body)
+    return LONG_AGO if answer.code in GAPS else store_timestamp_of(succeeded(str(queue), answer).body)
 
 
-def _succeeded(queue: MessageQueue, answer: Command) -> Command:
+def succeeded(what: str, answer: Command) -> Command:
     if answer.code != ResponseCode.SUCCESS:
-        raise refused(str(queue), answer.code, answer.remark or "")
+        raise refused(what, answer.code, answer.remark or "")
     return answer

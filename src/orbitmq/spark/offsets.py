@@ -26,13 +26,11 @@ Offsets = Mapping[MessageQueue, int]
 Bounds = Mapping[MessageQueue, tuple[int, int]]  # first offset that can be read, next offset to be written
 
 
-def parse_offsets(option: str, text: str, queues: Iterable[MessageQueue], word: str, *, strict: bool) -> Offsets:
-    """The offsets of an option's text; the word `earliest` or `latest` that the option allows gives none.
+def parse_offsets(option: str, text: str, queues: Iterable[MessageQueue], *, strict: bool) -> Offsets:
+    """The offsets of an option's text, or its times.
 
-    SourceError for any other text, and for queues that do not exist unless not `strict`: then they are left out.
+    SourceError for a text that is none, and for queues that do not exist unless not `strict`: then they are left out.
     """
-    if text.strip().lower() == word:
-        return {}
     known = sorted(queues)
     offsets: dict[MessageQueue, int] = {}
     for topic, level in _object(option, text).items():
@@ -85,9 +83,7 @@ def starts(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue
     offsets = {}
     for queue, (low, high) in bounds.items():
         wanted = given.get(queue, EARLIEST)
-        if wanted == LATEST:
-            raise _bad("startingOffsets", "a batch cannot begin at latest")
-        offsets[queue] = low if wanted == EARLIEST else wanted
+        offsets[queue] = {EARLIEST: low, LATEST: high}.get(wanted, wanted)
         if not low <= offsets[queue] <= high:
             lost = f", {low - wanted} messages lost" if wanted < low else ""
             text = f"{queue}: begin at {wanted} is not possible, the broker has {low} to {high}{lost}"

@@ -3,11 +3,13 @@ where it has the option. Must not know how a read is done."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.filter.tags import tag_subscription
+from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
 
@@ -15,53 +17,117 @@ from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_option
 FOREIGN_OPTIONS = {
     "kafka.bootstrap.servers": "give nameServer, the addresses of the name servers",
     "bootstrap.servers": "give nameServer, the addresses of the name servers",
+    "kafka.group.id": "give groupId",
+    "groupidprefix": "no group is made up here; give groupId",
+    "includeheaders": "the column properties holds them; see includeProperties",
     "topic": "give subscribe, or the topic to load()",
 }
+GROUP = "group"  # a word of startingOffsets
+# Other spellings of options, in small letters.
+ALIASES = {"orbitmq.nameservers": "nameServer", "maxrowspertrigger": "maxOffsetsPerTrigger"}
+
+DURATION = r"(\d+)\s*(ms|s|m|min|h|d|)"
+MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True)
 class ReadOptions(ConnectionOptions):
-    """How a topic is read."""
+    """How topics are read, once or as a stream."""
 
     subscribe: str = option(
         "subscribe", "", "Topics to read, separated by commas; the argument of `load` means the same."
     )
+    subscribe_pattern: str = option(
+        "subscribePattern",
+        "",
+        "Regular expression; read the topics whose whole name it matches. Streams look for new topics at each batch.",
+    )
+    assign: str = option(
+        "assign",
+        "",
+        "Queues to read and no others, JSON topic -> broker -> list of queues. A topic on one broker needs no broker "
+        "level.",
+    )
     path: str = option("path", "", "What `load` was given.")
+    system_topics: bool = option(
+        "includeSystemTopics",
+        False,
+        "Whether subscribePattern finds topics of brokers and groups, too: retries, dead letters, schedules, traces.",
+    )
     starting_offsets: str = option(
         "startingOffsets",
-        "earliest",
-        "Where to begin: earliest, or JSON topic -> broker -> queue -> offset, -2 for earliest. "
-        "A topic on one broker needs no broker level; queues left out begin at earliest.",
+        "",
+        "Where to begin: earliest, latest (streams), group for where the group of groupId stands, or JSON topic -> "
+        "broker -> queue -> offset, -2 for earliest, -1 for latest. A topic on one broker needs no broker level; "
+        "queues left out begin at earliest. Without it batches begin at earliest, streams at latest.",
     )
     ending_offsets: str = option(
         "endingOffsets",
         "latest",
-        "Where to end, exclusive: latest, or JSON as for startingOffsets, -1 for latest.",
+        "Batches: where to end, exclusive: latest, or JSON as for startingOffsets, -1 for latest.",
     )
     starting_timestamp: int = option(
         "startingTimestamp",
         -1,
-        "Begin with the first message stored at or after this time; goes before startingOffsets.",
+        "Begin with the first message stored at or after this time; goes before startingOffsetsByTimestamp.",
         unit="ms since 1970",
         minimum=-1,
+    )
+    starting_timestamps: str = option(
+        "startingOffsetsByTimestamp",
+        "",
+        "The same for each queue, JSON topic -> broker -> queue -> ms since 1970; queues left out begin at earliest. "
+        "Goes before startingOffsets.",
     )
     ending_timestamp: int = option(
         "endingTimestamp",
         -1,
-        "End before the first message stored at or after this time; goes before endingOffsets.",
+        "Batches: end before the first message stored at or after this time; goes before endingOffsetsByTimestamp.",
         unit="ms since 1970",
         minimum=-1,
+    )
+    ending_timestamps: str = option(
+        "endingOffsetsByTimestamp",
+        "",
+        "Batches: the same for each queue, JSON topic -> broker -> queue -> ms since 1970; queues left out end at "
+        "latest. Goes before endingOffsets.",
     )
     late_start: str = option(
         "startingOffsetsByTimestampStrategy",
         "error",
-        "When a queue has no message at or after startingTimestamp: fail, or begin at its end.",
+        "When a queue has no message at or after the time to begin with: fail, or begin at its end.",
         choices=("error", "latest"),
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
         "Fail when messages of the range are gone; otherwise read what is left and log the count.",
+    )
+    rows_max: int = option(
+        "maxOffsetsPerTrigger",
+        0,
+        "Streams: messages of one batch, shared among the queues in proportion to what they hold, at least one each; 0 "
+        "for no limit. Also written maxRowsPerTrigger.",
+        minimum=0,
+    )
+    bytes_max: int = option(
+        "maxBytesPerTrigger",
+        0,
+        "Streams: the same in bytes as stored, counted with the mean size of messages sampled; 0 for no limit.",
+        unit="bytes",
+        minimum=0,
+    )
+    rows_min: int = option(
+        "minOffsetsPerTrigger",
+        0,
+        "Streams: wait for so many messages before a batch; not with the trigger availableNow.",
+        minimum=0,
+    )
+    delay_max: str = option(
+        "maxTriggerDelay",
+        "15m",
+        "Streams: the longest wait for minOffsetsPerTrigger, as `500ms`, `30s`, `15m`, `2h`.",
+        pattern=DURATION,
     )
     partitions_min: int = option(
         "minPartitions",
@@ -74,9 +140,15 @@ class ReadOptions(ConnectionOptions):
     )
     group_id: str = option(
         "groupId",
-        "TOOLS_CONSUMER",
-        "Consumer group the pulls name. It is never joined and its offsets never change. "
-        "The default is a group every broker has.",
+        "",
+        "Consumer group the pulls name, and whose offsets startingOffsets=group and commitOffsets mean. It is never "
+        f"joined. Pulls without one name {TOOLS_CONSUMER_GROUP}, a group every broker has.",
+    )
+    commit_offsets: bool = option(
+        "commitOffsets",
+        False,
+        "Streams: tell the brokers how far the query is, as offsets of groupId, so that tools show its lag. The query "
+        "itself begins where its checkpoint says. The group must have no running consumers.",
     )
     sub_expression: str = option(
         "subExpression", "*", "Tags to read, `TagA || TagB`, filtered by the broker; `*` for all messages."
@@ -101,6 +173,27 @@ class ReadOptions(ConnectionOptions):
     pull_timeout_ms: int = option(
         "pullTimeoutMs", 30_000, "How long to wait for an answer before another address is tried.", unit="ms", minimum=1
     )
+    slaves: str = option(
+        "readFromSlave",
+        "auto",
+        "Whom tasks read from: auto is the master, and a slave when it does not answer; always begins with a slave; "
+        "never means the master alone.",
+        choices=("auto", "always", "never"),
+    )
+    unavailable: str = option(
+        "brokerUnavailable",
+        "hold",
+        "Streams: when a broker does not answer while a batch is planned, hold its queues where they are and go on "
+        "with the others, or fail. Batches fail.",
+        choices=("hold", "fail"),
+    )
+    unavailable_timeout_ms: int = option(
+        "brokerUnavailableTimeoutMs",
+        600_000,
+        "Streams: how long queues are held, then the query fails.",
+        unit="ms",
+        minimum=0,
+    )
     fetch_retries: int = option(
         "fetchOffset.numRetries", 3, "How often a failed question for routes and offsets is repeated.", minimum=0
     )
@@ -112,13 +205,24 @@ class ReadOptions(ConnectionOptions):
 
     @property
     def topics(self) -> tuple[str, ...]:
+        """The topics named one by one."""
         return parts(self.subscribe or self.path, ",")
+
+    @property
+    def pulling_group(self) -> str:
+        return self.group_id or TOOLS_CONSUMER_GROUP
+
+    @property
+    def delay_max_ms(self) -> int:
+        found = re.fullmatch(DURATION, self.delay_max)
+        assert found is not None, "the option's pattern"
+        return int(found[1]) * MILLISECONDS[found[2]]
 
     @property
     def tags(self) -> frozenset[str]:
         """The tags of `sub_expression`, empty for all messages; a broker lets some others of equal hash through."""
         try:
-            return tag_subscription(self.topics[0], self.sub_expression).tags
+            return tag_subscription("", self.sub_expression).tags
         except MessageIllegal as error:
             raise bad_option(f"option subExpression: {error}") from error
 
@@ -129,9 +233,32 @@ class ReadOptions(ConnectionOptions):
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
-    options = parse_options(ReadOptions, given, FOREIGN_OPTIONS)
-    if not options.topics:
-        raise bad_option("no topic is named; give option subscribe, or the topic to load()")
+    options = parse_options(ReadOptions, {ALIASES.get(key.lower(), key): given[key] for key in given}, FOREIGN_OPTIONS)
     if options.subscribe and options.path and options.subscribe != options.path:
         raise bad_option(f"option subscribe names {options.subscribe}, load() names {options.path}; give one of them")
+    chosen = {"subscribe": options.topics, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
+    named = [name for name, value in chosen.items() if value]
+    if not named:
+        raise bad_option("no topic is named; give option subscribe, subscribePattern or assign, or the topic to load()")
+    if len(named) > 1:
+        raise bad_option(f"options {' and '.join(named)} are both given; give one of them")
+    _check_group(options)
     return options
+
+
+def _check_group(options: ReadOptions) -> None:
+    if options.group_id:
+        return
+    if options.starting_offsets.strip().lower() == GROUP:
+        raise bad_option("option startingOffsets is group; give its name as groupId")
+    if options.commit_offsets:
+        raise bad_option("option commitOffsets is true; give a groupId whose offsets they are to be")
+
+
+def check_stream(options: ReadOptions) -> None:
+    """SourceError when options of a stream cannot be."""
+    ends = ReadOptions.table()
+    for key in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        name, declared = ends[key]
+        if getattr(options, name) != declared.default:
+            raise bad_option(f"option {key}: a stream has no end; read a batch, or use the trigger availableNow")

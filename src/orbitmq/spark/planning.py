@@ -1,61 +1,102 @@
-"""Which ranges of which queues a read covers: options and the state of the cluster in, ranges out."""
+"""Where a read begins and ends in each queue: options and the state of the cluster in, offsets out.
+
+Batches and streams begin by the same rules; only batches have ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.cluster import Addresses, Cluster
 from orbitmq.spark.fetch import QueueRange
-from orbitmq.spark.offsets import Bounds, ends, parse_offsets, split, starts
-from orbitmq.spark.options import ReadOptions
+from orbitmq.spark.group_offsets import stored_offsets
+from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, split, starts
+from orbitmq.spark.options import GROUP, ReadOptions
+
+Queues = Mapping[MessageQueue, Addresses]
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
-def plan(cluster: Cluster, options: ReadOptions, queues: Mapping[MessageQueue, Addresses]) -> list[QueueRange]:
-    """The ranges to read, cut as the options want it. SourceError when they cannot be read as promised."""
+def plan(cluster: Cluster, options: ReadOptions, queues: Queues) -> list[QueueRange]:
+    """The ranges a batch reads, cut as the options want it. SourceError when they cannot be read as promised."""
     bounds = cluster.bounds(queues)
-    begin = _starts(cluster, options, queues, bounds)
+    begin = begins(cluster, options, queues, bounds, stream=False)
     end = _ends(cluster, options, queues, bounds)
-    return split(
-        (QueueRange(queue, begin[queue], end[queue]) for queue in queues),
-        partitions_min=options.partitions_min,
-        records_max=options.partition_records_max,
-    )
+    return cut(options, (QueueRange(queue, begin[queue], end[queue]) for queue in queues))
 
 
-def _starts(
-    cluster: Cluster, options: ReadOptions, queues: Mapping[MessageQueue, Addresses], bounds: Bounds
+def cut(options: ReadOptions, ranges: Iterable[QueueRange]) -> list[QueueRange]:
+    """The ranges that hold anything, one a task."""
+    return split(ranges, partitions_min=options.partitions_min, records_max=options.partition_records_max)
+
+
+def begins(
+    cluster: Cluster, options: ReadOptions, queues: Queues, bounds: Bounds, *, stream: bool
 ) -> dict[MessageQueue, int]:
+    """The offset each queue is read from. SourceError when the options ask for what is not there."""
     strict = options.fail_on_data_loss
-    if options.starting_timestamp < 0:
-        given = parse_offsets("startingOffsets", options.starting_offsets, queues, "earliest", strict=strict)
-        return starts(given, bounds, strict=strict)
-    found = _offsets_at(cluster, options, queues, bounds, options.starting_timestamp)
+    times = _times("startingTimestamp", options.starting_timestamp, options.starting_timestamps, queues, strict=strict)
+    if times is not None:
+        found = _offsets_at(cluster, options, queues, bounds, times)
+        _check_late(options, found, bounds)
+        return starts(found, bounds, strict=strict)
+    given = _starting_offsets(cluster, options, queues, stream=stream)
+    if not stream and LATEST in given.values():
+        raise SourceError("ORBITMQ_BAD_OPTION", "option startingOffsets: a batch cannot begin at latest")
+    return starts(given, bounds, strict=strict)
+
+
+def _starting_offsets(cluster: Cluster, options: ReadOptions, queues: Queues, *, stream: bool) -> Offsets:
+    text = options.starting_offsets.strip() or ("latest" if stream else "earliest")
+    if text.lower() == GROUP:
+        return stored_offsets(cluster, options.group_id, queues)
+    if text.lower() in WORDS:
+        return dict.fromkeys(queues, WORDS[text.lower()])
+    return parse_offsets("startingOffsets", text, queues, strict=options.fail_on_data_loss)
+
+
+def _ends(cluster: Cluster, options: ReadOptions, queues: Queues, bounds: Bounds) -> dict[MessageQueue, int]:
+    strict = options.fail_on_data_loss
+    times = _times("endingTimestamp", options.ending_timestamp, options.ending_timestamps, queues, strict=strict)
+    if times is not None:
+        return ends(_offsets_at(cluster, options, queues, bounds, times), bounds, strict=strict)
+    text = options.ending_offsets.strip()
+    given = {} if text.lower() == "latest" else parse_offsets("endingOffsets", text, queues, strict=strict)
+    return ends(given, bounds, strict=strict)
+
+
+def _times(
+    option: str, for_all: int, for_each: str, queues: Iterable[MessageQueue], *, strict: bool
+) -> Mapping[MessageQueue, int] | None:
+    """The time given for each queue; None when offsets decide."""
+    if for_all >= 0:
+        return dict.fromkeys(queues, for_all)
+    if not for_each:
+        return None
+    option = option.replace("Timestamp", "OffsetsByTimestamp")
+    times = parse_offsets(option, for_each, queues, strict=strict)
+    if any(time < 0 for time in times.values()):
+        raise SourceError("ORBITMQ_BAD_OPTION", f"option {option}: a time is at least 0 ms since 1970")
+    return times
+
+
+def _check_late(options: ReadOptions, found: Offsets, bounds: Bounds) -> None:
     late = sorted(queue for queue, offset in found.items() if offset == bounds[queue][1])
     if late and options.late_start == "error":
         raise SourceError(
             "ORBITMQ_BAD_OPTION",
-            f"option startingTimestamp: {late[0]} and {len(late) - 1} other queues have no message stored at or after "
-            f"{options.starting_timestamp}; set startingOffsetsByTimestampStrategy=latest to begin at their ends",
+            f"option {'startingTimestamp' if options.starting_timestamp >= 0 else 'startingOffsetsByTimestamp'}: "
+            f"{late[0]} and {len(late) - 1} other queues have no message stored at or after the time given; "
+            "set startingOffsetsByTimestampStrategy=latest to begin at their ends",
         )
-    return found
-
-
-def _ends(
-    cluster: Cluster, options: ReadOptions, queues: Mapping[MessageQueue, Addresses], bounds: Bounds
-) -> dict[MessageQueue, int]:
-    strict = options.fail_on_data_loss
-    if options.ending_timestamp < 0:
-        given = parse_offsets("endingOffsets", options.ending_offsets, queues, "latest", strict=strict)
-        return ends(given, bounds, strict=strict)
-    return _offsets_at(cluster, options, queues, bounds, options.ending_timestamp)
 
 
 def _offsets_at(
-    cluster: Cluster, options: ReadOptions, queues: Mapping[MessageQueue, Addresses], bounds: Bounds, timestamp: int
+    cluster: Cluster, options: ReadOptions, queues: Queues, bounds: Bounds, times: Mapping[MessageQueue, int]
 ) -> dict[MessageQueue, int]:
     return {
-        queue: cluster.offset_at(queue, addresses, bounds[queue], timestamp, options.group_id)
-        for queue, addresses in queues.items()
+        queue: cluster.offset_at(queue, queues[queue], bounds[queue], time, options.pulling_group)
+        for queue, time in times.items()
     }

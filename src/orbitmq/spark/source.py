@@ -1,27 +1,23 @@
-"""The data source `orbitmq`: a topic of a cluster as a DataFrame, read over the network in one batch.
+"""The data source `orbitmq`: topics of a cluster as a DataFrame, read over the network, in one batch or as a stream.
 
-Spark calls it in three places: `schema` and `reader` where `load` is called, `partitions` in a planning process of
-the driver, `read` in a task. It must not hold connections between them.
+Spark calls it in three places: `schema` and the readers where `load` is called, planning in a process of the driver,
+`read` in a task. A batch must not hold connections between them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from orbitmq.message.config import SUBSCRIBE_ALL
-from orbitmq.spark.batches import BatchSettings, RangeBatches
-from orbitmq.spark.cluster import Addresses, Cluster, Retries
 from orbitmq.spark.columns import check_schema, read_schema
-from orbitmq.spark.fetch import QueueRange
-from orbitmq.spark.options import ReadOptions, read_options
+from orbitmq.spark.options import ReadOptions, check_stream, read_options
 from orbitmq.spark.planning import plan
-from orbitmq.spark.pulls import PullSettings
+from orbitmq.spark.reading import RangeTasks, cluster_of
+from orbitmq.spark.selecting import selection
+from orbitmq.spark.stream import TopicStreamReader
 
 
 class TopicSource(DataSource):
@@ -40,13 +36,11 @@ class TopicSource(DataSource):
         check_schema(schema)
         return TopicReader(options, schema)
 
-
-@dataclass(frozen=True)
-class RangePartition(InputPartition):
-    """What one task reads, and the addresses of the broker that has it."""
-
-    range: QueueRange
-    addresses: Addresses
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        options = read_options(self.options)
+        check_stream(options)
+        check_schema(schema)
+        return TopicStreamReader(options, schema)
 
 
 class TopicReader(DataSourceReader):
@@ -54,31 +48,16 @@ class TopicReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        self._pulls = PullSettings(
-            group=options.group_id,
-            expression=options.sub_expression if options.tags else SUBSCRIBE_ALL,
-            batch_size=options.pull_batch_size,
-            pipeline=options.pull_pipeline,
-            timeout_ms=options.pull_timeout_ms,
-            strict=options.fail_on_data_loss,
-            protection=options.protection,
-        )
-        self._batches = BatchSettings(
-            schema=to_arrow_schema(schema, timezone="UTC"),
-            tags=options.tags,
-            verify_crc=options.verify_crc,
-            decompress=options.decompress,
-        )
+        self._selection = selection(options)
+        self._tasks = RangeTasks(options, schema)
 
     def partitions(self) -> list[InputPartition]:
         """The ranges of all queues; the same for the same options and the same offsets of the brokers."""
-        options = self._options
-        retries = Retries(options.fetch_retries, options.fetch_retry_interval_ms)
-        cluster = Cluster(options.name_servers, options.pull_timeout_ms, retries, options.protection)
-        queues = {queue: addresses for topic in options.topics for queue, addresses in cluster.queues(topic).items()}
-        return [RangePartition(range_, queues[range_.queue]) for range_ in plan(cluster, options, queues)]
+        cluster = cluster_of(self._options)
+        places = self._selection.queues(cluster)
+        ranges = plan(cluster, self._options, {queue: place.addresses for queue, place in places.items()})
+        return [self._tasks.partition(range_, places[range_.queue]) for range_ in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one range; nothing for the partition Spark makes up when there is no range."""
-        if isinstance(partition, RangePartition):
-            yield from RangeBatches(partition.range, self._pulls, self._batches).read(partition.addresses)
+        """The batches of one range."""
+        yield from self._tasks.read(partition)

@@ -1,0 +1,108 @@
+"""Which queues a read is about: topics by name, topics by a pattern, or queues one by one. Must not know offsets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orbitmq.errors import SourceError
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
+from orbitmq.spark.cluster import Cluster, Place
+from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.options import ReadOptions
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The options subscribe, subscribePattern and assign; one of them says something."""
+
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    system_topics: bool
+    assigned: Mapping[str, Any] | None
+    """Topic -> broker -> list of queues, or topic -> list of queues."""
+
+    def look(self, cluster: Cluster) -> tuple[dict[MessageQueue, Place], dict[str, SourceError]]:
+        """The queues there are now, and the topics that are named and do not exist."""
+        if self.pattern is not None:
+            found, _ = cluster.look_up(self._matching(cluster))
+            return found, {}
+        found, unknown = cluster.look_up(self.topics or tuple(self.assigned or ()))
+        return {queue: place for queue, place in found.items() if self.includes(queue)}, unknown
+
+    def queues(self, cluster: Cluster) -> dict[MessageQueue, Place]:
+        """The queues there are now. SourceError when one that is named does not exist."""
+        found, unknown = self.look(cluster)
+        for error in unknown.values():
+            raise error
+        for topic, level in (self.assigned or {}).items():
+            self._check_assigned(topic, level, found)
+        return found
+
+    def includes(self, queue: MessageQueue) -> bool:
+        """Whether the options mean this queue, as far as its name tells."""
+        if self.pattern is not None:
+            return self.pattern.fullmatch(queue.topic) is not None
+        if self.assigned is None:
+            return queue.topic in self.topics
+        level = self.assigned.get(queue.topic, [])
+        return queue.queue_id in (level.get(queue.broker_name, []) if isinstance(level, dict) else level)
+
+    def _matching(self, cluster: Cluster) -> list[str]:
+        assert self.pattern is not None
+        matching = [topic for topic in cluster.topics() if self.pattern.fullmatch(topic)]
+        if self.system_topics:
+            return matching
+        info = cluster.info()
+        own = {*info.brokers, *info.clusters}  # brokers keep topics of these names
+        return [topic for topic in matching if topic not in own and not _is_of_the_system(topic)]
+
+    def _check_assigned(self, topic: str, level: Any, found: Mapping[MessageQueue, Place]) -> None:
+        wanted = level if isinstance(level, dict) else {None: level}
+        there = {(queue.broker_name, queue.queue_id) for queue in found if queue.topic == topic}
+        if None in wanted and len({broker for broker, _ in there}) > 1:
+            raise bad_option(f"option assign: topic {topic} lives on several brokers: name the broker above the queues")
+        ids = {queue_id for _, queue_id in there}
+        for broker, queue_ids in wanted.items():
+            for queue_id in queue_ids:
+                if (queue_id not in ids) if broker is None else ((broker, queue_id) not in there):
+                    raise bad_option(
+                        f"option assign: topic {topic} has no queue {queue_id} on {broker or 'its broker'}"
+                    )
+
+
+def _is_of_the_system(topic: str) -> bool:
+    derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or topic.endswith(REPLY_TOPIC_SUFFIX)
+    return derived or is_system_topic(topic)
+
+
+def selection(options: ReadOptions) -> Selection:
+    """What the options name. SourceError for a pattern or an assignment that is none."""
+    pattern = None
+    if options.subscribe_pattern:
+        try:
+            pattern = re.compile(options.subscribe_pattern)
+        except re.error as error:
+            raise bad_option(f"option subscribePattern: {error}") from error
+    return Selection(options.topics, pattern, options.system_topics, _assigned(options.assign))
+
+
+def _assigned(text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not value or not all(map(_is_level, value.values())):
+        raise bad_option(f"option assign: {text!r} is not JSON topic -> broker -> list of queues")
+    return value
+
+
+def _is_level(level: Any) -> bool:
+    lists = level.values() if isinstance(level, dict) else [level]
+    return all(isinstance(ids, list) and ids and all(type(queue_id) is int for queue_id in ids) for ids in lists)

@@ -1,0 +1,118 @@
+"""Looks at a cluster again and again for a stream, and bears with brokers that do not answer for a while.
+
+A stream plans by what masters say: a slave may be behind, and what it does not have yet would look lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from orbitmq.errors import SourceError
+from orbitmq.message.model import MessageQueue
+from orbitmq.spark.advancing import Seen
+from orbitmq.spark.cluster import Cluster, Place
+from orbitmq.spark.group_offsets import by_broker
+from orbitmq.spark.offsets import Bounds
+from orbitmq.spark.selecting import Selection
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Whether brokers that do not answer are waited for, and how long."""
+
+    hold: bool
+    timeout_ms: int
+
+
+class Survey:
+    """What is known of the queues of a stream. `places` are those of the last look, for the tasks."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        selection: Selection,
+        patience: Patience,
+        *,
+        strict: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._hurried = cluster.hurried()
+        self._selection = selection
+        self._patience = patience
+        self._strict = strict
+        self._clock = clock
+        self._down_since: dict[str, float] = {}
+        self.places: dict[MessageQueue, Place] = {}
+
+    @property
+    def down(self) -> frozenset[str]:
+        """The brokers that did not answer at the last look."""
+        return frozenset(self._down_since)
+
+    def look(self, known: Iterable[MessageQueue]) -> Seen:
+        """The state of the cluster; `known` are the queues of the stream so far.
+
+        SourceError when a broker did not answer for longer than allowed, or when brokers refuse.
+        """
+        known = frozenset(known)
+        self.places = self._look_for_queues(known)
+        bounds, failures = self._bounds()
+        missing = {queue for queue in known if queue not in self.places and self._selection.includes(queue)}
+        registered = self._cluster.info().brokers if missing else {}
+        for queue in missing:
+            if queue.broker_name not in registered:
+                failures.setdefault(queue.broker_name, "no name server knows it")
+        self._bear(failures)
+        held = frozenset(queue for queue in known if queue.broker_name in failures)
+        return Seen(bounds, held, frozenset(missing) - held)
+
+    def _look_for_queues(self, known: frozenset[MessageQueue]) -> dict[MessageQueue, Place]:
+        try:
+            places, unknown = self._selection.look(self._cluster)
+        except SourceError as error:
+            if error.name != "ORBITMQ_NAMESERVER_UNAVAILABLE" or not self.places or not self._patience.hold:
+                raise
+            LOG.warning("event=routes_kept error=%s", error)  # as every client goes on with the routes it has
+            return self.places
+        for topic, refusal in unknown.items():
+            if self._strict and not any(queue.topic == topic for queue in known):
+                raise refusal
+        return places
+
+    def _bounds(self) -> tuple[Bounds, dict[str, str]]:
+        """The bounds of all queues whose brokers answer, and why the other brokers do not."""
+        found: dict[MessageQueue, tuple[int, int]] = {}
+        failures: dict[str, str] = {}
+        for name, queues in by_broker(self.places).items():
+            place = self.places[queues[0]]
+            if not place.has_master:
+                failures[name] = "its master is not registered"
+                continue
+            cluster = self._hurried if name in self._down_since else self._cluster
+            try:
+                found |= cluster.bounds(dict.fromkeys(queues, place.addresses[:1]))
+            except SourceError as error:
+                if error.name != "ORBITMQ_BROKER_UNAVAILABLE" or not self._patience.hold:
+                    raise
+                failures[name] = str(error)
+        return found, failures
+
+    def _bear(self, failures: Mapping[str, str]) -> None:
+        """Remember who does not answer, since when."""
+        now = self._clock()
+        for name in self._down_since.keys() - failures.keys():
+            LOG.warning("event=broker_back broker=%s", name)
+        for name in failures.keys() - self._down_since.keys():
+            LOG.warning("event=broker_held broker=%s error=%s", name, failures[name])
+        self._down_since = {name: self._down_since.get(name, now) for name in failures}
+        for name, since in self._down_since.items():
+            if not self._patience.hold or (now - since) * 1000 >= self._patience.timeout_ms:
+                raise SourceError(
+                    "ORBITMQ_BROKER_UNAVAILABLE", f"broker {name} for {now - since:.0f} s: {failures[name]}"
+                )

@@ -1,0 +1,172 @@
+"""Streams of live brokers: RocketMQ 4.9.7 and orbitmq, the same test for both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import DataStreamReader, StreamingQuery
+
+from orbitmq.client.sync import Producer
+from orbitmq.message.model import Message
+from tests.spark.conftest import COUNT, QUEUES, System, Topic
+from tests.support.mqadmin import Mqadmin
+from tests.support.process import wait_until
+
+Place = tuple[str, int, int]
+COLUMNS = "topic,brokerName,queueId,queueOffset"
+
+
+def stream(spark: SparkSession, system: System, **options: object) -> DataStreamReader:
+    texts = {name.replace("__", "."): str(value) for name, value in options.items()}
+    return spark.readStream.format("orbitmq").option("nameServer", system.namesrv_address).options(**texts)
+
+
+class Table:
+    """A Parquet table a query writes into, with the query's checkpoint."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._rows = folder / "rows"
+        self._checkpoint = folder / "checkpoint"
+
+    def run(self, frame: DataFrame) -> list[dict[str, Any]]:
+        """Everything available now, in as many batches as the limits make; the progress of those that had rows."""
+        query = self.begin(frame, availableNow=True)
+        assert query.awaitTermination(120)
+        return [progress for progress in progresses(query) if progress["numInputRows"]]
+
+    def begin(self, frame: DataFrame, **trigger: Any) -> StreamingQuery:
+        places = frame.select("topic", "brokerName", "queueId", "queueOffset")
+        writer = places.writeStream.format("parquet").option("path", str(self._rows))
+        return writer.option("checkpointLocation", str(self._checkpoint)).trigger(**trigger).start()
+
+    def begin_failing(self, frame: DataFrame) -> StreamingQuery:
+        def fail(batch: DataFrame, number: int) -> None:
+            if batch.count():
+                raise RuntimeError("this sink cannot")
+
+        writer = frame.writeStream.foreachBatch(fail).option("checkpointLocation", str(self._checkpoint))
+        return writer.trigger(processingTime="100 milliseconds").start()
+
+    def places(self, files: str = "") -> list[Place]:
+        """Topic, queue and offset of every row written, in order; of `files` whatever the sink's own log says."""
+        rows: list[Row] = self._spark.read.parquet(str(self._rows / files)).collect()
+        return sorted((row.topic, row.queueId, row.queueOffset) for row in rows)
+
+
+def progresses(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(progress.json) for progress in query.recentProgress]
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Table:
+    return Table(spark, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def producer(system: System) -> Iterator[Producer]:
+    with Producer("stream-senders", system.namesrv_address) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mqadmin(system: System) -> Iterator[Callable[..., str]]:
+    with Mqadmin(system.namesrv_address) as tool:
+        yield tool
+
+
+def send(producer: Producer, topic: str, count: int) -> list[Place]:
+    """Where the messages went."""
+    results = [producer.send(Message(topic, b"%d" % number)) for number in range(count)]
+    return [(topic, result.queue.queue_id, result.queue_offset) for result in results]
+
+
+def everything(topic: Topic) -> list[Place]:
+    return sorted((topic.name, result["queueId"], result["queueOffset"]) for result in topic.sent)
+
+
+def test_a_stream_reads_each_message_once_in_limited_batches(spark: SparkSession, topic: Topic, table: Table) -> None:
+    def frame(**options: object) -> DataFrame:
+        return stream(spark, topic.system, maxOffsetsPerTrigger=COUNT // 3, columns=COLUMNS, **options).load(topic.name)
+
+    batches = table.run(frame(startingOffsets="earliest"))
+    assert [batch["numInputRows"] for batch in batches] == [COUNT // 3] * 3
+    assert table.places() == everything(topic)
+    last = batches[-1]["sources"][0]["endOffset"]
+    assert sum(last["q"][topic.name]["broker-a"].values()) == COUNT
+    assert table.run(frame()) == []
+
+
+def test_a_first_batch_that_fails_is_repeated_from_where_it_began(
+    spark: SparkSession, system: System, producer: Producer, table: Table
+) -> None:
+    """With startingOffsets=latest the beginning moves on while the batch is repeated; nothing in between is lost."""
+    send(producer, "repeated", 5)
+    failing = table.begin_failing(stream(spark, system).load("repeated"))
+    wait_until(lambda: len(failing.recentProgress) > 0, 60, "the empty first batch")
+    sent = send(producer, "repeated", 20)
+    with pytest.raises(StreamingQueryException, match="this sink cannot"):
+        failing.awaitTermination(60)
+    sent += send(producer, "repeated", 10)
+    table.run(stream(spark, system).load("repeated"))
+    assert table.places("*.parquet") == sorted(sent)
+
+
+def test_tools_show_the_lag_of_a_stream(
+    spark: SparkSession, topic: Topic, table: Table, mqadmin: Callable[..., str]
+) -> None:
+    options = {"groupId": "spark-archive", "commitOffsets": True, "startingOffsets": "earliest", "columns": COLUMNS}
+    table.run(stream(spark, topic.system, **options).load(topic.name))
+    printed = mqadmin("consumerProgress", "-g", "spark-archive")
+    assert "Diff Total: 0" in printed
+    assert sum(line.startswith(topic.name) for line in printed.splitlines()) == QUEUES
+
+
+def test_a_stream_begins_where_a_group_stands(
+    spark: SparkSession, system: System, producer: Producer, table: Table
+) -> None:
+    send(producer, "grouped", 12)
+    first = stream(spark, system, groupId="grouped-readers", commitOffsets=True, startingOffsets="earliest")
+    table.run(first.load("grouped"))
+    sent = send(producer, "grouped", 8)
+    rows = (
+        spark.read.format("orbitmq")
+        .options(nameServer=system.namesrv_address, groupId="grouped-readers", startingOffsets="group")
+        .load("grouped")
+        .collect()
+    )
+    assert sorted(("grouped", row.queueId, row.queueOffset) for row in rows) == sorted(sent)
+
+
+def test_topics_that_appear_join_a_stream(
+    spark: SparkSession, system: System, producer: Producer, table: Table
+) -> None:
+    sent = send(producer, "joined-1", 6)
+    frame = stream(spark, system, subscribePattern="joined-[0-9]", startingOffsets="earliest").load()
+    table.run(frame)
+    sent += send(producer, "joined-2", 6)
+    table.run(frame)
+    assert table.places() == sorted(sent)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"endingOffsets": '{"orders":{"0":5}}'}, "ORBITMQ_BAD_OPTION: option endingOffsets: a stream has no end"),
+        ({"commitOffsets": "true"}, "ORBITMQ_BAD_OPTION: option commitOffsets is true; give a groupId"),
+        ({"maxTriggerDelay": "soon"}, "ORBITMQ_BAD_OPTION: option maxTriggerDelay: value 'soon' is not allowed"),
+        ({"startingOffsets": "first"}, "ORBITMQ_BAD_OPTION: option startingOffsets: 'first' is neither"),
+    ],
+)
+def test_mistakes_of_streams_are_told_by_name(
+    spark: SparkSession, topic: Topic, table: Table, options: dict[str, str], text: str
+) -> None:
+    with pytest.raises(PySparkException) as caught:
+        table.run(stream(spark, topic.system, **options).load(topic.name))
+    assert text in str(caught.value)
