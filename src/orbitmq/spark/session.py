@@ -17,13 +17,14 @@ from pyspark.sql.utils import is_remote
 import orbitmq
 from orbitmq.errors import SourceError
 from orbitmq.spark.source import TopicSource
+from orbitmq.spark.stores.source import StoreSource
 
 WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # what a task imports besides orbitmq itself
 CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes several seconds
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("orbitmq")` known to the session.
+    """Make `format("orbitmq")` and `format("orbitmq-store")` known to the session.
 
     Not needed where orbitmq is installed for the workers' Python: Spark finds `pyspark_orbitmq` there by itself.
     SourceError ORBITMQ_WORKER_PYTHON when the Python that Spark starts on the driver lacks a package.
@@ -31,6 +32,7 @@ def register(spark: SparkSession) -> None:
     if not is_remote():
         check_worker_python(spark.sparkContext.pythonExec)
     spark.dataSource.register(TopicSource)
+    spark.dataSource.register(StoreSource)
 
 
 def check_worker_python(python: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +24,7 @@ from orbitmq.message.compression import decompress
 from orbitmq.message.flags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from orbitmq.message.hosts import HOST_V4_SIZE, host_text
 from orbitmq.message.properties import NAME_END, PAIR_END
-from orbitmq.message.unit import MAGIC, MAGIC_LONG_TOPIC, UNIT_OVERHEAD, V6_EXTRA
+from orbitmq.message.unit import MAGIC, MAGIC_LONG_TOPIC, TOPIC_LENGTHS, UNIT_OVERHEAD, V6_EXTRA
 
 Buffer = bytes | bytearray | memoryview
 Positions = NDArray[np.int64]
@@ -55,23 +56,38 @@ INT8 = np.dtype("i1")
 
 def unit_positions(buffer: Buffer) -> Positions:
     """Where each unit of a buffer that holds units only begins. UnitError names the first place that is no unit."""
+    positions, end = unit_run(buffer, len(buffer))
+    if end == len(buffer):
+        return np.array(positions, np.int64)
+    if len(buffer) - end < UNIT_OVERHEAD or SIZE_AND_MAGIC.unpack_from(buffer, end)[1] in TOPIC_LENGTHS:
+        raise UnitError(f"the unit at {end} is truncated")
+    raise UnitError(f"no message unit at {end}")
+
+
+def unit_run(buffer: Buffer, limit: int) -> tuple[list[int], int]:
+    """Where units that follow one another from the start of a buffer on begin, as far as they are in it whole and begin
+    before `limit`; and where that ends. Only sizes and magic numbers are looked at.
+    """
     unpack = SIZE_AND_MAGIC.unpack_from
     positions: list[int] = []
     append = positions.append
     position = 0
-    end = len(buffer)
-    try:
-        while position < end:
+    with suppress(struct.error):  # the last unit goes on behind the buffer
+        while position < limit:
             size, magic = unpack(buffer, position)
             if (magic != MAGIC and magic != MAGIC_LONG_TOPIC) or size < UNIT_OVERHEAD:
-                raise UnitError(f"no message unit at {position}")
+                break
             append(position)
             position += size
-    except struct.error:
-        raise UnitError(f"the unit at {position} is truncated") from None
-    if position != end:
-        raise UnitError(f"the unit at {positions[-1]} is truncated")
-    return np.array(positions, np.int64)
+    if position > len(buffer):
+        position = positions.pop()
+    return positions, position
+
+
+def records_at(buffer: Buffer, dtype: np.dtype[Any], at: Positions) -> NDArray[Any]:
+    """The values of `dtype` that start at the given bytes, through a view with one record per byte."""
+    every_byte = np.ndarray((len(buffer) - dtype.itemsize + 1,), dtype, buffer, strides=(1,))
+    return every_byte[at]
 
 
 class Units:
@@ -93,6 +109,10 @@ class Units:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def __getitem__(self, wanted: NDArray[np.bool_]) -> Units:
+        """Those of the units for which `wanted` is true; there must be one."""
+        return Units(self._buffer, self.positions[wanted])
 
     def _locate(self) -> None:
         """Find the moving fields and check that they end where the unit does."""
@@ -121,9 +141,7 @@ class Units:
         self._require(self._properties_end == ends)
 
     def _records(self, dtype: np.dtype[Any], at: Positions) -> NDArray[Any]:
-        """The values of `dtype` that start at the given bytes, through a view with one record per byte."""
-        every_byte = np.ndarray((len(self._buffer) - dtype.itemsize + 1,), dtype, self._buffer, strides=(1,))
-        return every_byte[at]
+        return records_at(self._buffer, dtype, at)
 
     def _require(self, holds: NDArray[np.bool_]) -> None:
         if not holds.all():

@@ -6,19 +6,26 @@ Readers know no options and no broker.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orbitmq.errors import StoreError
-from orbitmq.message.unit import Unit, decode_unit
+from orbitmq.errors import StoreDamaged, StoreError
+from orbitmq.message.unit import BLANK, TOPIC_LENGTHS, UNIT_OVERHEAD, Unit, decode_unit
 from orbitmq.store.files import Files
+from orbitmq.store.index_check import shape_of
+from orbitmq.store.index_file import HEADER
 from orbitmq.store.numbered import NumberedFiles
+from orbitmq.store.pieces import Pieces, read_at
 from orbitmq.store.positions import PhysicalOffset, QueueOffset
-from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FILLER_SIZE, Entry
-from orbitmq.store.walk import Walk, WalkEnd
+from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FAR_AWAY, FILLER_SIZE, Entry
+from orbitmq.store.walk import SECTOR, Walk, WalkEnd
+
+_log = logging.getLogger(__name__)
 
 LOOKS = 10  # a live broker may remove its oldest file between the look for names and the look at the file
 
@@ -148,3 +155,176 @@ def _end_of_entries(files: NumberedFiles) -> int:
     filled = files.end - files.file_size + len(files.files[-1].filled)
     first, last = files.start // ENTRY_SIZE, filled // ENTRY_SIZE
     return bisect_left(range(last), True, first, last, key=lambda number: _entry(files, number)[1] <= 0)
+
+
+# ----------------------------------------------------------------------------------------------- files read, not mapped
+
+WINDOW_SIZE = 16 << 20  # bytes of the log looked at at a time; four times the largest message brokers take by default
+INDEX_FILE_SIZE_MAX = 1 << 31  # a file of the default shape has 420 MB
+DLEDGER_MAGIC = 1  # first number of a DLedger entry
+DLEDGER_HEAD_SIZE = 48  # a message follows behind it
+
+
+LogFiles = Pieces  # what readers of the log hold
+NO_MESSAGE_SIZE = FILLER_SIZE  # what entries say that stand for messages gone before their queue began
+
+
+@dataclass(frozen=True)
+class StoreDirectory:
+    """A store directory whose broker may write and remove files at the same time; each question lists them anew.
+
+    Files are read, never mapped: a broker gives the blocks of a removed file back, and a map without blocks kills the
+    process that looks at it. `commit_logs` as for StoreReader.
+    """
+
+    root: Path
+    commit_logs: tuple[Path, ...] = ()
+
+    def check(self) -> None:
+        """StoreError when this is no store, or one that DLedger has written, which frames its log another way."""
+        has_no_message_yet = (self.root / "lock").exists() and not (self.root / "consumequeue").is_dir()
+        for directory in (self.root, *self._log_directories):
+            if not directory.is_dir() and not (has_no_message_yet or any(self.root.glob("dledger-*"))):
+                raise StoreError(f"{directory}: there is no such directory, so this is no store")
+        if self._is_dledger():
+            raise StoreError(f"{self.root}: DLedger has written its log, whose records have another frame")
+
+    def _is_dledger(self) -> bool:
+        if any(self.root.glob("dledger-*")):
+            return True
+        log = self.log()
+        head = log.read(log.start, DLEDGER_HEAD_SIZE + BLANK.size)
+        if len(head) < DLEDGER_HEAD_SIZE + BLANK.size or BLANK.unpack_from(head)[0] != DLEDGER_MAGIC:
+            return False
+        return BLANK.unpack_from(head, DLEDGER_HEAD_SIZE)[1] in TOPIC_LENGTHS
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker of this machine uses the directory."""
+        return Files().is_locked(self.root / "lock")
+
+    @property
+    def _log_directories(self) -> tuple[Path, ...]:
+        return self.commit_logs or (self.root / "commitlog",)
+
+    def log(self) -> LogFiles:
+        """The files of the log; those that do not belong there are left out with a warning."""
+        return Pieces(Files(), self._log_directories, _warn, is_live=True)
+
+    def queues(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of every queue, sorted."""
+        queues, door = self.root / "consumequeue", Files()
+        return sorted(
+            (topic, int(name))
+            for topic in door.names(queues)
+            for name in door.names(queues / topic)
+            if name.isdecimal()
+        )
+
+    def entries(
+        self, topic: str, queue_id: int, begin: int = 0, end: int = FAR_AWAY
+    ) -> Iterator[tuple[QueueOffset, bytes]]:
+        """The entries of a queue, the files one by one: queue offset of the first entry, and the file's bytes, with
+        those entries that were never written. Files that lead only before `begin` or from `end` of the log on are left
+        out. None for a queue that does not exist.
+        """
+        queue = self._queue(topic, queue_id)
+        for number, start in enumerate(queue.starts):
+            following = queue.starts[number + 1] if number + 1 < len(queue.starts) else None
+            if following is not None and 0 < _entry_at(queue.path(following), 0)[0] <= begin:
+                continue
+            if _entry_at(queue.path(start), 0)[0] >= end:
+                return
+            data = read_at(queue.path(start), 0, queue.file_size)
+            yield QueueOffset(start // ENTRY_SIZE), data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]
+
+    def queue_size(self, topic: str, queue_id: int) -> int:
+        """Bytes of the files of a queue."""
+        return self._queue(topic, queue_id).size
+
+    def _queue(self, topic: str, queue_id: int) -> Pieces:
+        return Pieces(Files(), [self.root / "consumequeue" / topic / str(queue_id)], _warn, is_live=True)
+
+    def index_files(self) -> list[str]:
+        """Names of the files of the key index in their order."""
+        return [name for name in Files().names(self.root / "index") if name.isdecimal()]
+
+    def index_entries(self, name: str) -> tuple[int, bytes]:
+        """The store time from which the entries of an index file count in seconds, and the bytes of its entries.
+
+        StoreDamaged when its head leads to no entries; nothing of a file that is gone or was never used.
+        """
+        path = self.root / "index" / name
+        data = read_at(path, 0, INDEX_FILE_SIZE_MAX)
+        if len(data) < HEADER.size or HEADER.unpack_from(data)[5] <= 1:
+            return 0, b""
+        shape = shape_of(memoryview(data), path)
+        if shape is None:
+            raise StoreDamaged(f"{path}: its head does not lead to its entries")
+        begin, *_, count = HEADER.unpack_from(data)
+        return begin, data[shape.entry_position(1) : shape.entry_position(count)]
+
+    def queued_end(self) -> int:
+        """Behind the last message that stands in a queue, -1 when none does: how far the log is surely whole."""
+        return max((_place_end(self._queue(*queue)) for queue in self.queues()), default=-1)
+
+    def whole_end(self) -> int:
+        """Behind the last whole message of the last file with content, but never before `queued_end`.
+
+        Where the start after a crash would end the log, unless an earlier file is damaged.
+        """
+        queued, log = self.queued_end(), self.log()
+        starts = [start for start in log.starts if any(log.read(start, BLANK.size))]
+        if not starts:
+            return max(queued, log.start)
+        return max(queued, _walk_file(log, max(starts[-1], queued if queued < log.end else 0)))
+
+
+def _walk_file(log: Pieces, position: int) -> int:
+    """Behind the last whole message from `position` to the end of its file; the end of the file when it is closed."""
+    file_end = log.start_of(position) + log.file_size
+    size = WINDOW_SIZE
+    while position < file_end:
+        base = position - position % SECTOR
+        window = log.read(base, min(size, file_end - base))
+        walk = Walk(window, base, position - base, check_text=True)
+        for _ in walk:
+            pass
+        if walk.ended is WalkEnd.BLANK:
+            return file_end
+        end, claimed = base + walk.position, _claimed_size(window, walk.position)
+        is_cut = end + claimed > base + len(window) and end + claimed <= file_end and len(window) == size
+        if not is_cut:
+            return end
+        size = size if end > position else size * 2  # a message larger than the window
+        position = end
+    return position
+
+
+def _claimed_size(window: bytes, position: int) -> int:
+    """What the unit there says of its size, the least one where the window is cut off before; 0 for zeros."""
+    if len(window) - position < BLANK.size:
+        return UNIT_OVERHEAD
+    size: int = BLANK.unpack_from(window, position)[0]
+    return max(0, size)
+
+
+def _place_end(queue: Pieces) -> int:
+    """Behind the message of a queue's last entry; -1 without any."""
+    for start in reversed(queue.starts):
+        count = queue.file_size // ENTRY_SIZE
+        path = queue.path(start)
+        filled = bisect_left(range(count), True, key=lambda number: not any(_entry_at(path, number)[:2]))
+        if filled:
+            place, size, _ = _entry_at(path, filled - 1)
+            return place + size if size != FILLER_SIZE else -1
+    return -1
+
+
+def _entry_at(path: Path, number: int) -> Entry:
+    data = read_at(path, number * ENTRY_SIZE, ENTRY_SIZE)
+    return ENTRY.unpack(data) if len(data) == ENTRY_SIZE else (0, 0, 0)
+
+
+def _warn(path: Path, position: int, text: str) -> None:
+    _log.warning("event=file_ignored path=%s position=%d text=%s", path, position, text)

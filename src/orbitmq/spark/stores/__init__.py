@@ -1,0 +1,1 @@
+"""Store directories as DataFrames: the Spark data source `orbitmq-store`. Knows files, not the network."""

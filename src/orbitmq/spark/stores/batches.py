@@ -1,0 +1,190 @@
+"""One split of a store as Arrow batches: walks, decodes, checks, filters. Runs in a task; must not know options."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orbitmq.errors import SourceError, StoreError, UnitError
+from orbitmq.message.flags import COMPRESSED
+from orbitmq.spark.columns import Rows
+from orbitmq.spark.fetch import data_loss
+from orbitmq.spark.stores.columns import (
+    BODY,
+    LOG_COLUMNS,
+    RESOLVED,
+    corrupt_batch,
+    log_batch,
+    resolved_topics,
+    table_batch,
+)
+from orbitmq.spark.stores.log import Damage, Found, Gone, LogWalk, Run
+from orbitmq.spark.stores.planning import IndexSplit, LogSplit, QueueSplit
+from orbitmq.spark.stores.queues import PlaceWalk, is_message, places, written
+from orbitmq.spark.units import Units
+
+LOG = logging.getLogger(__name__)
+
+RAW_SIZE_MAX = 4 << 20  # of bytes that are no message, in one row; the largest message brokers take by default
+PACKED_SIZE = 1 << 20  # bytes of compressed bodies unpacked at once: they may become hundreds of times as many
+INDEX_ENTRY = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+TABLE_ROWS = 100_000  # of queue and index entries in one batch
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """How what lies in a store becomes rows. `topics` are those wanted, empty for all; `queue_topics` those in whose
+    queues they stand. `strict`: a file that is gone is an error. `on_corrupt` is fail, skip or raw.
+    """
+
+    schema: pa.Schema
+    topics: tuple[str, ...]
+    queue_topics: frozenset[str]
+    resolve: bool
+    verify_crc: bool
+    decompress: bool
+    strict: bool
+    on_corrupt: str
+
+
+class LogBatches:
+    """The rows of one split of the log."""
+
+    def __init__(self, split: LogSplit, settings: StoreSettings) -> None:
+        self._split = split
+        self._settings = settings
+        self._log = split.directory.log()
+        self._columns = RESOLVED if settings.resolve else LOG_COLUMNS
+        self._check_bodies = settings.verify_crc and BODY in settings.schema.names
+        self._gone = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The batches. SourceError when the split cannot be read as promised."""
+        for found in self._found():
+            if isinstance(found, Run):
+                for units in self._wanted(found.units):
+                    yield from self._batches(units, found.path)
+            elif isinstance(found, Damage):
+                yield from self._damaged(found)
+            else:
+                self._lose(found)
+        if self._gone:
+            LOG.warning("event=data_loss store=%s bytes=%d", self._split.broker_name, self._gone)
+
+    def _found(self) -> Iterator[Found]:
+        split = self._split
+        if split.by_queues:
+            at, sizes = places(split.directory, self._settings.queue_topics, split.start, split.end)
+            return iter(PlaceWalk(self._log, at, sizes))
+        return iter(LogWalk(self._log, split.start, split.end, is_aligned=split.is_aligned, range_end=split.range_end))
+
+    def _wanted(self, units: Units) -> Iterator[Units]:
+        """The messages of the wanted topics, in portions that can be unpacked together."""
+        if self._settings.topics:
+            topics = resolved_topics(units) if self._settings.resolve else units.topics()
+            mask = pc.is_in(topics, pa.array(self._settings.topics)).to_numpy(False)
+            if not mask.any():
+                return
+            units = units if mask.all() else units[mask]
+        packed = units.field("sys_flag") & COMPRESSED != 0
+        if not (self._settings.decompress and BODY in self._settings.schema.names and packed.any()):
+            yield units
+            return
+        portions = np.cumsum(np.where(packed, units.field("size"), 0)) // PACKED_SIZE
+        for portion in np.unique(portions):
+            yield units[portions == portion]
+
+    def _batches(self, units: Units, path: Path) -> Iterator[pa.RecordBatch]:
+        """One batch; several around messages that cannot be decoded."""
+        settings = self._settings
+        try:
+            if self._check_bodies:
+                units.check_bodies()
+            rows = Rows(units, self._split.broker_name, settings.decompress)
+            batch = log_batch(rows, settings.schema, self._columns)
+        except UnitError as error:
+            if len(units) == 1:
+                start = int(units.field("physical_offset")[0])
+                damage = Damage(start, start + int(units.field("size")[0]), path, str(error))
+                yield from self._damaged(damage)
+                return
+            middle = np.arange(len(units)) < len(units) // 2
+            yield from self._batches(units[middle], path)
+            yield from self._batches(units[~middle], path)
+            return
+        yield batch
+
+    def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+        start = self._log.start_of(damage.start)
+        place = f"{damage.path} at {damage.start - start}, physical offset {damage.start} to {damage.end}"
+        if self._settings.on_corrupt == "fail":
+            raise SourceError("ORBITMQ_CORRUPT_RECORD", f"{place}: {damage.text}")
+        LOG.warning("event=corrupt_record place=%s text=%s", place, damage.text)
+        if self._settings.on_corrupt == "raw":
+            size = max(1, min(damage.end - damage.start, RAW_SIZE_MAX))
+            body = self._log.read(damage.start, size)
+            yield corrupt_batch(
+                self._settings.schema, self._split.broker_name, damage.start, body, f"{place}: {damage.text}"
+            )
+
+    def _lose(self, gone: Gone) -> None:
+        text = f"{gone.path} is gone, with {gone.end - gone.start} bytes of the range from {gone.start} on"
+        if self._settings.strict:
+            raise data_loss(f"store of {self._split.broker_name}: {text}")
+        self._gone += gone.end - gone.start
+
+
+def queue_batches(split: QueueSplit, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
+    """The entries of queues whose messages the log still has."""
+    log_start = split.directory.log().start
+    for topic, queue_id in split.queues:
+        for first, data in split.directory.entries(topic, queue_id):
+            entries = written(data)
+            mask = is_message(entries) & (entries["place"] >= log_start)
+            offsets = np.flatnonzero(mask) + int(first)
+            entries = entries[mask]
+            for start in range(0, len(entries), TABLE_ROWS):
+                part = entries[start : start + TABLE_ROWS]
+                values = {
+                    "topic": pa.repeat(topic, len(part)),
+                    "brokerName": pa.repeat(split.broker_name, len(part)),
+                    "queueId": pa.repeat(queue_id, len(part)),
+                    "queueOffset": pa.array(offsets[start : start + TABLE_ROWS]),
+                    "physOffset": pa.array(part["place"].astype(np.int64)),
+                    "size": pa.array(part["size"].astype(np.int32)),
+                    "tagsCode": pa.array(part["code"].astype(np.int64)),
+                }
+                yield table_batch(values, settings.schema)
+
+
+def index_batches(split: IndexSplit, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
+    """The entries of one file of the key index. SourceError when its head leads to none, unless it may be
+    skipped.
+    """
+    try:
+        begin_ms, data = split.directory.index_entries(split.name)
+    except StoreError as error:
+        if settings.on_corrupt == "fail":
+            raise SourceError("ORBITMQ_CORRUPT_RECORD", str(error)) from error
+        LOG.warning("event=corrupt_record text=%s", error)
+        return
+    entries = np.frombuffer(data, INDEX_ENTRY)
+    for start in range(0, len(entries), TABLE_ROWS):
+        part = entries[start : start + TABLE_ROWS]
+        times_ms = begin_ms + part["seconds"].astype(np.int64) * 1000
+        values = {
+            "brokerName": pa.repeat(split.broker_name, len(part)),
+            "indexFile": pa.repeat(split.name, len(part)),
+            "entry": pa.array(np.arange(start + 1, start + 1 + len(part), dtype=np.int32)),
+            "keyHash": pa.array(part["hash"].astype(np.int32)),
+            "physOffset": pa.array(part["place"].astype(np.int64)),
+            "storeTimestamp": pa.array(times_ms * 1000).view(pa.timestamp("us", tz="UTC")),
+            "previousEntry": pa.array(part["previous"].astype(np.int32)),
+        }
+        yield table_batch(values, settings.schema)

@@ -1,0 +1,129 @@
+"""The tables a store directory is read as: messages as the topic source has them, entries of queues, entries of the key
+index. Must not know files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from orbitmq.errors import SourceError
+from orbitmq.message.properties import REAL_QID, REAL_TOPIC
+from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column, Rows
+from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.units import Units
+
+BODY = "body"
+CORRUPT = "corrupt"
+HIDING_TOPICS = pa.array([SCHEDULE_TOPIC, HALF_TOPIC])  # whose messages are meant for another one
+
+LOG_COLUMNS: dict[str, Column] = {
+    **COLUMNS,
+    "size": Column(IntegerType(), lambda rows: pa.array(rows.units.field("size"))),
+    CORRUPT: Column(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
+}
+QUEUE_COLUMNS: dict[str, DataType] = {
+    "topic": StringType(),
+    "brokerName": StringType(),
+    "queueId": IntegerType(),
+    "queueOffset": LongType(),
+    "physOffset": LongType(),
+    "size": IntegerType(),
+    "tagsCode": LongType(),
+}
+INDEX_COLUMNS: dict[str, DataType] = {
+    "brokerName": StringType(),
+    "indexFile": StringType(),
+    "entry": IntegerType(),
+    "keyHash": IntegerType(),
+    "physOffset": LongType(),
+    "storeTimestamp": TimestampType(),
+    "previousEntry": IntegerType(),
+}
+
+
+def resolved_topics(units: Units) -> pa.StringArray:
+    """Topics, for a message that waits the one it is meant for."""
+    topics = units.topics()
+    hidden = pc.is_in(topics, HIDING_TOPICS)
+    if not pc.any(hidden).as_py():
+        return topics
+    return pc.if_else(hidden, pc.coalesce(units.properties.column(REAL_TOPIC), topics), topics)
+
+
+def resolved_queue_ids(units: Units) -> pa.Int32Array:
+    """Queue ids, for a message that waits that of the queue it is meant for."""
+    queue_ids = pa.array(units.field("queue_id"))
+    hidden = pc.is_in(units.topics(), HIDING_TOPICS)
+    if not pc.any(hidden).as_py():
+        return queue_ids
+    real = units.properties.column(REAL_QID)
+    number = pc.if_else(pc.match_substring_regex(real, "^[0-9]{1,9}$"), real, pa.scalar(None, pa.string()))
+    return pc.if_else(hidden, pc.coalesce(number.cast(pa.int32()), queue_ids), queue_ids)
+
+
+RESOLVED: dict[str, Column] = {
+    **LOG_COLUMNS,
+    "topic": Column(StringType(), lambda rows: resolved_topics(rows.units)),
+    "queueId": Column(IntegerType(), lambda rows: resolved_queue_ids(rows.units)),
+}
+
+
+def log_types(properties: str) -> dict[str, DataType]:
+    """Types of the columns of messages, with the column `properties` in the form wanted."""
+    types = {name: column.type for name, column in LOG_COLUMNS.items()}
+    return {**types, PROPERTIES: PROPERTIES_TYPES.get(properties, types[PROPERTIES])}
+
+
+def default_log_columns(properties: str, *, with_corrupt: bool) -> tuple[str, ...]:
+    """What is read when neither option nor schema names columns."""
+    names = (name for name in DEFAULT_COLUMNS if name != PROPERTIES or properties != "none")
+    return (*names, CORRUPT) if with_corrupt else tuple(names)
+
+
+def schema_of(types: Mapping[str, DataType], names: Sequence[str]) -> StructType:
+    """The schema with these columns. SourceError names a column that is unknown or repeated."""
+    if unknown := [name for name in names if name not in types]:
+        raise bad_option(f"option columns: no column {', '.join(unknown)}; there are {', '.join(types)}")
+    if len(set(names)) < len(names):
+        raise bad_option("option columns: a column is named twice")
+    return StructType([StructField(name, types[name]) for name in names])
+
+
+def check_schema(schema: StructType, types: Mapping[str, DataType]) -> None:
+    """SourceError unless every column of a user's schema is one of `types`, of its type and nullable."""
+    for field in schema:
+        allowed = PROPERTIES_TYPES.values() if field.name == PROPERTIES else [types.get(field.name)]
+        if field.dataType in allowed and field.nullable:
+            continue
+        if field.name not in types:
+            raise SourceError("ORBITMQ_BAD_SCHEMA", f"no column {field.name}; there are {', '.join(types)}")
+        words = " or ".join(type_.simpleString() for type_ in allowed if type_)
+        raise SourceError("ORBITMQ_BAD_SCHEMA", f"column {field.name} is {words}, nullable; cast it after the read")
+
+
+def log_batch(rows: Rows, schema: pa.Schema, columns: Mapping[str, Column]) -> pa.RecordBatch:
+    """Messages as one batch of exactly `schema`."""
+    return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
+
+
+def _values(rows: Rows, field: pa.Field, columns: Mapping[str, Column]) -> pa.Array:
+    if field.name == PROPERTIES and pa.types.is_string(field.type):
+        return rows.units.properties_text()
+    return columns[field.name].values(rows)
+
+
+def corrupt_batch(schema: pa.Schema, broker_name: str, start: int, body: bytes, text: str) -> pa.RecordBatch:
+    """One row for bytes that are no whole message: where they begin, what they are, and the reason."""
+    known = {"brokerName": broker_name, "physOffset": start, BODY: body, CORRUPT: text}
+    return pa.RecordBatch.from_arrays(
+        [pa.array([known.get(field.name)], field.type) for field in schema], schema=schema
+    )
+
+
+def table_batch(values: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns made beforehand as one batch of exactly `schema`."""
+    return pa.RecordBatch.from_arrays([values[field.name].cast(field.type) for field in schema], schema=schema)

@@ -1,0 +1,179 @@
+"""The options of `format("orbitmq-store")`, one declaration each. Must not know how a store is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orbitmq.runtime.options import Options, option
+from orbitmq.spark.connecting import bad_option, parse_declared, parts
+from orbitmq.store.reader import StoreDirectory
+
+FOREIGN_OPTIONS = {
+    "nameserver": "a store directory is read from the disk; a cluster is read by format orbitmq",
+    "subscribe": "give topics",
+    "topic": "give topics",
+    "startingoffsets": "give startingPhysicalOffset",
+    "endingoffsets": "give endingPhysicalOffset",
+    "store": "give path",
+}
+EARLIEST = "earliest"
+LATEST = "latest"
+SPLIT_SIZE_MIN = 1 << 10
+
+
+@dataclass(frozen=True)
+class ScanOptions(Options):
+    """How a store directory is read."""
+
+    path: str = option(
+        "path",
+        "",
+        "The store directory, or JSON broker -> directory; the argument of `load` means the same. Every executor must "
+        "see the files under that name. Required.",
+    )
+    broker_name: str = option(
+        "brokerName", "", "What column brokerName says for a single directory; by default the directory's own name."
+    )
+    commit_log: str = option(
+        "storePathCommitLog",
+        "",
+        "Directories of the commit log, separated by commas, when it does not lie in the store directory; or JSON "
+        "broker -> directories.",
+    )
+    scan: str = option(
+        "scan",
+        "commitlog",
+        "What is read: the messages of the log, the entries of the queues, or those of the key index.",
+        choices=("commitlog", "consumequeue", "index"),
+    )
+    topics: str = option("topics", "", "Topics to read, separated by commas; empty for all.")
+    topics_by: str = option(
+        "topicsBy",
+        "auto",
+        "How messages of chosen topics are found: by walking the log, by the entries of their queues, or by what is "
+        "less work, which for streams is always the log. Messages that stand in no queue are in the log only.",
+        choices=("auto", "log", "queues"),
+    )
+    start: str = option(
+        "startingPhysicalOffset",
+        EARLIEST,
+        "Where in the log to begin: earliest, latest, a physical offset, or JSON broker -> one of these. A message "
+        "belongs to the range that holds its first byte.",
+    )
+    end: str = option(
+        "endingPhysicalOffset", LATEST, "Where to end, exclusive: latest, a physical offset, or JSON. Batch reads only."
+    )
+    safe_end: str = option(
+        "safeEnd",
+        "auto",
+        "What latest is: behind the last message that stands in a queue (dispatched), or behind the last whole message "
+        "(magic). By default the first while a broker of this machine uses the directory, else the second.",
+        choices=("auto", "dispatched", "magic"),
+    )
+    split_size: int = option(
+        "splitBytes",
+        256 << 20,
+        "Bytes of the log, or of queues, for one task. Tasks of a quarter of that cost 1.4 times the CPU.",
+        unit="bytes",
+        minimum=SPLIT_SIZE_MIN,
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        True,
+        "Fail when files of the range are gone; otherwise read what is left and log how many bytes are lost.",
+    )
+    on_corrupt_record: str = option(
+        "onCorruptRecord",
+        "fail",
+        "What becomes of bytes that are no whole message: an error, a line in the log, or a row with the bytes as its "
+        "body and the reason in column corrupt.",
+        choices=("fail", "skip", "raw"),
+    )
+    columns: str = option("columns", "", "Columns to read, separated by commas. Fewer columns are read faster.")
+    include_properties: str = option(
+        "includeProperties",
+        "map",
+        "The column `properties`: a map, the stored text, or none.",
+        choices=("map", "string", "none"),
+    )
+    resolve_system_topics: bool = option(
+        "resolveSystemTopics",
+        False,
+        "Show delayed and half messages under the topic and queue they are meant for.",
+    )
+    verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body read.")
+    decompress: bool = option("decompress", True, "Unpack compressed bodies.")
+    rows_max: int = option(
+        "maxRowsPerTrigger", 0, "Messages of one micro-batch, of all brokers together; 0 for no limit.", minimum=0
+    )
+    bytes_max: int = option(
+        "maxBytesPerTrigger",
+        0,
+        "Bytes of the log of one micro-batch, of all brokers together; 0 for no limit.",
+        unit="bytes",
+        minimum=0,
+    )
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        return parts(self.topics, ",")
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return parts(self.columns, ",")
+
+    @property
+    def stores(self) -> dict[str, StoreDirectory]:
+        """The directories by broker name, sorted."""
+        if not self.path.lstrip().startswith("{"):
+            name = self.broker_name or Path(self.path).resolve().name
+            return {name: StoreDirectory(Path(self.path), _directories(self.commit_log))}
+        paths = _by_broker("path", self.path)
+        logs = _by_broker("storePathCommitLog", self.commit_log) if self.commit_log else {}
+        if unknown := logs.keys() - paths.keys():
+            raise bad_option(f"option storePathCommitLog names {', '.join(sorted(unknown))}, which path does not name")
+        return {
+            name: StoreDirectory(Path(str(path)), _directories(str(logs.get(name, ""))))
+            for name, path in sorted(paths.items())
+        }
+
+    def bound(self, key: str, text: str, broker: str) -> int | str:
+        """What `startingPhysicalOffset` or `endingPhysicalOffset` says for a broker: a number, earliest or latest."""
+        value: Any = text
+        if text.lstrip().startswith("{"):
+            value = _by_broker(key, text).get(broker, EARLIEST if key == "startingPhysicalOffset" else LATEST)
+        if value in (EARLIEST, LATEST) and not (value == EARLIEST and key == "endingPhysicalOffset"):
+            return str(value)
+        if str(value).isdecimal():
+            return int(value)
+        raise bad_option(f"option {key}: {value!r} is no physical offset")
+
+
+def _by_broker(key: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise bad_option(f"option {key} is no JSON: {error}") from error
+    if not isinstance(value, dict) or not value:
+        raise bad_option(f"option {key}: give a JSON object with a value for each broker")
+    return value
+
+
+def _directories(text: str) -> tuple[Path, ...]:
+    return tuple(Path(part) for part in parts(text, ","))
+
+
+def scan_options(given: Mapping[str, str]) -> ScanOptions:
+    """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
+    aliased = {("maxRowsPerTrigger" if key.lower() == "maxoffsetspertrigger" else key): given[key] for key in given}
+    options = parse_declared(ScanOptions, aliased, FOREIGN_OPTIONS)
+    if not options.path:
+        raise bad_option("no store directory is named; give it to load()")
+    for key, text in (("startingPhysicalOffset", options.start), ("endingPhysicalOffset", options.end)):
+        for broker in options.stores:
+            options.bound(key, text, broker)
+    return options

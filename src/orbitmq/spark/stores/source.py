@@ -1,0 +1,109 @@
+"""The data source `orbitmq-store`: a broker's store directory as a DataFrame, read from the disk without any broker.
+
+Spark calls it in three places: `schema`, `reader` and `streamReader` where `load` is called, `partitions` on the
+driver, `read` in a task. Nothing stays open between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.stores.batches import LogBatches, StoreSettings, index_batches, queue_batches
+from orbitmq.spark.stores.columns import (
+    CORRUPT,
+    INDEX_COLUMNS,
+    QUEUE_COLUMNS,
+    check_schema,
+    default_log_columns,
+    log_types,
+    schema_of,
+)
+from orbitmq.spark.stores.options import ScanOptions, scan_options
+from orbitmq.spark.stores.planning import LogSplit, QueueSplit, Split, batch_splits, queue_topics
+
+
+class StoreSource(DataSource):
+    """`spark.read.format("orbitmq-store")`; the options are those of `orbitmq.spark.stores.options.ScanOptions`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "orbitmq-store"
+
+    def schema(self) -> StructType:
+        options = scan_options(self.options)
+        if options.scan != "commitlog":
+            types = QUEUE_COLUMNS if options.scan == "consumequeue" else INDEX_COLUMNS
+            return schema_of(types, options.column_names or tuple(types))
+        if options.include_properties == "none" and "properties" in options.column_names:
+            raise bad_option("option columns names properties, but includeProperties is none")
+        with_corrupt = options.on_corrupt_record == "raw"
+        names = options.column_names or default_log_columns(options.include_properties, with_corrupt=with_corrupt)
+        return schema_of(log_types(options.include_properties), names)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = scan_options(self.options)
+        return StoreReader(options, settings(options, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from orbitmq.spark.stores.stream import StoreStreamReader
+
+        options = scan_options(self.options)
+        return StoreStreamReader(options, settings(options, schema))
+
+
+def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
+    """What tasks have to know. SourceError when the schema is one that cannot be read."""
+    types = {"consumequeue": QUEUE_COLUMNS, "index": INDEX_COLUMNS}.get(options.scan)
+    check_schema(schema, types or log_types(options.include_properties))
+    if options.scan == "commitlog" and options.on_corrupt_record == "raw" and CORRUPT not in schema.names:
+        raise bad_option(f"option onCorruptRecord: raw needs column {CORRUPT}, which tells such rows from messages")
+    return StoreSettings(
+        schema=to_arrow_schema(schema, timezone="UTC"),
+        topics=options.topic_names,
+        queue_topics=queue_topics(options),
+        resolve=options.resolve_system_topics,
+        verify_crc=options.verify_crc,
+        decompress=options.decompress,
+        strict=options.fail_on_data_loss,
+        on_corrupt=options.on_corrupt_record,
+    )
+
+
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """What one task reads."""
+
+    split: Split
+
+
+def read_partition(partition: InputPartition, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
+    """The batches of one split; nothing for the partition Spark makes up when there is none."""
+    split = partition.split if isinstance(partition, SplitPartition) else None
+    if isinstance(split, LogSplit):
+        return LogBatches(split, settings).read()
+    if isinstance(split, QueueSplit):
+        return queue_batches(split, settings)
+    return iter(()) if split is None else index_batches(split, settings)
+
+
+class StoreReader(DataSourceReader):
+    """Plans a batch read on the driver and runs its tasks; it travels to the executors."""
+
+    def __init__(self, options: ScanOptions, settings: StoreSettings) -> None:
+        self._options = options
+        self._settings = settings
+
+    def partitions(self) -> list[InputPartition]:
+        """The splits of all directories, as they lie there now."""
+        return [SplitPartition(split) for split in batch_splits(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one split."""
+        return read_partition(partition, self._settings)

@@ -1,0 +1,169 @@
+"""A store directory as a stream: every micro-batch is the next stretch of each broker's log.
+
+An offset is `{"b": {"broker-a": physical offset}, "from": {...}, "v": 1}`. Spark keeps end offsets only, and asks for
+the initial one anew when the first batch has failed; so the first end offset carries, as `from`, where it began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from orbitmq.errors import SourceError
+from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.fetch import data_loss
+from orbitmq.spark.stores.batches import StoreSettings
+from orbitmq.spark.stores.log import LogWalk, Run, next_unit
+from orbitmq.spark.stores.options import LATEST, ScanOptions
+from orbitmq.spark.stores.planning import Bounds, check_start, checked, known_bounds, log_splits, wanted_bounds
+from orbitmq.spark.stores.source import SplitPartition, read_partition
+from orbitmq.store.reader import LogFiles
+
+LOG = logging.getLogger(__name__)
+
+VERSION = 1
+UNREACHED = 1 << 62  # a row limit that no batch of this machine reaches
+
+Offsets = dict[str, int]
+
+
+class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver and runs their tasks. It lives as long as its query."""
+
+    def __init__(self, options: ScanOptions, settings: StoreSettings) -> None:
+        if options.scan != "commitlog":
+            raise bad_option("option scan: only the log can be read as a stream")
+        if options.end != LATEST:
+            raise bad_option("option endingPhysicalOffset: a stream has no end; stop it, or use trigger availableNow")
+        self._options = options
+        self._settings = settings
+        self._initial: Offsets | None = None
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the stream begins; looked up once, or a second look at `latest` would pass over what came meanwhile."""
+        if self._initial is None:
+            self._initial = {
+                broker: wanted_bounds(self._options, broker, self._options.stores[broker], known).start
+                for broker, known in self._known().items()
+            }
+        return {"b": self._initial, "v": VERSION}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say; both limits hold when both are given."""
+        if self._options.rows_max:
+            return ReadMaxRows(self._options.rows_max)
+        return ReadMaxBytes(self._options.bytes_max) if self._options.bytes_max else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there now is all that the query reads."""
+        self._target = {broker: known.end for broker, known in self._known().items()}
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """How far the logs go, for the progress of the query."""
+        return {"b": {broker: known.end for broker, known in self._known().items()}, "v": VERSION}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next micro-batch; `start` itself when nothing is new. SourceError when the log has lost what
+        is to be read: here, for a batch that is once in Spark's log would be tried for ever.
+        """
+        known, begun = self._known(), offsets_of(start)
+        starts = {broker: self._start(broker, begun, bounds) for broker, bounds in known.items()}
+        wanted = {broker: Bounds(starts[broker], self._end(broker, starts[broker], known[broker])) for broker in known}
+        after = {**begun, **self._limited(wanted, limit)}
+        moved = starts if begun == self._initial else {b: at for b, at in starts.items() if begun.get(b) != at}
+        if after == begun and not moved.keys() - begun.keys():
+            return start
+        carried = {"from": dict(sorted(moved.items()))} if moved else {}
+        return {"b": dict(sorted(after.items())), **carried, "v": VERSION}
+
+    def _start(self, broker: str, begun: Offsets, known: Bounds) -> int:
+        """Where a broker's log is to be read on; a broker that is new to the query begins at its first message."""
+        start = begun.get(broker, known.start)
+        if start > known.end:  # a broker that starts after a crash has not entered everything into queues yet
+            known = Bounds(known.start, max(known.end, self._options.stores[broker].whole_end()))
+        if self._settings.strict:
+            check_start(broker, start, known)
+        elif start > known.end:
+            LOG.warning("event=data_loss store=%s asked=%d end=%d", broker, start, known.end)
+            return known.start
+        return start
+
+    def _end(self, broker: str, start: int, known: Bounds) -> int:
+        target = known.end if self._target is None else self._target.get(broker, start)
+        return max(start, min(target, known.end))
+
+    def _limited(self, wanted: dict[str, Bounds], limit: ReadLimit) -> Offsets:
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else UNREACHED
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else UNREACHED
+        if not isinstance(limit, ReadAllAvailable):
+            rows = min(rows, self._options.rows_max or UNREACHED)
+            size = min(size, self._options.bytes_max or UNREACHED)
+        return limited(self._options, wanted, rows, size)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The splits between two offsets, which are the same however often they are asked for."""
+        begun = {**offsets_of(start), **end.get("from", {})}
+        options, stores = self._options, self._options.stores
+        missing = sorted(offsets_of(end).keys() - stores.keys())
+        if missing and options.fail_on_data_loss:
+            raise data_loss(f"the query has read the store of {', '.join(missing)}, which option path no longer names")
+        return [
+            SplitPartition(split)
+            for broker, last in sorted(offsets_of(end).items())
+            if broker in stores
+            for split in log_splits(options, broker, stores[broker], Bounds(begun.get(broker, 0), last), may_look=False)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one split."""
+        return read_partition(partition, self._settings)
+
+    def _known(self) -> dict[str, Bounds]:
+        options = self._options
+        return {broker: known_bounds(each, options.safe_end) for broker, each in checked(options.stores).items()}
+
+
+def offsets_of(offset: dict[str, Any]) -> Offsets:
+    """The physical offset of each broker. SourceError for an offset of another version."""
+    if offset.get("v") != VERSION:
+        raise SourceError("ORBITMQ_BAD_CHECKPOINT", f"the checkpoint is of another version: {offset}")
+    return {str(broker): int(place) for broker, place in offset["b"].items()}
+
+
+def limited(options: ScanOptions, wanted: dict[str, Bounds], rows: int, size: int) -> Offsets:
+    """The ends of a micro-batch of about so many messages and bytes, shared by what each broker has; of each at least
+    one message, so that none waits for ever. Every one of them is where a message begins, or the log ends.
+    """
+    whole = sum(bounds.end - bounds.start for bounds in wanted.values())
+    found: Offsets = {}
+    for broker, (start, end) in ((broker, (bounds.start, bounds.end)) for broker, bounds in wanted.items()):
+        log, share = options.stores[broker].log(), (end - start) / max(1, whole)
+        if size < whole:
+            end = next_unit(log, min(end, start + max(1, int(size * share))), end)
+        if rows < UNREACHED and start < end:
+            end = rows_end(log, Bounds(start, end), max(1, int(rows * share)))
+        found[broker] = end
+    return found
+
+
+def rows_end(log: LogFiles, bounds: Bounds, rows: int) -> int:
+    """Behind so many messages from a start on; the end when there are no more."""
+    for found in LogWalk(log, bounds.start, bounds.end, is_aligned=True):
+        if isinstance(found, Run):
+            if rows <= len(found.units):
+                last = found.units.field("physical_offset")[rows - 1] + found.units.field("size")[rows - 1]
+                return min(bounds.end, int(last))
+            rows -= len(found.units)
+    return bounds.end
