@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from orbitmq.errors import StoreDamaged, StoreError
+from orbitmq.store import reader as reader_module
 from orbitmq.store.files import Files, MappedFile
-from orbitmq.store.reader import StoreReader
+from orbitmq.store.reader import StoreDirectory, StoreReader
 from tests.support.stores import open_store, record
 
 
@@ -107,3 +109,81 @@ def test_a_directory_that_never_stands_still_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="faster"):
         StoreReader(tmp_path, files=Vanishing())
+
+
+# ----------------------------------------------------------------------------------------------- files read, not mapped
+
+
+def filled(root: Path, sizes: list[int]) -> int:
+    """A stopped store with a message for each size; behind the last one."""
+    store = open_store(root)
+    put = [store.put(record(b"x" * size)) for size in sizes]
+    store.close()
+    with StoreReader(root) as reader:
+        last = list(reader.log_units())[-1]
+    assert len(put) == len(sizes)
+    return last.physical_offset + last.size
+
+
+@pytest.mark.parametrize("window", [512, 1024, 1 << 20])
+@pytest.mark.parametrize("sizes", [[10], [100] * 100, [3000, 10, 2000, 700, 3500, 5]])
+def test_the_end_of_a_log_is_found_without_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], window: int
+) -> None:
+    monkeypatch.setattr(reader_module, "WINDOW_SIZE", window)
+    end = filled(tmp_path, sizes)
+    directory = StoreDirectory(tmp_path)
+    assert (directory.queued_end(), directory.whole_end()) == (end, end)
+    shutil.rmtree(tmp_path / "consumequeue")
+    assert (directory.queued_end(), directory.whole_end()) == (-1, end)
+    torn = tmp_path / "commitlog" / f"{(end - 1) // 4096 * 4096:020d}"
+    data = bytearray(torn.read_bytes())
+    last = end - (91 + 1 + sizes[-1])
+    data[(end - 1) % 4096 - 4] ^= 1  # in the last body
+    torn.write_bytes(data)
+    assert directory.whole_end() == last
+
+
+def test_a_log_whose_last_file_is_full_ends_with_the_file(tmp_path: Path) -> None:
+    filled(tmp_path, [1000] * 4)
+    for later in sorted((tmp_path / "commitlog").iterdir())[1:]:
+        later.unlink()
+    shutil.rmtree(tmp_path / "consumequeue")
+    assert StoreDirectory(tmp_path).whole_end() == 4096
+
+
+def test_an_empty_log_ends_where_it_begins(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    directory = StoreDirectory(tmp_path)
+    directory.check()
+    assert (directory.queued_end(), directory.whole_end(), directory.queues()) == (-1, 0, [])
+
+
+def test_entries_come_file_by_file_from_where_they_are_wanted(tmp_path: Path) -> None:
+    end = filled(tmp_path, [100] * 35)
+    directory = StoreDirectory(tmp_path)
+    starts = [int(first) for first, _ in directory.entries("T", 0)]
+    assert starts == [0, 10, 20, 30]
+    with StoreReader(tmp_path) as reader:
+        places = [place for place, _, _ in reader.queue("T", 0).entries(0, 35)]
+    assert [int(first) for first, _ in directory.entries("T", 0, places[10], places[20])] == [10]
+    assert [int(first) for first, _ in directory.entries("T", 0, places[9], places[20] + 1)] == [0, 10, 20]
+    assert [int(first) for first, _ in directory.entries("T", 0, end)] == [30]
+    assert list(directory.entries("nothing", 0)) == []
+
+
+def test_an_index_file_whose_head_leads_nowhere_is_damaged(tmp_path: Path) -> None:
+    store = open_store(tmp_path, message_index_enable=True)
+    store.put(record(properties=b"KEYS\x01a b c"))
+    store.close()
+    directory = StoreDirectory(tmp_path)
+    (name,) = directory.index_files()
+    begin, entries = directory.index_entries(name)
+    assert begin > 0
+    assert len(entries) == 3 * 20
+    path = tmp_path / "index" / name
+    path.write_bytes(path.read_bytes()[:40] + bytes(path.stat().st_size - 40))
+    with pytest.raises(StoreDamaged, match="its head does not lead to its entries"):
+        directory.index_entries(name)
+    path.unlink()
+    assert directory.index_entries(name) == (0, b"")
