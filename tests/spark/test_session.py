@@ -25,6 +25,8 @@ sys.meta_path.insert(0, OnlyAllowed())
 sys.path[:0] = [archive]
 sys.path.append(site_packages)
 import orbitmq.spark.source
+assert not [name for name in sys.modules if name.startswith("orbitmq.client")], "reads load no client"
+import orbitmq.spark.sink
 assert orbitmq.__file__.startswith(archive), orbitmq.__file__
 print(orbitmq.spark.source.TopicSource.name())
 """

@@ -29,6 +29,7 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.options import Option, Options, as_text
 from orbitmq.spark.options import ReadOptions
+from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.spark.stores.options import ScanOptions
 from orbitmq.store.options import StoreOptions
 from orbitmq.wire.codes import RequestCode
@@ -90,6 +91,11 @@ Written by `make reference` from the option table in the code.
 
 `spark.read.format("orbitmq-store").option(key, value)`; names are not case-sensitive. [The guide](../spark-stores.md)
 tells what for.
+"""
+_SINK_HEAD = """
+## Options of writes
+
+`df.write.format("orbitmq").mode("append").option(key, value)`, and the same with `writeStream`.
 """
 _ACCESS_HEAD = """\
 # What each request to a broker needs
@@ -171,7 +177,19 @@ def spark_page() -> str:
         for name, column in COLUMNS.items()
     ]
     columns = _table(("column", "type", "without option `columns`"), rows)
-    return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}"
+    return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}{_spark_writes()}"
+
+
+def _spark_writes() -> str:
+    from orbitmq.spark.sink_columns import SINK_COLUMNS
+
+    rows = [
+        (f"`{name}`", f"`{column.alias}`" if column.alias else "", ", ".join(t.typeName() for t in column.types), text)
+        for name, column in SINK_COLUMNS.items()
+        for text in [column.text]
+    ]
+    columns = _table(("column", "also called", "type", "what it is"), rows)
+    return f"{_SINK_HEAD}{_option_table(WriteOptions)}\n## Columns of writes\n{columns}"
 
 
 def spark_stores_page() -> str:

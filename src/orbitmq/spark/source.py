@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.columns import check_schema, read_schema
@@ -18,10 +18,12 @@ from orbitmq.spark.planning import plan
 from orbitmq.spark.reading import RangeTasks, cluster_of
 from orbitmq.spark.selecting import selection
 from orbitmq.spark.stream import TopicStreamReader
+from orbitmq.spark.writing import TopicSink
 
 
-class TopicSource(DataSource):
-    """`spark.read.format("orbitmq")`; the options are those of `orbitmq.spark.options.ReadOptions`."""
+class TopicSource(TopicSink):
+    """`spark.read.format("orbitmq")`; the options are those of `orbitmq.spark.options.ReadOptions`. Writes go to the
+    base class."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,0 +1,294 @@
+"""Writes frames into topics: what a task does with its Arrow batches, and what the driver says at the end.
+
+A task returns when every message it was given is stored, or fails. With effectively-once it first looks whether it
+was begun before: the first message it sends to a topic carries the task's mark among its KEYS and is acknowledged
+before any other is sent, so one question to the key index of each broker is enough; only if the mark is found are the
+keys listed that are stored since, and rows with those left out. Must not know the reading side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from orbitmq.client.core.identity import address_bytes, client_address
+from orbitmq.client.core.selection import position_of_key
+from orbitmq.client.machine import own_addresses
+from orbitmq.errors import SourceError
+from orbitmq.message.ids import UniqueIds
+from orbitmq.spark.sink_columns import SinkColumns, bad_row
+from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows
+from orbitmq.spark.sink_keys import TaskIdentity, row_keys
+from orbitmq.spark.sink_options import WriteOptions, require_topic
+from orbitmq.spark.sink_report import Written, together
+from orbitmq.spark.sink_sending import Sender, TopicRoute
+from orbitmq.spark.sink_stored import Stored, StoredKeys, marked_since
+
+LOG = logging.getLogger(__name__)
+
+OVERSIZE_KEPT = 64 << 10  # bytes of a body too large that go to the dead letter topic: enough to see what it was
+QUERY_AND_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")  # where Spark tells a task what it works for
+OVERSIZE_COLUMNS = SinkColumns({"body": 0, "keys": 1, "properties": 2})
+
+
+@dataclass
+class Lane:
+    """What a task knows of one topic. `mark` is what its first message still has to carry."""
+
+    route: TopicRoute
+    stored: Stored
+    mark: str
+
+
+class SinkTask:
+    """One task: the rows of one partition on their way to the brokers."""
+
+    def __init__(self, options: WriteOptions, columns: SinkColumns, task: TaskIdentity) -> None:
+        self._options = options
+        self._columns = columns
+        self._task = task
+        self._lanes: dict[str, Lane] = {}
+        self._rows = 0
+        self._ids = _unique_ids()
+        self._sender: Sender
+        self.written = Written()
+
+    async def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Send everything; returns when all of it is stored. SourceError tells what could not be."""
+        try:
+            async with Sender(self._options, self.written) as self._sender:
+                # The next batch is waited for beside the loop: answers and time limits go on meanwhile.
+                while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                    await self._write(batch)
+                await self._sender.drain()
+        except SourceError as error:
+            if not self.written.messages:
+                raise
+            raise SourceError(error.name, f"{error.text}; stored before: {self.written.summary()}") from error
+        return self.written
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        keyed = self._options.key_place != "none"
+        keys = row_keys(batch, self._columns, self._task, self._rows) if keyed else []
+        self._rows += batch.num_rows
+        for topic, rows in self._by_topic(Rows(batch, keys)):
+            await self._write_topic(topic, rows, self._columns)
+
+    def _by_topic(self, rows: Rows) -> Iterator[tuple[str, Rows]]:
+        """The rows of each topic, in their order."""
+        if self._options.topic or not len(rows):
+            yield from [(self._options.topic, rows)] if len(rows) else []
+            return
+        topics = self._columns.text(rows.batch, "topic")
+        if topics is None or topics.null_count:
+            raise bad_row("a row has no topic; fill column topic or give option topic")
+        encoded = topics.dictionary_encode()
+        codes = encoded.indices.to_numpy(False)
+        for code, topic in enumerate(encoded.dictionary.to_pylist()):
+            require_topic("column topic", topic)
+            yield topic, rows.where(codes == code)
+
+    async def _write_topic(self, topic: str, rows: Rows, columns: SinkColumns) -> None:
+        lane = self._lanes.get(topic)
+        if lane is None:
+            lane = self._lanes[topic] = await self._open(topic)
+        if lane.stored:
+            new = np.array([key not in lane.stored for key in rows.keys], np.bool_)
+            self.written.skipped += len(rows) - int(new.sum())
+            rows = rows.where(new)
+        if lane.mark and len(rows):
+            await self._send(topic, lane, rows.cut(0, 1), columns)
+            await self._sender.drain()
+            lane.mark = ""
+            rows = rows.cut(1, len(rows))
+        if len(rows):
+            await self._send(topic, lane, rows, columns)
+
+    async def _open(self, topic: str) -> Lane:
+        """The lane of a topic, after a look whether this task was there before."""
+        route = await self._sender.route(topic)
+        if not self._options.effectively_once:
+            return Lane(route, {}, "")
+        mark = self._task.mark
+        since_ms = marked_since(await self._sender.search(topic, mark), mark)
+        if since_ms is None:
+            return Lane(route, {}, mark)
+        stored = await asyncio.to_thread(StoredKeys(self._options).since, topic, since_ms)
+        LOG.info("event=task_resumed topic=%s stored=%d", topic, len(stored))
+        return Lane(route, stored, "")
+
+    async def _send(self, topic: str, lane: Lane, rows: Rows, columns: SinkColumns) -> None:
+        now_ms = int(time.time() * 1000)
+        encoded = Encoded(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), lane.mark)
+        fits = encoded.fits()
+        if not fits.all():
+            await self._divert(topic, encoded, rows, fits)
+            rows = rows.where(fits)
+            if not len(rows):
+                return
+            encoded = Encoded(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), lane.mark)
+        for request in encoded.requests(self._queues(lane.route, rows.batch, columns)):
+            await self._sender.submit(request)
+
+    async def _divert(self, topic: str, encoded: Encoded, rows: Rows, fits: NDArray[np.bool_]) -> None:
+        """Send what is too large to the topic for it, cut and described; or fail."""
+        first = int(np.argmin(fits))
+        elsewhere = self._options.dead_letter_topic
+        if not elsewhere or elsewhere == topic:
+            body, properties = encoded.size_of(first)
+            raise SourceError(
+                "ORBITMQ_OVERSIZE",
+                f"a message to topic {topic} has {body} bytes of body and {properties} of properties, at most "
+                f"{self._options.size_max} and 32,255 go; onOversize=dlq:<topic> sends such messages there",
+            )
+        cut = [self._cut(topic, encoded, rows, row) for row in np.flatnonzero(~fits).tolist()]
+        names = ["body", "keys", "properties"]
+        types = [pa.binary(), pa.string(), pa.map_(pa.string(), pa.string())]
+        arrays = [pa.array(column, type_) for column, type_ in zip(zip(*cut, strict=True), types, strict=True)]
+        diverted = Rows(pa.RecordBatch.from_arrays(arrays, names), rows.where(~fits).keys)
+        self.written.oversize += len(diverted)
+        await self._write_topic(elsewhere, diverted, OVERSIZE_COLUMNS)
+
+    def _cut(self, topic: str, encoded: Encoded, rows: Rows, row: int) -> tuple[bytes, str | None, dict[str, str]]:
+        body = self._columns.body(rows.batch)[row].as_py()
+        keys = self._columns.keys(rows.batch)
+        size, properties_size = encoded.size_of(row)
+        about = {
+            "ORBIT_ORIGIN_TOPIC": topic,
+            "ORBIT_BODY_SIZE": str(size),
+            "ORBIT_PROPERTIES_SIZE": str(properties_size),
+            "ORBIT_BODY_SHA256": sha256(body).hexdigest(),
+        }
+        return body[:OVERSIZE_KEPT], None if keys is None else (keys[row].as_py() or "")[:1024], about
+
+    def _queues(self, route: TopicRoute, batch: pa.RecordBatch, columns: SinkColumns) -> NDArray[np.int64]:
+        """The place of each row's queue among those of the route, ANY_QUEUE for any."""
+        if self._options.selector == "keyHash":
+            keys = columns.text(batch, "shardingKey")
+            return _hashed(columns.keys(batch) if keys is None else keys, batch.num_rows, len(route.queues))
+        queue_ids = columns.numbers(batch, "queueId")
+        if self._options.selector == "fixed" and queue_ids is not None:
+            return _fixed(route, queue_ids.to_pylist(), columns.text(batch, "brokerName"))
+        return np.full(batch.num_rows, ANY_QUEUE)
+
+
+def _hashed(keys: pa.StringArray | None, count: int, queues: int) -> NDArray[np.int64]:
+    """As Java's hash selector; rows without a key go anywhere."""
+    if keys is None:
+        return np.full(count, ANY_QUEUE)
+    encoded = keys.dictionary_encode()
+    places = [position_of_key(key, queues) if key else ANY_QUEUE for key in encoded.dictionary.to_pylist()]
+    codes = pc.fill_null(encoded.indices, len(places)).to_numpy(False)
+    return np.asarray(np.array([*places, ANY_QUEUE], np.int64)[codes])
+
+
+def _fixed(route: TopicRoute, ids: Sequence[int | None], names: pa.StringArray | None) -> NDArray[np.int64]:
+    places: dict[tuple[object, object], int] = {
+        (queue.broker_name, queue.queue_id): place for place, queue in enumerate(route.queues)
+    }
+    brokers = sorted({queue.broker_name for queue in route.queues})
+    if names is None and len(brokers) > 1:
+        raise bad_row(f"the topic lives on {', '.join(brokers)}: column brokerName must say which is meant")
+    wanted = zip([brokers[0]] * len(ids) if names is None else names.to_pylist(), ids, strict=True)
+    found = [places.get(place, len(places)) for place in wanted]
+    if len(places) in found:
+        row = found.index(len(places))
+        raise bad_row(f"queue {ids[row]} of broker {brokers[0] if names is None else names[row]} is not to be written")
+    return np.array(found, np.int64)
+
+
+def _unique_ids() -> UniqueIds:
+    return UniqueIds(address_bytes(client_address(own_addresses())), os.getpid(), os.urandom(4))
+
+
+class Reporting:
+    """What the driver says of a batch: a line in the log, and one in the file of option reportPath."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._path = options.report_path
+
+    def committed(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+        total = together(message for message in messages if isinstance(message, Written))
+        LOG.info("event=committed batch=%s %s", batch, total.summary())
+        self._append(total.line("commit", batch))
+
+    def aborted(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+        """What tasks stored before the write failed stays stored; a failed task's error says what it had stored."""
+        failed = sum(message is None for message in messages)
+        total = together(message for message in messages if isinstance(message, Written))
+        text = "event=aborted batch=%s failed_tasks=%d already_stored=%s"
+        LOG.warning(text, batch, failed, total.summary())
+        self._append(total.line("abort", batch, failed))
+
+    def _append(self, line: str) -> None:
+        if self._path:
+            try:
+                with Path(self._path).open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+            except OSError as error:  # everything is stored: the write must not fail for its report
+                LOG.warning("event=report_failed path=%s error=%s", self._path, error)
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """A batch write; travels to the executors."""
+
+    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+        self._job = options.job_id or uuid.uuid4().hex
+        self._reporting = Reporting(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        task = TaskIdentity(self._job, "", _task_context().partitionId())
+        return asyncio.run(SinkTask(self._options, self._columns, task).run(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._reporting.committed(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._reporting.aborted(messages, None)
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write; travels to the executors."""
+
+    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+        self._reporting = Reporting(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = _task_context()
+        query, batch = (context.getLocalProperty(name) or "" for name in QUERY_AND_BATCH)
+        task = TaskIdentity(self._options.job_id or query, batch, context.partitionId())
+        return asyncio.run(SinkTask(self._options, self._columns, task).run(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        self._reporting.committed(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        self._reporting.aborted(messages, batchId)
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "writes run in tasks"
+    return context

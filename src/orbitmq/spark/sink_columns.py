@@ -1,0 +1,190 @@
+"""The columns a write takes: one table of names, aliases and types, and each as an Arrow array of one form.
+
+Frames that were read with this package or with Spark's Kafka source can be written as they are: columns of theirs that
+say where a message came from are let through. Must not know brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from orbitmq.errors import SourceError
+
+TEXT = (StringType, BinaryType)
+NUMBER = (ByteType, ShortType, IntegerType, LongType)
+
+
+@dataclass(frozen=True)
+class SinkColumn:
+    """One column: what else it may be called, the Spark types it may have, and what it means."""
+
+    types: tuple[type[DataType], ...]
+    text: str
+    alias: str = ""
+
+
+SINK_COLUMNS: dict[str, SinkColumn] = {
+    "body": SinkColumn(TEXT, "The message itself. Required; neither null nor empty.", "value"),
+    "topic": SinkColumn(TEXT, "Its topic, unless option `topic` names one for all."),
+    "keys": SinkColumn((*TEXT, ArrayType), "Its keys: one text with spaces between them, or an array.", "key"),
+    "tags": SinkColumn(TEXT, "Its tag."),
+    "properties": SinkColumn(
+        (MapType, ArrayType),
+        "Its other properties: a map, or an array of structs of a name and a value. Names that belong to the system "
+        "are left out, but for KEYS and TAGS where there is no column of them.",
+        "headers",
+    ),
+    "flag": SinkColumn(NUMBER, "Its flag, a number for the application; 0."),
+    "delayLevel": SinkColumn(NUMBER, "Delay level; 0 and null deliver at once."),
+    "deliverTime": SinkColumn(
+        (TimestampType, *NUMBER),
+        "When to deliver, a time or ms since 1970, for brokers of RocketMQ 5; older ones and orbitmq deliver at once.",
+    ),
+    "shardingKey": SinkColumn(TEXT, "With queueSelector=keyHash: rows of equal keys go to one queue, in their order."),
+    "queueId": SinkColumn(NUMBER, "With queueSelector=fixed: the queue."),
+    "brokerName": SinkColumn(TEXT, "With queueSelector=fixed: its broker; may be left out with one broker."),
+    "queueOffset": SinkColumn(NUMBER, "Together with topic, brokerName and queueId: where a message was read."),
+    "bornTimestamp": SinkColumn(
+        (TimestampType, *NUMBER), "When it was made; kept with sendMode=single, otherwise it is the time of sending."
+    ),
+    "idempotencyKey": SinkColumn(TEXT, "What makes the message the one it is, for deliveryGuarantee=effectively-once."),
+}
+ALIASES = {column.alias: name for name, column in SINK_COLUMNS.items() if column.alias}
+# Columns of reads that say where a message was, which a write does not need.
+LET_THROUGH = frozenset(
+    {
+        "msgId", "storeTimestamp", "bornHost", "storeHost", "reconsumeTimes", "sysFlag", "bodyCrc", "physOffset",
+        "preparedTransactionOffset", "offsetMsgId", "partition", "offset", "timestamp", "timestampType",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SinkColumns:
+    """Which place of a frame each column has."""
+
+    places: dict[str, int]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.places
+
+    def text(self, batch: pa.RecordBatch, name: str) -> pa.StringArray | None:
+        """A column of texts, None when the frame has none."""
+        return None if name not in self.places else as_text(name, batch.column(self.places[name]))
+
+    def body(self, batch: pa.RecordBatch) -> pa.BinaryArray:
+        """The bodies; SourceError when one is null or empty."""
+        body = batch.column(self.places["body"])
+        body = _narrow(body).cast(pa.binary()) if not pa.types.is_binary(body.type) else body
+        if body.null_count or (len(body) and pc.min(pc.binary_length(body)).as_py() == 0):
+            place = pc.index(pc.fill_null(pc.equal(pc.binary_length(body), 0), True), True).as_py()
+            raise bad_row(f"row {place} of a batch of {len(body)} has no body; brokers take none without: filter them")
+        return body
+
+    def keys(self, batch: pa.RecordBatch) -> pa.StringArray | None:
+        """The keys of each row as one text."""
+        if "keys" not in self.places:
+            return None
+        keys = batch.column(self.places["keys"])
+        if pa.types.is_list(keys.type):
+            keys = pc.binary_join(keys.cast(pa.list_(pa.string())), " ")
+        return as_text("keys", keys)
+
+    def numbers(self, batch: pa.RecordBatch, name: str) -> pa.Int64Array | None:
+        """A column of numbers, times as ms since 1970; null stays null."""
+        if name not in self.places:
+            return None
+        values = batch.column(self.places[name])
+        if pa.types.is_timestamp(values.type):
+            return values.cast(pa.timestamp("ms", values.type.tz), safe=False).view(pa.int64())
+        return values.cast(pa.int64())
+
+    def pairs(self, batch: pa.RecordBatch) -> tuple[pa.Int32Array, pa.StringArray, pa.StringArray] | None:
+        """The properties of all rows one after another: how many each row has, their names and values."""
+        if "properties" not in self.places:
+            return None
+        listed = batch.column(self.places["properties"])
+        if pa.types.is_map(listed.type):
+            listed = listed.cast(pa.list_(pa.struct([listed.type.key_field, listed.type.item_field])))
+        counts, flat = pc.fill_null(pc.list_value_length(listed), 0), pc.list_flatten(listed)
+        names, values = flat.flatten()[:2]
+        return counts, as_text("properties", names), as_text("properties", values)
+
+
+def sink_columns(schema: StructType, *, topic_given: bool) -> SinkColumns:
+    """The places of the columns of a frame. SourceError names one that is unknown, missing or of another type."""
+    places: dict[str, int] = {}
+    for place, field in enumerate(schema):
+        name = ALIASES.get(field.name, field.name)
+        if name in LET_THROUGH:
+            continue
+        if name not in SINK_COLUMNS:
+            raise _bad_schema(f"{_no_such_column(field.name)}; select those the message is made of")
+        if name in places:
+            raise _bad_schema(f"column {field.name} is there twice: {name} and {SINK_COLUMNS[name].alias} are the same")
+        _require_type(field.name, field.dataType, SINK_COLUMNS[name].types)
+        places[name] = place
+    if "body" not in places:
+        raise _bad_schema("there is no column body (or value); make one, e.g. to_json(struct(*)) AS body")
+    if "topic" not in places and not topic_given:
+        raise _bad_schema("there is neither option topic nor a column topic")
+    return SinkColumns(places)
+
+
+def _require_type(name: str, found: DataType, allowed: Sequence[type[DataType]]) -> None:
+    element = found.elementType if isinstance(found, ArrayType) else None
+    pairs = isinstance(element, StructType) and len(element) == 2 and all(isinstance(f.dataType, TEXT) for f in element)
+    ok = isinstance(found, tuple(allowed)) and (
+        element is None or (pairs if MapType in allowed else isinstance(element, StringType))
+    )
+    if isinstance(found, MapType):
+        ok = ok and isinstance(found.keyType, StringType) and isinstance(found.valueType, StringType)
+    if not ok:
+        names = ", ".join(kind.typeName() for kind in allowed)
+        raise _bad_schema(f"column {name} is {found.simpleString()}; it may be {names} of texts; cast it")
+
+
+def _no_such_column(name: str) -> str:
+    known = ", ".join(f"{known} (or {c.alias})" if c.alias else known for known, c in SINK_COLUMNS.items())
+    return f"a message has no {name}; there are {known}"
+
+
+def as_text(name: str, values: pa.Array) -> pa.StringArray:
+    """The values as UTF-8 texts; SourceError when bytes are none."""
+    try:
+        return values if pa.types.is_string(values.type) else _narrow(values).cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise bad_row(f"column {name}: {error}") from error
+
+
+def _narrow(values: pa.Array) -> pa.Array:
+    """Without the 64-bit offsets Spark may use."""
+    if pa.types.is_large_string(values.type):
+        return values.cast(pa.string())
+    return values.cast(pa.binary()) if pa.types.is_large_binary(values.type) else values
+
+
+def bad_row(text: str) -> SourceError:
+    """A row that cannot be a message."""
+    return SourceError("ORBITMQ_BAD_ROW", text)
+
+
+def _bad_schema(text: str) -> SourceError:
+    return SourceError("ORBITMQ_BAD_SCHEMA", text)

@@ -1,0 +1,76 @@
+"""Idempotency keys: what makes a row the same message when its write is repeated. Pure; must not know brokers.
+
+A key is the first 16 bytes of BLAKE2b, as 32 hexadecimal digits, over fields joined by 0x00:
+
+    "k", text of column idempotencyKey                       if the frame has that column and it is not null
+    "c", topic, broker name, queue id, queue offset          else if it has these four, so that rows keep their identity
+                                                             whichever task writes them
+    "p", job, batch, partition, number of the row            else; stable as long as a repeated task sees the same rows
+                                                             in the same order
+    "m", job, batch, partition                               the mark of a task, in KEYS of the first message it sends
+                                                             to a topic; a look into the key index for it tells whether
+                                                             the task was begun before
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orbitmq.spark.sink_columns import SinkColumns
+
+IDEMPOTENCY_KEY = "ORBIT_IK"  # the property
+KEY_SIZE = 16
+COORDINATES = ("topic", "brokerName", "queueId", "queueOffset")
+SEPARATOR = "\x00"
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """Whose rows these are: one partition of one batch of a job, the same when Spark repeats the task."""
+
+    job: str
+    batch: str
+    partition: int
+
+    @property
+    def mark(self) -> str:
+        return digest("m", self.job, self.batch, self.partition)
+
+
+def digest(*fields: object) -> str:
+    """The key of these fields."""
+    return _digest(SEPARATOR.join(map(str, fields)))
+
+
+def row_keys(batch: pa.RecordBatch, columns: SinkColumns, task: TaskIdentity, first_row: int) -> list[str]:
+    """The key of each row; `first_row` is the number of the batch's first row in its partition."""
+    given = columns.text(batch, "idempotencyKey")
+    if given is None:
+        return _by_place(batch, columns, task, first_row)
+    if not given.null_count:
+        return _digests(pc.binary_join_element_wise("k", given, SEPARATOR))
+    others = _by_place(batch, columns, task, first_row)
+    rows = zip(given.to_pylist(), others, strict=True)
+    return [other if own is None else digest("k", own) for own, other in rows]
+
+
+def _by_place(batch: pa.RecordBatch, columns: SinkColumns, task: TaskIdentity, first_row: int) -> list[str]:
+    if all(name in columns for name in COORDINATES):
+        topic, broker = columns.text(batch, "topic"), columns.text(batch, "brokerName")
+        queue, offset = (columns.numbers(batch, name) for name in COORDINATES[2:])
+        numbers = [pc.cast(numbers, pa.string()) for numbers in (queue, offset)]
+        return _digests(pc.binary_join_element_wise("c", topic, broker, *numbers, SEPARATOR, null_handling="replace"))
+    before = SEPARATOR.join(("p", task.job, task.batch, str(task.partition), ""))
+    return [_digest(f"{before}{row}") for row in range(first_row, first_row + batch.num_rows)]
+
+
+def _digests(texts: pa.StringArray) -> list[str]:
+    return [_digest(text) for text in texts.to_pylist()]
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=KEY_SIZE).hexdigest()

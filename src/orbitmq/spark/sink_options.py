@@ -1,0 +1,159 @@
+"""The options of `df.write.format("orbitmq")` and `df.writeStream.format("orbitmq")`, one declaration each. Must not
+know how a write is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orbitmq.errors import MessageIllegal, SourceError
+from orbitmq.message.topics import check_send_allowed, check_topic
+from orbitmq.runtime.options import option
+from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options
+
+EFFECTIVELY_ONCE = "effectively-once"
+DEAD_LETTER = "dlq:"
+
+# What users of other sinks write, and what they mean here.
+FOREIGN_OPTIONS = {
+    "kafka.bootstrap.servers": "give nameServer, the addresses of the name servers",
+    "bootstrap.servers": "give nameServer, the addresses of the name servers",
+    "subscribe": "that is an option of reads; give topic, or the topic to save()",
+    "mode": 'say .mode("append") of the writer instead',
+}
+# Options of the engine that come along with those of the sink.
+OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})
+
+
+@dataclass(frozen=True)
+class WriteOptions(ConnectionOptions):
+    """How messages are written."""
+
+    topic: str = option(
+        "topic", "", "Topic of every message; the argument of `save` means the same. Without it column `topic` says."
+    )
+    path: str = option("path", "", "What `save` was given.")
+    group: str = option("producerGroup", "spark-orbitmq", "Producer group the messages name.")
+    guarantee: str = option(
+        "deliveryGuarantee",
+        "at-least-once",
+        "What a repeated task may do: send again what it sent, or look first what is stored already and leave it out.",
+        choices=("at-least-once", EFFECTIVELY_ONCE),
+    )
+    job_id: str = option(
+        "jobId",
+        "",
+        "Name of a batch write for its idempotency keys: the same write repeated under the same name makes the same "
+        "keys. Empty makes a new one for each write; a stream has the id of its query.",
+    )
+    key_place: str = option(
+        "idempotencyKeyIn",
+        "property",
+        "Where a message carries its idempotency key: property ORBIT_IK, that and its KEYS, or nowhere.",
+        choices=("property", "keys", "none"),
+    )
+    send_mode: str = option(
+        "sendMode",
+        "batch",
+        "Many messages in a request, or one; messages with a delay always go alone.",
+        choices=("batch", "single"),
+    )
+    batch_size: int = option(
+        "batchBytes", 1 << 20, "Size up to which messages go into one request.", unit="bytes", minimum=1024
+    )
+    in_flight_max: int = option(
+        "maxInFlight", 64, "Requests of a task that wait for their answers at a time.", minimum=1, maximum=4096
+    )
+    send_timeout_ms: int = option(
+        "sendTimeoutMs", 10_000, "How long to wait for the answer to a request.", unit="ms", minimum=1
+    )
+    retries: int = option(
+        "retryTimesWhenSendFailed",
+        5,
+        "How often a failed request is sent again, after a pause that doubles from 0.1 s to 2 s.",
+        minimum=0,
+        maximum=1000,
+    )
+    busy_timeout_ms: int = option(
+        "busyTimeoutMs",
+        60_000,
+        "How long a request may be put off by a broker that says it is busy before the task fails.",
+        unit="ms",
+        minimum=0,
+    )
+    wait_store_ok: bool = option(
+        "waitStoreMsgOK", True, "Brokers answer when a message is as safe as they are configured to make it."
+    )
+    ack_policy: str = option(
+        "ackPolicy",
+        "stored",
+        "Which answer will do: `stored` takes every message the master has, and counts those whose flush or "
+        "replication was not confirmed; `safe` fails the task then, so that Spark repeats it.",
+        choices=("stored", "safe"),
+    )
+    selector: str = option(
+        "queueSelector",
+        "roundRobin",
+        "Queue of a message: any, the one of the hash of column `shardingKey` (else `keys`), or the one columns "
+        "`queueId` and `brokerName` name. The last two keep the order of rows within a task.",
+        choices=("roundRobin", "keyHash", "fixed"),
+    )
+    size_max: int = option(
+        "maxMessageSize", 4 << 20, "Largest body; brokers have a limit of their own.", unit="bytes", minimum=1
+    )
+    on_oversize: str = option(
+        "onOversize",
+        "fail",
+        "A message larger than that, or with properties of more than 32,767 bytes: fail, or `dlq:<topic>` sends its "
+        "first 64 KiB there with what it was.",
+        pattern=r"fail|dlq:.+",
+    )
+    report_path: str = option(
+        "reportPath",
+        "",
+        "File on the driver that each commit and each abort appends a line of JSON to: counts, and first and last "
+        "offset of each queue.",
+    )
+
+    @property
+    def effectively_once(self) -> bool:
+        return self.guarantee == EFFECTIVELY_ONCE
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether requests to one queue must go one after another."""
+        return self.selector != "roundRobin"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """Where messages go that are too large; empty fails the write."""
+        return self.on_oversize.removeprefix(DEAD_LETTER) if self.on_oversize != "fail" else ""
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Parse the options of a write; names are not case-sensitive. SourceError names the option at fault."""
+    own = {key: value for key, value in given.items() if key.lower() not in OF_SPARK}
+    options = parse_options(WriteOptions, own, FOREIGN_OPTIONS)
+    if options.topic and options.path and options.topic != options.path:
+        raise bad_option(f"option topic names {options.topic}, save() names {options.path}; give one of them")
+    options = options.replace(topic=options.topic or options.path)
+    for name, topic in (("topic", options.topic), ("onOversize", options.dead_letter_topic)):
+        if topic:
+            require_topic(f"option {name}", topic)
+    if options.effectively_once and options.key_place == "none":
+        raise bad_option("option idempotencyKeyIn: effectively-once needs the keys; give property or keys")
+    if options.effectively_once and options.ack_policy == "safe":
+        raise bad_option(
+            "option ackPolicy: a message that is stored but not confirmed cannot be sent again without being there "
+            "twice; effectively-once goes with stored"
+        )
+    return options
+
+
+def require_topic(where: str, topic: str) -> None:
+    """SourceError unless messages may be sent to a topic of this name."""
+    try:
+        check_topic(topic)
+        check_send_allowed(topic)
+    except MessageIllegal as error:
+        raise SourceError("ORBITMQ_BAD_OPTION", f"{where}: {error}") from error

@@ -1,0 +1,80 @@
+"""What a task, a batch or a whole write has stored: counts, and first and last offset of each queue. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from orbitmq.message.model import MessageQueue
+
+
+@dataclass
+class QueueSpan:
+    """Messages of one queue; other producers' ones may lie between `first` and `last`."""
+
+    count: int = 0
+    first: int = -1
+    last: int = -1
+
+    def add(self, count: int, first: int, last: int) -> None:
+        """More messages, the first and the last of them at these offsets."""
+        self.first = first if self.first < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+        self.count += count
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What was stored. `skipped` rows were there already, `oversize` ones went to the topic for those; `unconfirmed`
+    counts answers by status that said stored, but not flushed or replicated as safely as configured.
+    """
+
+    messages: int = 0
+    skipped: int = 0
+    oversize: int = 0
+    unconfirmed: dict[str, int] = field(default_factory=dict)
+    queues: dict[MessageQueue, QueueSpan] = field(default_factory=dict)
+
+    def stored(self, queue: MessageQueue, offset: int, count: int) -> None:
+        self.messages += count
+        self.queues.setdefault(queue, QueueSpan()).add(count, offset, offset + count - 1)
+
+    def not_confirmed(self, status: str, count: int) -> None:
+        self.unconfirmed[status] = self.unconfirmed.get(status, 0) + count
+
+    def merge(self, other: Written) -> None:
+        """Add what another task has stored."""
+        self.messages += other.messages
+        self.skipped += other.skipped
+        self.oversize += other.oversize
+        for status, count in other.unconfirmed.items():
+            self.not_confirmed(status, count)
+        for queue, span in other.queues.items():
+            self.queues.setdefault(queue, QueueSpan()).add(span.count, span.first, span.last)
+
+    def summary(self) -> str:
+        """The counts in one line."""
+        notes = [f"{count} {name}" for name, count in (("skipped", self.skipped), ("oversize", self.oversize)) if count]
+        notes += [f"{count} with {status}" for status, count in sorted(self.unconfirmed.items())]
+        return f"{self.messages} messages in {len(self.queues)} queues" + "".join(f", {note}" for note in notes)
+
+    def line(self, event: str, batch: int | None, failed_tasks: int = 0) -> str:
+        """One line of JSON."""
+        queues = [
+            {"topic": q.topic, "brokerName": q.broker_name, "queueId": q.queue_id, **vars(span)}
+            for q, span in sorted(self.queues.items())
+        ]
+        told = {"messages": self.messages, "skipped": self.skipped, "oversize": self.oversize}
+        about = {"event": event, "batch": batch, "failedTasks": failed_tasks}
+        return json.dumps({**about, **told, "unconfirmed": self.unconfirmed, "queues": queues})
+
+
+def together(parts: Iterable[Written]) -> Written:
+    """The sum of what tasks have stored."""
+    total = Written()
+    for part in parts:
+        total.merge(part)
+    return total

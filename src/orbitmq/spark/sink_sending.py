@@ -1,0 +1,261 @@
+"""Carries the requests of a task to brokers: routes, a bounded number in flight, pauses, retries and the meaning of
+answers. One event loop a task; must not know rows.
+
+A request whose answer did not come may have been stored. At-least-once sends it again; effectively-once looks into
+its queue first, after a time in which a busy broker either stores or refuses what it has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from orbitmq.client.core.retry import RETRY_CODES
+from orbitmq.client.core.route import MASTER_ID, broker_addresses, no_queue_cause, publish_queues
+from orbitmq.errors import (
+    BrokerError,
+    ConnectError,
+    FrameError,
+    HeaderError,
+    OrbitMQError,
+    RemotingError,
+    SourceError,
+)
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.tls import asking_context
+from orbitmq.operations import querying, routes, sending
+from orbitmq.spark.fetch import refused
+from orbitmq.spark.sink_encoding import ANY_QUEUE, SendRequest
+from orbitmq.spark.sink_options import WriteOptions
+from orbitmq.spark.sink_report import Written
+from orbitmq.spark.sink_stored import StoredKeys, places_of
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.headers import SendMessageV2Header
+from orbitmq.wire.signature import sign
+
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
+SETTLE_S = 1.0  # RocketMQ drops a request it has held for 200 ms; after this nothing of a lost one is stored any more
+MARKS_MAX = 32  # messages an index may answer with; marks are unique, others only share the hash
+A_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class TopicRoute:
+    """Where messages of a topic are sent: its queues in the order keys are spread over, and the masters."""
+
+    queues: tuple[MessageQueue, ...]
+    masters: Mapping[str, str]
+
+
+class Sender:
+    """Sends for one task and notes in `written` what is stored. Use it as an asynchronous context manager."""
+
+    def __init__(self, options: WriteOptions, written: Written) -> None:
+        self._options = options
+        self._written = written
+        self._stored = StoredKeys(options)
+        self._routes: dict[str, TopicRoute] = {}
+        self._room = asyncio.Semaphore(options.in_flight_max)
+        self._locks: defaultdict[MessageQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._turn = random.randrange(1 << 16)  # noqa: S311 - tasks shall not all begin with the same queue
+        self._began_ms = int(time.time() * 1000)
+
+    async def __aenter__(self) -> Self:
+        protection = self._options.protection
+        tls = None
+        if protection.tls:
+            tls = asking_context(verify=protection.verify, check_host=protection.check_host, trusted=protection.trusted)
+        credentials = protection.credentials
+        signing = None if credentials is None else partial(sign, credentials=credentials)
+        self._remoting = Remoting(sign=signing, tls=tls)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)  # what they store belongs into the report, and each has its own time limit
+        await self._remoting.close()
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The route of a topic, asked for once. SourceError when it has no queue to send to."""
+        if topic not in self._routes:
+            self._routes[topic] = await self._ask_route(topic)
+        return self._routes[topic]
+
+    async def search(self, topic: str, mark: str) -> list[bytes]:
+        """The units whose KEYS have the hash of `mark`, from each broker of the topic."""
+        until = int(time.time() * 1000) + A_DAY_MS
+        bodies = []
+        for broker, address in (await self.route(topic)).masters.items():
+            try:
+                reply = await querying.query_messages(
+                    self._remoting, address, topic, mark, MARKS_MAX, 0, until, timeout_ms=self._options.send_timeout_ms
+                )
+            except BrokerError as error:
+                raise refused(f"search on broker {broker}", error.code, error.remark) from error
+            except RemotingError as error:
+                raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {broker}: {error}") from error
+            bodies.append(reply.body)
+        return bodies
+
+    async def submit(self, request: SendRequest) -> None:
+        """Have a request sent; waits while as many as allowed are under way. Raises what an earlier one ended with."""
+        await self._room.acquire()
+        if self._failure is not None:
+            self._room.release()
+            raise self._failure
+        task = asyncio.get_running_loop().create_task(self._send(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def drain(self) -> None:
+        """Wait until everything submitted is stored. Raises what one of them ended with."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        if self._failure is not None:
+            raise self._failure
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.release()
+        if not task.cancelled() and self._failure is None:
+            self._failure = task.exception()
+
+    async def _send(self, request: SendRequest) -> None:
+        queue = (await self.route(request.topic)).queues[request.queue] if request.queue != ANY_QUEUE else None
+        if queue is None:
+            await self._deliver(request, None)
+        else:
+            async with self._locks[queue]:  # one after another, or a retry would change the order
+                if self._failure is None:
+                    await self._deliver(request, queue)
+
+    async def _deliver(self, request: SendRequest, wanted: MessageQueue | None) -> None:
+        """Attempts until the request is stored. SourceError when it cannot be."""
+        failures, pause, busy_since = 0, PAUSE_FIRST_S, None
+        while True:
+            queue = wanted or self._next_queue(request.topic)
+            try:
+                await self._attempt(request, queue)
+                return
+            except BrokerError as error:
+                if error.code in BUSY:
+                    busy_since = busy_since or time.monotonic()
+                    self._require_patience(busy_since, queue, error)
+                elif error.code in RETRY_CODES and failures < self._options.retries:
+                    failures += 1
+                else:
+                    raise refused(_what(request, queue), error.code, error.remark) from error
+            except (RemotingError, FrameError, HeaderError) as error:
+                failures += 1
+                if self._options.effectively_once and not isinstance(error, ConnectError):
+                    await asyncio.sleep(SETTLE_S)
+                    if await self._is_stored(request, queue):
+                        return
+                if failures > self._options.retries:
+                    raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{_what(request, queue)}: {error}") from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
+            await self._renew(request.topic)
+
+    async def _attempt(self, request: SendRequest, queue: MessageQueue) -> None:
+        masters = (await self.route(request.topic)).masters
+        if queue.broker_name not in masters:
+            raise ConnectError(f"broker {queue.broker_name} has no master at present")
+        header = self._header(request, queue)
+        timeout_ms = self._options.send_timeout_ms
+        reply = await sending.send(
+            self._remoting, masters[queue.broker_name], header, request.body, timeout_ms=timeout_ms
+        )
+        if reply.queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, reply.queue_id)
+        self._written.stored(queue, reply.queue_offset, request.count)
+        if reply.code != ResponseCode.SUCCESS:
+            status = ResponseCode(reply.code).name
+            self._written.not_confirmed(status, request.count)
+            if self._options.ack_policy == "safe":
+                raise SourceError("ORBITMQ_NOT_SAFE", f"{_what(request, queue)}: stored, but the answer is {status}")
+
+    async def _is_stored(self, request: SendRequest, queue: MessageQueue) -> bool:
+        """Whether a request without an answer has been stored; a batch is stored whole or not at all."""
+        try:
+            found = await asyncio.to_thread(self._stored.since, request.topic, self._began_ms, queue)
+        except SourceError as error:
+            raise SourceError(
+                error.name, f"{_what(request, queue)}: cannot see whether they are stored: {error}"
+            ) from error
+        places = places_of(found, request.keys)
+        for place, offset in places:
+            self._written.stored(place, offset, 1)
+        return bool(places)
+
+    def _header(self, request: SendRequest, queue: MessageQueue) -> SendMessageV2Header:
+        return SendMessageV2Header(
+            producer_group=self._options.group,
+            topic=request.topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=4,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=int(time.time() * 1000) if request.born_ms is None else request.born_ms,
+            flag=request.flag,
+            properties=request.properties,
+            reconsume_times=0,
+            unit_mode=False,
+            batch=request.batch,
+            broker_name=queue.broker_name,
+        )
+
+    def _next_queue(self, topic: str) -> MessageQueue:
+        self._turn += 1
+        queues = self._routes[topic].queues
+        return queues[self._turn % len(queues)]
+
+    def _require_patience(self, busy_since: float, queue: MessageQueue, error: BrokerError) -> None:
+        if (time.monotonic() - busy_since) * 1000 > self._options.busy_timeout_ms:
+            text = f"broker {queue.broker_name} stays busy: code {error.code}, {error.remark}"
+            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
+
+    async def _renew(self, topic: str) -> None:
+        """A broker may have moved or gone; while nobody tells, the old route will do."""
+        with suppress(SourceError):
+            fresh, known = await self._ask_route(topic), self._routes[topic]
+            self._routes[topic] = TopicRoute(known.queues if self._options.keeps_order else fresh.queues, fresh.masters)
+
+    async def _ask_route(self, topic: str) -> TopicRoute:
+        last: OrbitMQError | None = None
+        for address in self._options.name_servers:
+            try:
+                route = await routes.route(self._remoting, address, topic, timeout_ms=self._options.send_timeout_ms)
+            except (RemotingError, FrameError, HeaderError, BrokerError) as error:
+                last = error
+                continue
+            if route is None:
+                raise SourceError("ORBITMQ_TOPIC_NOT_FOUND", f"topic {topic} does not exist; create it first")
+            queues = publish_queues(topic, route).queues
+            if not queues:
+                raise SourceError("ORBITMQ_NO_PERMISSION", no_queue_cause(topic, route))
+            masters = {name: ids[MASTER_ID] for name, ids in broker_addresses(route).items() if MASTER_ID in ids}
+            return TopicRoute(queues, masters)
+        raise SourceError("ORBITMQ_NAMESERVER_UNAVAILABLE", f"topic {topic}: {last}")
+
+
+def _what(request: SendRequest, queue: MessageQueue) -> str:
+    messages = "a message" if request.count == 1 else f"{request.count} messages"
+    return f"{messages} to queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
