@@ -45,6 +45,7 @@ from orbitmq.wire.headers import (
     UnregisterClientHeader,
     UpdateConsumerOffsetHeader,
 )
+from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode, encode_standard
 from tests.support.batches import decode_batch
@@ -157,6 +158,11 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info: {topic}")
         return command.response(0, body=encode_standard(system.route(topic)))
 
+    def create(_: Connection, command: Command) -> Command:
+        header = command.header(CreateTopicHeader)
+        system.topics[header.topic] = header.write_queue_nums
+        return command.response(0)
+
     def heartbeat(_: Connection, command: Command) -> Command:
         data = decode(HeartbeatData, command.body)
         system.heartbeats.append(data)
@@ -179,6 +185,9 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         if not found:
             return command.response(1, "no consumer for this group")
         return command.response(0, body=encode_standard(ConsumerIdList(consumer_id_list=found)))
+
+    def running_info(_: Connection, command: Command) -> Command:
+        return command.response(1, "the consumer is not online")
 
     def send(_: Connection, command: Command) -> Command:
         header = command.header(SendMessageV2Header)
@@ -248,9 +257,11 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
     return {
         RequestCode.QUERY_MESSAGE: query,
         RequestCode.GET_ROUTEINFO_BY_TOPIC: route,
+        RequestCode.UPDATE_AND_CREATE_TOPIC: create,
         RequestCode.HEART_BEAT: heartbeat,
         RequestCode.UNREGISTER_CLIENT: unregister,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: members,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: running_info,
         RequestCode.SEND_MESSAGE_V2: send,
         RequestCode.SEND_BATCH_MESSAGE: send,
         RequestCode.QUERY_CONSUMER_OFFSET: query_offset,

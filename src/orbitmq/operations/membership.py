@@ -8,9 +8,17 @@ from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.bodies import CheckClientRequest, ConsumerIdList, HeartbeatData, LockedQueues, QueueLocks
+from orbitmq.wire.bodies import (
+    CheckClientRequest,
+    ConsumerIdList,
+    ConsumerRunningInfo,
+    HeartbeatData,
+    LockedQueues,
+    QueueLocks,
+)
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
+from orbitmq.wire.headers_groups import GetConsumerRunningInfoHeader
 from orbitmq.wire.objects import decode, encode
 
 
@@ -53,6 +61,15 @@ async def check_client(
     """CHECK_CLIENT_CONFIG: BrokerError when the broker cannot filter by this subscription."""
     body = encode(CheckClientRequest(client_id=client_id, group=group, subscription_data=subscription))
     await ask(remoting, address, RequestCode.CHECK_CLIENT_CONFIG, body=body, timeout_ms=timeout_ms)
+
+
+async def running_info(
+    remoting: Remoting, address: str, group: str, client_id: str, *, timeout_ms: float = 12_000
+) -> ConsumerRunningInfo:
+    """GET_CONSUMER_RUNNING_INFO: what a member says of itself; the broker passes the question on and waits 10 s."""
+    header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id)
+    answer = await ask(remoting, address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout_ms=timeout_ms)
+    return decode(ConsumerRunningInfo, answer.body)
 
 
 def _locks(client_id: str, group: str, queues: Collection[MessageQueue]) -> bytes:

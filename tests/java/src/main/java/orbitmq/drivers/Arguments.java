@@ -19,6 +19,10 @@ public final class Arguments {
         }
     }
 
+    public boolean has(String name) {
+        return values.containsKey(name);
+    }
+
     public String text(String name) {
         String value = values.get(name);
         if (value == null) {

@@ -22,7 +22,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * --instances (consumers in this process), --expect (deliveries to wait for), --idle-ms (give up after that long
  * without a delivery), --linger-ms (stay that long after the expected ones, so that surplus ones show), --fail-every k
  * (the first delivery of every k-th index is failed), --fail-below n (deliveries are failed until n retries were made),
- * --max-reconsume (retries before a message is dead), --from FIRST|LAST, --trace true.
+ * --max-reconsume (retries before a message is dead), --from FIRST|LAST, --trace true, --instance (the name of each
+ * instance, before its number), --offsets (the directory of a broadcasting consumer's offsets).
  * Rows: event assigned whenever the queues of a consumer change, event message for each delivery, event end.
  */
 final class Consume {
@@ -43,6 +44,9 @@ final class Consume {
     }
 
     static void run(Arguments arguments) throws Exception {
+        if (arguments.has("offsets")) {
+            System.setProperty("rocketmq.client.localOffsetStoreDir", arguments.text("offsets"));
+        }
         Consume consume = new Consume(arguments);
         for (int i = 0; i < arguments.number("instances", 1); i++) {
             consume.start(i);
@@ -58,7 +62,7 @@ final class Consume {
             new DefaultMQPushConsumer(arguments.text("group"), arguments.hook(), new AllocateMessageQueueAveragely(),
                 arguments.is("trace"), null);
         consumer.setNamesrvAddr(arguments.text("namesrv"));
-        consumer.setInstanceName(ProcessHandle.current().pid() + "-" + number);
+        consumer.setInstanceName(arguments.text("instance", ProcessHandle.current().pid() + "-") + number);
         String from = "CONSUME_FROM_" + arguments.text("from", "FIRST") + "_OFFSET";
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(from));
         consumer.setConsumeMessageBatchMaxSize(arguments.number("batch", 1));

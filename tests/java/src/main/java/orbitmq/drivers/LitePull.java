@@ -4,12 +4,14 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * A lite pull consumer: --namesrv, --topic, --group, --assign true (all queues by hand) or subscribe, --expression or --sql,
- * --steps, --idle-ms. Steps are separated by commas, each {@code <seek>:<expected messages>} where seek is none, begin,
+ * --steps, --idle-ms, --model CLUSTERING|BROADCASTING, --from FIRST|LAST, --instance (its name), --offsets (the directory
+ * of a broadcasting consumer's offsets). Steps are separated by commas, each {@code <seek>:<expected messages>} where seek is none, begin,
  * end, time=&lt;ms&gt; or a queue offset; after each step what was polled is committed. Rows carry their
  * step.
  */
@@ -27,6 +29,9 @@ final class LitePull {
     }
 
     static void run(Arguments arguments) throws Exception {
+        if (arguments.has("offsets")) {
+            System.setProperty("rocketmq.client.localOffsetStoreDir", arguments.text("offsets"));
+        }
         LitePull lite = new LitePull(arguments);
         lite.start();
         String[] steps = arguments.text("steps").split(",");
@@ -42,6 +47,15 @@ final class LitePull {
     private void start() throws Exception {
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setAutoCommit(false);
+        if (arguments.has("instance")) {
+            consumer.setInstanceName(arguments.text("instance"));
+        }
+        if (arguments.has("model")) {
+            setModel(arguments.text("model"));
+        }
+        if (arguments.has("from")) {
+            consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + arguments.text("from") + "_OFFSET"));
+        }
         if (!arguments.is("assign")) {
             consumer.subscribe(topic, Messages.selector(arguments));
             consumer.start();
@@ -50,6 +64,13 @@ final class LitePull {
         consumer.start();
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);
         consumer.assign(queues);
+    }
+
+    /** The enumeration lives in another package in 5.x, and these classes are compiled once for both. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private void setModel(String name) throws Exception {
+        Class type = DefaultLitePullConsumer.class.getMethod("getMessageModel").getReturnType();
+        DefaultLitePullConsumer.class.getMethod("setMessageModel", type).invoke(consumer, Enum.valueOf(type, name));
     }
 
     private void seek(String where) throws Exception {
