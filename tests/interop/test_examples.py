@@ -1,0 +1,14 @@
+"""The examples print the same facts whichever system they meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.conftest import System
+from tests.support.examples import EVERYWHERE, run_example
+
+
+@pytest.mark.parametrize("system", ["java", "java-5"], indirect=True, scope="session")
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_an_example_does_the_same_with_rocketmq(system: System, name: str) -> None:
+    run_example(name, system.namesrv_address)

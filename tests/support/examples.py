@@ -1,0 +1,145 @@
+"""The examples, and the facts that each of them prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PATIENCE_SECONDS = 60
+
+# File -> what its output must be: regular expressions, one a line.
+FACTS: dict[str, list[str]] = {
+    "send.py": [
+        r"SEND_OK: message [0-9A-F]{32}",
+        r"it is number \d+ in queue [0-3] of \S+",
+        r"100 more went together to 4 queues",
+    ],
+    "send_sync.py": [
+        r"SEND_OK in queue [0-3]",
+        r"40 from four threads",
+        r"refused before it was sent: the body is empty",
+    ],
+    "send_async.py": [r"1000 stored, never more than 50 under way", r"waited for room: yes"],
+    "oneway.py": [
+        r"100 handed to the network after SEND_OK; no receipt, no retry",
+        r"the broker has 100 of them",
+    ],
+    "batch.py": [
+        r"SEND_OK: 50 messages, 50 ids, one queue",
+        r"refused before it was sent: a delayed message cannot go in a batch",
+    ],
+    "delay.py": [r"'remind me' came after [1-9]\d*\.\d s"],
+    "ordered.py": [rf"O-{n}: created > paid > packed > shipped" for n in (1, 2, 3)],
+    "request_reply.py": [r"the answer: 49.90 for a kettle", r"code 10006: nobody answered in time"],
+    "transactions.py": [
+        r"O-1: COMMIT_MESSAGE",
+        r"O-2: ROLLBACK_MESSAGE",
+        r"O-3: COMMIT_MESSAGE",
+        r"delivered: O-1, O-3",
+    ],
+    "outbox.py": [
+        r"O-4 was sent nowhere and kept nowhere",
+        r"broker down: 3 wait on disk",
+        r"lost O-4: LIMIT_COUNT",
+        r"broker back: 3 sent, the topic has 4",
+    ],
+    "fault_tolerance.py": [
+        r"in turn: [2-4] of 6 went to the slow broker",
+        r"with latency_fault: [0-2] of 6 went to the slow broker",
+        r"seen to be slow: broker-b",
+    ],
+    "push_consumer.py": [r"begun 20, ended 20: nothing was cut off", r"each came once"],
+    "lite_pull.py": [
+        r"30 messages, the first one is 0",
+        r"committed: the group goes on behind 30 messages",
+        r"after a seek: 25, 26, 27, 28, 29",
+        r"paused: 0 messages",
+    ],
+    "pull_consumer.py": [
+        r"4 queues",
+        r"FOUND: 0 1 2 3 4",
+        r"FOUND: 5 7 9 11",
+        r"the group goes on 12 further",
+        r"nothing new in the queue",
+    ],
+    "tags.py": [r"billing got OrderPaid, OrderPaid, OrderRefunded"],
+    "sql92.py": [r"auditors got north 120 and south 500"],
+    "broadcasting.py": [rf"{name}: key-0, key-1, key-2, key-3, key-4" for name in ("left", "right")],
+    "allocation.py": [
+        r"AVG: 4 queues, 0 read twice; \[0, 1\] and \[2, 3\]",
+        r"AVG_BY_CIRCLE: 4 queues, 0 read twice; \[0, 2\] and \[1, 3\]",
+        r"CONSISTENT_HASH: 4 queues, 0 read twice; .*",
+    ],
+    "retries.py": [
+        r"attempt 1 of 'bad' from ExampleRetries",
+        r"attempt 2 of 'bad' from ExampleRetries",
+        r"dead letter: 'cannot be done', sent to ExampleRetries",
+    ],
+    "idempotent.py": [r"P-1 booked once: 10", r"P-2 booked once: 10", r"2 done, 2 recognised"],
+    "lag.py": [
+        r"behind before: 40 messages",
+        r"behind after: 0 messages",
+        r"T1 is \d+\.\d\d ms of computing, T2 \d\d\.\d\d ms of waiting a message",
+        r"use \d+ threads a machine: \d+ messages/s",
+        r"for a peak of 5,000 messages/s: \d+ machines",
+    ],
+    "namespace.py": [
+        r"north got 'for north' from ExampleShared",
+        r"south got 'for south' from ExampleShared",
+        r"without a namespace the topic is called north%ExampleShared",
+    ],
+    "hooks.py": [
+        r"sent: SEND_OK",
+        r"forbidden: no card numbers in messages",
+        r"listener said CONSUME_SUCCESS",
+    ],
+    "message_trace.py": [
+        r"1 O-1 sent by example-trace",
+        r"2 O-1 came to example-trace-readers",
+        r"3 O-1 consumed: True",
+    ],
+    "spans.py": [
+        r"checkout: in the trace of checkout",
+        r"send ExampleSpans: in the trace of checkout",
+        r"process ExampleSpans: in the trace of checkout",
+    ],
+    "metrics.py": [
+        r'orbitmq_client_send_attempts_total{group="example-metrics",outcome="send_ok",topic="ExampleMetrics"} 7.0',
+        r'orbitmq_client_received_messages_total{group="example-metrics-readers",topic="ExampleMetrics"} 7.0',
+    ],
+    "acl.py": [
+        r"the shop, to its topic: SEND_OK",
+        r"the shop, elsewhere: refused with code 1",
+        r"somebody else: refused with code 1",
+    ],
+    "tls.py": [
+        r"encrypted and checked: SEND_OK",
+        r"signed by a stranger: refused with code 10005",
+        r"without TLS: refused with code 10005",
+    ],
+    "test_orders.py": [r"\.\.\s+\[100%\]", r"2 passed in .*"],
+}
+# What any broker of the protocol must do.
+EVERYWHERE = [
+    "allocation.py", "batch.py", "lite_pull.py", "namespace.py", "ordered.py", "pull_consumer.py", "request_reply.py",
+    "retries.py", "send_async.py", "send_sync.py", "sql92.py", "transactions.py",
+]  # fmt: skip
+
+
+def run_example(name: str, namesrv_address: str) -> None:
+    """Run it as a reader would; AssertionError unless it prints its facts, each a line, and nothing else."""
+    runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if name.startswith("test_") else []
+    ended = subprocess.run(
+        [sys.executable, *runner, str(EXAMPLES / name)],
+        env={**os.environ, "NAMESRV_ADDR": namesrv_address},
+        capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    lines = ended.stdout.splitlines()
+    wrong = [pair for pair in zip(FACTS[name], lines, strict=False) if not re.fullmatch(*pair)]
+    assert not wrong, f"{wrong}\n{ended.stderr}"
+    assert len(lines) == len(FACTS[name]), ended.stdout
