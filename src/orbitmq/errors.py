@@ -17,6 +17,7 @@ answers when the error reaches the border of a request.
     |   +-- BodyError               a body that is not what its request code promises
     |   +-- UnitError               a stored message unit that cannot be decoded
     |   +-- BrokerError             the peer answered with a response code that means failure
+    +-- HookFailed                  the application's: its hook failed a request
     +-- RemotingError               the network's
     |   +-- ConnectError            no connection to the address
     |   +-- SendRequestError        the connection broke before the request was written
@@ -129,6 +130,10 @@ class BrokerError(PeerError):
     def __str__(self) -> str:
         text = super().__str__()
         return f"{text}; {self.story}" if self.story else text
+
+
+class HookFailed(OrbitMQError):
+    """A hook around requests raised, so the request failed; the cause is what it raised."""
 
 
 class RemotingError(OrbitMQError):

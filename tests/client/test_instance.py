@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
 from orbitmq.client import LitePullConsumer, Message, Producer, PushConsumer
 from orbitmq.client.base import Client
-from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
-from orbitmq.wire.codes import VERSION, RequestCode
+from orbitmq.client.core.addresses import VIP_CODES, vip_address
+from orbitmq.errors import BrokerError, ClientError, HookFailed, InvalidStateError, OrbitMQError
+from orbitmq.net.connection import Connection
+from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import UnregisterClientHeader
+from orbitmq.wire.headers_admin import CreateTopicHeader
+from orbitmq.wire.signature import is_signed
 from tests.support.fake_system import FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
 from tests.support.python_client import Collector
@@ -176,6 +183,224 @@ def test_a_client_refuses_to_work_in_a_forked_child(monkeypatch: pytest.MonkeyPa
             with pytest.raises(InvalidStateError, match="make another one after a fork"):
                 await producer.send(Message("T", b"x"))
             monkeypatch.undo()
+
+    run(scenario())
+
+
+def test_a_fork_is_told_apart_and_leaves_the_parent_s_connections_alone() -> None:
+    async def in_the_child(producer: Producer, fresh: Producer, address: str) -> None:
+        with pytest.raises(InvalidStateError, match="belongs to process"):
+            await producer.send(Message("T", b"x"))
+        await producer.shutdown()
+        async with fresh:
+            await fresh.send(Message("T", b"from the child"))
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            fresh = Producer("fresh", system.address)
+            async with Producer("g", system.address) as producer:
+                await producer.send(Message("T", b"x"))
+                child = os.fork()
+                if child == 0:
+                    code = 1
+                    try:
+                        asyncio.events._set_running_loop(None)
+                        asyncio.run(in_the_child(producer, fresh, system.address))
+                        code = 0
+                    finally:
+                        os._exit(code)
+                ended = await asyncio.to_thread(os.waitpid, child, 0)
+                assert os.waitstatus_to_exitcode(ended[1]) == 0
+                gone = [c.header(UnregisterClientHeader).producer_group for c in system.asked if c.code == 35]
+                assert gone == ["fresh"], "the child did not take the parent's producer away"
+                await producer.send(Message("T", b"x"))
+
+    run(scenario())
+
+
+# ------------------------------------------------------------------------------------------------ around every request
+
+
+class Recorder:
+    """A hook that notes every request and adds a field to it."""
+
+    def __init__(self) -> None:
+        self.before_: list[int] = []
+        self.after_: list[tuple[int, int]] = []
+
+    def before(self, _address: str, request: Command) -> None:
+        self.before_.append(request.code)
+        request.ext = {**(request.ext or {}), "zone": "z1"}
+
+    def after(self, _address: str, request: Command, response: Command) -> None:
+        self.after_.append((request.code, response.code))
+
+
+def test_a_hook_sees_every_request_and_what_it_adds_is_signed() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            seen = Recorder()
+            producer = Producer("g", system.address, access_key="user", secret_key="secret")
+            producer.add_rpc_hook(seen)
+            async with producer:
+                await producer.send(Message("T", b"x"))
+                await producer.send_oneway(Message("T", b"y"))
+                with pytest.raises(InvalidStateError, match="hooks"):
+                    producer.add_rpc_hook(seen)
+            await until(lambda: system.count(RequestCode.SEND_MESSAGE_V2) == 2)
+            kinds = {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT}
+            assert kinds <= set(seen.before_)
+            assert (RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS) in seen.after_
+            assert len(seen.before_) == len(system.asked) == len(seen.after_) + 1
+            for command in system.asked:
+                assert (command.ext or {})["zone"] == "z1"
+                if command.typed is None:
+                    assert is_signed(command, b"secret")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_hook_that_raises_fails_the_request(when: str) -> None:
+    class Refusing(Recorder):
+        def _refuse(self, request: Command) -> None:
+            if request.code == RequestCode.SEND_MESSAGE_V2:
+                raise ValueError("not allowed")
+
+        def before(self, address: str, request: Command) -> None:
+            if when == "before":
+                self._refuse(request)
+
+        def after(self, address: str, request: Command, response: Command) -> None:
+            self._refuse(request)
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            producer = Producer("g", system.address)
+            producer.add_rpc_hook(Refusing())
+            async with producer:
+                with pytest.raises(HookFailed, match=r"Refusing failed request 310 .*not allowed") as raised:
+                    await producer.send(Message("T", b"x"))
+                assert isinstance(raised.value.__cause__, ValueError)
+            assert system.count(RequestCode.SEND_MESSAGE_V2) == (when == "after")
+
+    run(scenario())
+
+
+def test_clients_with_other_hooks_share_nothing() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("a", system.address) as plain:
+            hooked = Producer("b", system.address)
+            hooked.add_rpc_hook(Recorder())
+            async with hooked:
+                assert hooked.client_id != plain.client_id
+            async with named(system, "c"):
+                same = named(system, "d")
+                same.add_rpc_hook(Recorder())
+                with pytest.raises(ClientError, match="other hooks"):
+                    await same.start()
+
+    run(scenario())
+
+
+def test_a_client_of_streams_marks_its_id_and_every_request() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            async with LitePullConsumer("g", system.address) as consumer:
+                consumer.subscribe("T")
+                assert consumer.client_id.endswith("@STREAM")
+                await until(lambda: system.count(RequestCode.HEART_BEAT) > 0)
+            assert {(command.ext or {}).get("ReqT") for command in system.asked if command.typed is None} == {"0"}
+            async with (
+                Producer("p", system.address) as plain,
+                Producer("q", system.address, enable_stream_request_type=True) as stream,
+            ):
+                assert not plain.client_id.endswith("@STREAM")
+                assert stream.client_id.endswith("@STREAM")
+
+    run(scenario())
+
+
+def test_the_vip_channel_takes_its_calls_and_no_others() -> None:
+    seen: list[tuple[int, str]] = []
+
+    class Where(Recorder):
+        def before(self, address: str, request: Command) -> None:
+            seen.append((request.code, address))
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            producer = Producer("g", system.address, vip_channel=True, retry_times=0)
+            producer.add_rpc_hook(Where())
+            async with producer:
+                with pytest.raises(ClientError, match=f"cannot connect to {vip_address(system.address)}"):
+                    await producer.send(Message("T", b"x"))
+                await until(lambda: any(code == RequestCode.HEART_BEAT for code, _ in seen))
+            assert {code for code, _ in seen}.isdisjoint(VIP_CODES), "none of them left for the usual port"
+
+    run(scenario())
+
+
+def test_name_servers_can_be_changed_while_it_runs() -> None:
+    async def scenario() -> None:
+        async with fake_system() as old, fake_system() as new:
+            unstarted = Producer("u", old.address)
+            unstarted.update_namesrv_addr(new.address)
+            async with unstarted:
+                await unstarted.send(Message("T", b"x"))
+            assert not old.asked
+            async with Producer("g", old.address) as producer:
+                await producer.send(Message("T", b"x"))
+                producer.update_namesrv_addr([new.address])
+                await producer.send(Message("Other", b"x"))
+                assert "Other" in new.topics
+                assert "Other" not in old.topics
+
+    run(scenario())
+
+
+# ---------------------------------------------------------------------------------------------------- creating topics
+
+
+def test_a_topic_is_asked_for_up_to_five_times() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            code = RequestCode.UPDATE_AND_CREATE_TOPIC
+            system.answers[code] = refuse(ResponseCode.SYSTEM_ERROR)
+            with pytest.raises(BrokerError):
+                await producer.create_topic("New")
+            assert system.count(code) == 5
+            refusals = [4]
+
+            def at_last(_connection: Connection, command: Command) -> Command:
+                refusals[0] -= 1
+                return command.response(ResponseCode.SYSTEM_ERROR if refusals[0] >= 0 else ResponseCode.SUCCESS)
+
+            system.answers[code] = at_last
+            await producer.create_topic("New", sys_flag=1)
+            assert system.count(code) == 10
+            assert system.asked[-1].header(CreateTopicHeader).topic_sys_flag == 1
+
+    run(scenario())
+
+
+def test_shutdown_ends_although_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            clients: list[Client] = [Producer("p", system.address, api_timeout_ms=200)]
+            clients.append(push(system, api_timeout_ms=200))
+            lite = LitePullConsumer("l", system.address, api_timeout_ms=200)
+            lite.subscribe("T")
+            clients.append(lite)
+            for client in clients:
+                await client.start()
+            for code in RequestCode:
+                system.answers[code] = silence()
+            async with asyncio.timeout(20):
+                for client in clients:
+                    await client.shutdown()
 
     run(scenario())
 

@@ -66,3 +66,11 @@ def test_a_start_time_is_a_time_or_its_text() -> None:
     with pytest.raises(ConfigurationError, match="give yyyyMMddHHmmss"):
         PushConsumer("g", consume_timestamp="yesterday")
     PushConsumer("g", consume_timestamp="20260102030405")
+
+
+def test_what_is_not_given_may_stand_in_the_environment() -> None:
+    environment = {"ORBITMQ_TLS": "true", "ORBITMQ_INSTANCE_NAME": "mine", "ORBITMQ_RETRY_TIMES": "9"}
+    settings = complete(ProducerSettings, {"instance_name": "given"}, environment)
+    assert (settings["tls"], settings["instance_name"], settings["retry_times"]) == (True, "given", 2)
+    with pytest.raises(ConfigurationError, match="ORBITMQ_TLS: value 'maybe' is not allowed; give true or false"):
+        complete(ProducerSettings, {}, {"ORBITMQ_TLS": "maybe"})

@@ -16,6 +16,7 @@ from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level, Rule
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.main import app
+from orbitmq.cli.reference_pipeline import pipeline_page
 from orbitmq.client.settings import (
     ClientSettings,
     LitePullSettings,
@@ -24,6 +25,7 @@ from orbitmq.client.settings import (
     PushSettings,
     TransactionSettings,
     options_of,
+    variable_of,
 )
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.tls_options import TlsOptions
@@ -75,7 +77,8 @@ _CLIENT_HEAD = """\
 Written by `make reference` from the tables in the code.
 
 These are keyword arguments of the constructors; the second column is the property of Apache RocketMQ's client that
-means the same.
+means the same. Where an upper-case name stands beside a setting, the environment variable of that name counts when the
+argument is not given.
 """
 _SPARK_HEAD = """\
 # Options of the Spark data source
@@ -231,6 +234,7 @@ PAGES = {
     "client.md": client_page,
     "spark.md": spark_page,
     "spark-stores.md": spark_stores_page,
+    "pipeline.md": pipeline_page,
 }
 
 
@@ -239,8 +243,12 @@ def _option_table(options: type[Options]) -> str:
 
 
 def _setting_table(kind: type[ClientSettings]) -> str:
-    rows = ((f"`{name}`", *_option_row(declared)) for name, declared in options_of(kind).items())
+    rows = ((_setting_name(name, declared), *_option_row(declared)) for name, declared in options_of(kind).items())
     return _table(("setting", "key", "default", "allowed", "what it does"), rows)
+
+
+def _setting_name(name: str, declared: Option) -> str:
+    return f"`{name}` or `{variable_of(name)}`" if declared.from_environment else f"`{name}`"
 
 
 def _option_row(declared: Option) -> tuple[str, ...]:

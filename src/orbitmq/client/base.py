@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
+from functools import partial
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -14,14 +16,18 @@ from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.core.namespace import Namespace, namespace_of
 from orbitmq.client.instance import Instance, join, leave
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import InvalidStateError
+from orbitmq.errors import InvalidStateError, OrbitMQError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageExt, MessageQueue
-from orbitmq.message.topics import check_group, check_topic
+from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_group, check_topic
+from orbitmq.net.remoting import RpcHook
 from orbitmq.operations import offsets, topics
 from orbitmq.runtime.clock import Clock, SystemClock
 
+_log = logging.getLogger(__name__)
+
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
+CREATE_TRIES = 5  # as RocketMQ's client asks a broker for a topic
 
 
 class State(Enum):
@@ -36,10 +42,13 @@ class State(Enum):
 class Client(ABC):
     """Base of producers and consumers; `async with` starts and shuts down.
 
-    A client belongs to the event loop and the process that started it; after a fork the child must make its own.
+    A client belongs to the event loop and the process that started it. One that was started before a fork refuses to
+    work in the child, where `shutdown` only forgets it: connections, threads and message ids are the parent's. The
+    child makes clients of its own; one that was not started yet may be started there.
     """
 
     _consumes: ClassVar[bool]
+    _stream: ClassVar[bool] = False
 
     def __init__(self, group: str, namesrv_addr: str | Iterable[str] | None, settings: ClientSettings) -> None:
         given = namesrv_addr if isinstance(namesrv_addr, str) else list(namesrv_addr or ())
@@ -53,6 +62,7 @@ class Client(ABC):
         self._base_settings = settings
         self._state = State.CREATED
         self._pid = os.getpid()
+        self._rpc_hooks: list[RpcHook] = []
         self._clock: Clock = SystemClock()
         self._shared: Instance | None = None
 
@@ -63,7 +73,15 @@ class Client(ABC):
         if self._state is not State.CREATED:
             raise InvalidStateError(f"{self._name()} is {self._state.value}; a client is started once")
         self._state = State.STARTING
-        self._shared = join(self._addresses, self._base_settings, self.group, consumer=self._consumes)
+        self._pid = os.getpid()
+        self._shared = join(
+            self._addresses,
+            self._base_settings,
+            self.group,
+            consumer=self._consumes,
+            hooks=tuple(self._rpc_hooks),
+            stream=self._stream or self._base_settings["enable_stream_request_type"],
+        )
         try:
             await self._begin(self._shared)
         except BaseException:
@@ -76,6 +94,8 @@ class Client(ABC):
         if self._state is not State.RUNNING or self._shared is None:
             return
         self._state = State.CLOSED
+        if os.getpid() != self._pid:
+            return  # whatever is written now would go out over the parent's connections
         try:
             await self._end(self._shared)
         finally:
@@ -101,6 +121,25 @@ class Client(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.shutdown()
+
+    def add_rpc_hook(self, hook: RpcHook) -> None:
+        """Have `hook` see every request of this client and its answer, those of name servers included; before start,
+        InvalidStateError afterwards. What it raises fails the request: HookFailed, with that as its cause. It runs on
+        the event loop and must not wait. Requests are signed after the hooks.
+        """
+        if self._state is not State.CREATED:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}; hooks around requests are added before")
+        self._rpc_hooks.append(hook)
+
+    def update_namesrv_addr(self, namesrv_addr: str | Iterable[str]) -> None:
+        """Ask these name servers from now on, before or after start; all who share the client id do. An empty list
+        changes nothing.
+        """
+        given = name_servers(namesrv_addr)
+        if self._state is State.CREATED:
+            self._addresses = given or self._addresses
+        else:
+            self._check_running().name_servers.update(given)
 
     @property
     def is_running(self) -> bool:
@@ -179,12 +218,37 @@ class Client(ABC):
         found = await searching.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
         return [self._seen(message) for message in found]
 
-    async def create_topic(self, topic: str, *, queues: int = 4, template: str = "TBW102") -> None:
-        """Create `topic` with `queues` queues on every master that has the template topic; change it if it exists."""
+    async def create_topic(
+        self, topic: str, *, queues: int = 4, template: str = AUTO_CREATE_TOPIC, sys_flag: int = 0
+    ) -> None:
+        """Create `topic` with `queues` queues on every master that has the template topic; change it if it exists.
+        `sys_flag` are the topic's flags of units.
+
+        A broker that fails is asked five times. The topic exists when one broker took it; the error of the last one,
+        BrokerError, ClientError or RemotingError, when none did. Brokers that did not are in the log.
+        """
         check_topic(topic := self._namespace.wrap(topic))
         routes, remoting = self._instance.routes, self._instance.remoting
         found = await routes.find_publish(template, template, queues)
         brokers = {queue.broker_name: queue for queue in found.queues}
+        configuration = TopicConfig(topic, queues, queues, sys_flag=sys_flag)
+        failures: list[OrbitMQError] = []
         for queue in brokers.values():
-            configuration = TopicConfig(topic, queues, queues)
-            await topics.create_topic(remoting, await routes.master(queue), configuration, template=template)
+            try:
+                create = partial(topics.create_topic, remoting, await routes.master(queue), configuration)
+                await _tried(CREATE_TRIES, partial(create, template=template))
+            except OrbitMQError as error:
+                _log.warning("event=topic_not_created topic=%s broker=%s error=%s", topic, queue.broker_name, error)
+                failures.append(error)
+        if len(failures) == len(brokers):
+            raise failures[-1]
+
+
+async def _tried(times: int, work: Callable[[], Awaitable[None]]) -> None:
+    """Do `work`, again when it fails; the last failure is raised."""
+    for _ in range(times - 1):
+        try:
+            return await work()
+        except OrbitMQError:
+            continue
+    return await work()

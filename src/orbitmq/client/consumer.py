@@ -12,10 +12,13 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from orbitmq.client import consistency
 from orbitmq.client.background import Background
 from orbitmq.client.base import Client, State
+from orbitmq.client.consistency import SubscriptionCheck
 from orbitmq.client.core.allocation import AllocateAveragely, AllocateStrategy
 from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, FilterHook, ReceiveHook, each
+from orbitmq.client.core.identity import DEFAULT_INSTANCE, client_id
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.rebalance import Membership, change
@@ -44,6 +47,7 @@ from orbitmq.wire.bodies import (
 _log = logging.getLogger(__name__)
 
 REBALANCE_INTERVAL_S = 20.0  # the wait of Java's members; notices of brokers come in between
+COMPARED_MEMBERS_MAX = 8  # members asked what they subscribe at a start: a large group must not be asked by all
 REBALANCE_AGAIN_S = 1.0  # after a round that could not be finished
 
 
@@ -111,6 +115,8 @@ class Consumer(Client):
         self._strategy = allocate_strategy or AllocateAveragely()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._memberships: dict[str, Membership] = {}
+        self._members: list[str] = []
+        """The client ids of the group, as a broker told last."""
         self._held: dict[MessageQueue, Held] = {}
         self._rebalance_wanted = asyncio.Event()
         self._rebalancing = asyncio.Lock()
@@ -136,6 +142,7 @@ class Consumer(Client):
             consume_type=self._consume_type,
             message_model=self._message_model,
             consume_from_where=self._consume_from_where,
+            unit_mode=self._base_settings["unit_mode"],
             subscription_data_set=list(self._subscriptions.values()),
         )
 
@@ -261,6 +268,30 @@ class Consumer(Client):
         lags = await lag_of(self._instance, self.group, queues, self._stored_offset)
         return [replace(one, queue=self._namespace.unwrap_queue(one.queue)) for one in lags]
 
+    async def check_subscription_consistency(self, group: str | None = None) -> SubscriptionCheck:
+        """Ask all members of a group, this one unless given, what they subscribe. Where they differ messages get lost:
+        a broker filters by one subscription a group. BrokerError, ClientError, RemotingError when nobody can say who
+        the members are; a member that does not answer is named in the result.
+        """
+        instance = self._check_running()
+        return await consistency.check(instance, self.group if group is None else self._namespace.wrap(group))
+
+    async def _compare_subscriptions(self, instance: Instance) -> None:
+        """Warn of members that subscribe otherwise than this one. A few of them tell enough."""
+        others = [client_id for client_id in self._members if client_id != instance.client_id]
+        try:
+            broker = await instance.any_broker(next(iter(self._subscriptions)))
+            said = await consistency.said_by(instance, broker, self.group, others[:COMPARED_MEMBERS_MAX])
+        except OrbitMQError as error:
+            _log.info("event=subscriptions_not_compared group=%s error=%s", self.group, error)
+            return
+        own = consistency.subscribed(self._subscriptions.values(), self.group)
+        for difference in consistency.differences({instance.client_id: own, **said.subscribed}):
+            _log.warning(
+                "event=subscriptions_differ group=%s topic=%s members=%s; messages will be lost for some of them",
+                self.group, difference.topic, dict(difference.members),
+            )  # fmt: skip
+
     async def _stored_offset(self, queue: MessageQueue) -> int | None:
         offset = await self._offsets.stored(queue)
         return offset if offset >= 0 else None
@@ -282,6 +313,8 @@ class Consumer(Client):
             await self._rebalance(instance)
         self._background.spawn(self._rebalance_regularly(instance))
         self._background.spawn(self._persist_regularly())
+        if any(client_id != instance.client_id for client_id in self._members):
+            self._background.spawn(self._compare_subscriptions(instance))
 
     async def _check(self, instance: Instance, subscription: SubscriptionData) -> None:
         """Have a broker of the topic look at an expression that it will evaluate. BrokerError when it will not."""
@@ -332,7 +365,14 @@ class Consumer(Client):
         if self._message_model is MessageModel.CLUSTERING:
             return BrokerOffsets(instance, self.group)
         settings = self._member_settings
-        owner = f"{instance.client_ip}@{settings['instance_name']}"
+        name = settings["instance_name"]
+        if name == DEFAULT_INSTANCE:
+            _log.warning(
+                "event=shared_offsets_file group=%s; give every broadcasting consumer of a group on a machine an "
+                "instance_name of its own: the file of its offsets has that name",
+                self.group,
+            )
+        owner = client_id(instance.client_ip, name, settings["unit_name"], stream=instance.stream)
         return FileOffsets(settings["local_offset_dir"], owner, self.group)
 
     async def _confirm(self, queues: Collection[MessageQueue]) -> None:
@@ -402,7 +442,7 @@ class Consumer(Client):
         if self._message_model is MessageModel.BROADCASTING:
             return queues
         broker = await instance.any_broker(topic)
-        members = await membership.consumer_ids(instance.remoting, broker, self.group)
+        members = self._members = await membership.consumer_ids(instance.remoting, broker, self.group)
         decides = self._memberships.setdefault(topic, Membership())
         try:
             return decides.assignment(self._strategy, self.group, instance.client_id, queues, members)

@@ -15,15 +15,18 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from orbitmq.client.answering import Answering, GroupMember
 from orbitmq.client.background import Background
+from orbitmq.client.core.addresses import VIP_CODES, lookup_url, vip_address
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
 from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.core.route import MASTER_ID
+from orbitmq.client.lookup import look_up
 from orbitmq.client.machine import own_addresses
-from orbitmq.client.nameservers import NameServers
+from orbitmq.client.nameservers import LookUp, NameServers
 from orbitmq.client.protection import PROTECTION, signer_of, tls_of
 from orbitmq.client.questions import Questions
 from orbitmq.client.replies import Replies
@@ -32,15 +35,18 @@ from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientError, OrbitMQError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.net.connection import Connection
-from orbitmq.net.remoting import Remoting
+from orbitmq.net.remoting import Remoting, RpcHook
 from orbitmq.net.routing import Router
 from orbitmq.operations import membership
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.wire.bodies import HeartbeatData, ProducerData
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
 IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that make the client id
+STREAM_FIELDS = {"ReqT": "0"}  # in every request of a client of streams
 MISSING_ROUTE_PAUSE_S = 1.0  # a subscribed topic without route is asked for again after this, then ever more seldom,
 MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
 
@@ -49,16 +55,26 @@ class Instance:
     """See the module. Made by `join`, given back by `leave`."""
 
     def __init__(
-        self, addresses: tuple[str, ...], settings: ClientSettings, *, clock: Clock, chance: random.Random
+        self,
+        addresses: tuple[str, ...],
+        settings: ClientSettings,
+        *,
+        clock: Clock,
+        chance: random.Random,
+        hooks: tuple[RpcHook, ...] = (),
+        stream: bool = False,
     ) -> None:
         self.settings = settings
+        self.given_addresses = addresses
+        self.hooks = hooks
+        self.stream = stream
         self.clock = clock
         self.chance = chance
         self.client_ip = settings["client_ip"] or client_address(own_addresses())
         name = settings["instance_name"]
         if name == DEFAULT_INSTANCE:
             name = own_instance_name(os.getpid(), time.monotonic_ns())
-        self.client_id = client_id(self.client_ip, name, settings["unit_name"])
+        self.client_id = client_id(self.client_ip, name, settings["unit_name"], stream=stream)
         self._consumers: dict[str, GroupMember] = {}
         self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
         router = Router("client")
@@ -67,8 +83,16 @@ class Instance:
         self.questions.add_to(router)
         self.replies = Replies(self.clock)
         self.replies.add_to(router)
-        self.remoting = Remoting(router, on_open=self._connected, sign=signer_of(settings), tls=tls_of(settings))
-        self.name_servers = NameServers(addresses, chance)
+        self.remoting = Remoting(
+            router,
+            on_open=self._connected,
+            fields=STREAM_FIELDS if stream else None,
+            hooks=hooks,
+            sign=signer_of(settings),
+            direct=_vip if settings["vip_channel"] else None,
+            tls=tls_of(settings),
+        )
+        self.name_servers = NameServers(addresses, chance, _look_up_of(settings))
         self.routes = Routes(
             self.remoting, self.name_servers, timeout_ms=settings["api_timeout_ms"], on_change=self._route_changed
         )
@@ -145,6 +169,8 @@ class Instance:
         self._background.spawn(self._refresh_routes())
         self._background.spawn(self._follow_routes())
         self._background.spawn(self._beat_regularly())
+        if not self.name_servers.addresses:
+            self._background.spawn(self.name_servers.follow())
 
     async def close(self) -> None:
         """End every task and connection."""
@@ -252,10 +278,30 @@ class Instance:
             self._background.spawn(self._beat_at(address))
 
 
+def _vip(address: str, command: Command) -> str:
+    """Unlocking without an answer is the one form of a request that Java keeps off the VIP channel."""
+    oneway_unlock = command.code == RequestCode.UNLOCK_BATCH_MQ and command.is_oneway
+    return vip_address(address) if command.code in VIP_CODES and not oneway_unlock else address
+
+
+def _look_up_of(settings: ClientSettings) -> LookUp | None:
+    if not settings["namesrv_domain"]:
+        return None
+    return partial(look_up, lookup_url(settings["namesrv_domain"], settings["namesrv_subgroup"], settings["unit_name"]))
+
+
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Instance]] = WeakKeyDictionary()
 
 
-def join(addresses: tuple[str, ...], settings: ClientSettings, group: str, *, consumer: bool) -> Instance:
+def join(
+    addresses: tuple[str, ...],
+    settings: ClientSettings,
+    group: str,
+    *,
+    consumer: bool,
+    hooks: tuple[RpcHook, ...] = (),
+    stream: bool = False,
+) -> Instance:
     """The instance a new member of `group` shares, or a new one. ClientError when a named one has this group.
 
     The caller adds itself before it next waits for anything.
@@ -265,20 +311,22 @@ def join(addresses: tuple[str, ...], settings: ClientSettings, group: str, *, co
     pool = _instances.setdefault(asyncio.get_running_loop(), [])
     for instance in pool:
         theirs = _shared_settings(instance.settings)
-        alike = own == theirs and instance.name_servers.addresses == addresses
+        if instance.stream != stream:
+            continue  # the client id differs
+        alike = own == theirs and instance.given_addresses == addresses and instance.hooks == hooks
         if not alike and not (named and all(own[name] == theirs[name] for name in IDENTITY)):
             continue
         if instance.has_group(group, consumer=consumer):
             if named:
                 raise _taken(settings["instance_name"], group, consumer=consumer)
             continue
-        if any(own[name] != theirs[name] for name in PROTECTION):
+        if instance.hooks != hooks or any(own[name] != theirs[name] for name in PROTECTION):
             raise _protected_otherwise(settings["instance_name"])
         if not alike:
             _log.warning("event=settings_ignored client=%s group=%s", instance.client_id, group)
         return instance
     chance = random.Random()  # noqa: S311 - spreads load, keeps no secret
-    instance = Instance(addresses, settings, clock=SystemClock(), chance=chance)
+    instance = Instance(addresses, settings, clock=SystemClock(), chance=chance, hooks=hooks, stream=stream)
     instance.start()
     pool.append(instance)
     return instance
@@ -293,7 +341,7 @@ def _protected_otherwise(name: str) -> ClientError:
     """Whoever shares an instance asks in its name; that must not happen to somebody who came with another account."""
     return ClientError(
         BROKER_MISSING,
-        f"the instance {name!r} exists already with another account or other TLS settings; "
+        f"the instance {name!r} exists already with another account, other TLS settings or other hooks; "
         f"give this client another instance_name",
     )
 

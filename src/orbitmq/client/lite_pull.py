@@ -70,6 +70,7 @@ class LitePullConsumer(ReadingConsumer):
     """
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
+    _stream = True
 
     def __init__(
         self,

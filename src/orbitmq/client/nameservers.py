@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
 
 from orbitmq.client.core.retry import NO_NAME_SERVER
-from orbitmq.errors import ClientError, ConnectError, RemotingError
+from orbitmq.errors import ClientError, ConnectError, OrbitMQError, RemotingError
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+LookUp: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
+
+LOOK_UP_FIRST_S = 10.0
+LOOK_UP_S = 120.0
+"""When addresses that were looked up are looked up again; RocketMQ's times."""
 
 
 class NameServers:
-    """A list of addresses and the one in use. They are independent of each other and hold the same routes."""
+    """A list of addresses and the one in use. They are independent of each other and hold the same routes.
 
-    def __init__(self, addresses: Sequence[str], chance: random.Random) -> None:
+    With `look_up` an empty list is looked up when somebody asks, and again from time to time.
+    """
+
+    def __init__(self, addresses: Sequence[str], chance: random.Random, look_up: LookUp | None = None) -> None:
         self.addresses = tuple(addresses)
-        self._current = chance.randrange(len(addresses)) if addresses else 0
+        self._chance = chance
+        self._look_up = look_up
+        self._looking = asyncio.Lock()
+        self._current = chance.choice(self.addresses) if addresses else ""
 
     async def ask(self, question: Callable[[str], Awaitable[T]]) -> T:
         """The answer of the first server that gives one, each tried once.
@@ -25,14 +40,56 @@ class NameServers:
         ClientError 10004 without addresses, ConnectError when none answers; other errors are the answer's own.
         """
         if not self.addresses:
-            raise ClientError(
-                NO_NAME_SERVER, "no name server: give namesrv_addr or set the environment variable NAMESRV_ADDR"
-            )
+            await self._look_up_once()
         failures: list[str] = []
-        for _ in self.addresses:
+        for address in self._in_turn():
             try:
-                return await question(self.addresses[self._current])
+                answer = await question(address)
             except RemotingError as error:
                 failures.append(str(error))
-                self._current = (self._current + 1) % len(self.addresses)
-        raise ConnectError(f"no name server answers: {'; '.join(failures)}")
+            else:
+                self._current = address
+                return answer
+        raise ConnectError(
+            f"no name server answers: {'; '.join(failures)}; check namesrv_addr and that one of them runs"
+        )
+
+    def _in_turn(self) -> list[str]:
+        """Every address, the one in use first."""
+        at = self.addresses.index(self._current) if self._current in self.addresses else 0
+        return [*self.addresses[at:], *self.addresses[:at]]
+
+    def update(self, addresses: Iterable[str]) -> None:
+        """Ask these from now on; the one in use stays when it is among them. An empty list changes nothing."""
+        new = tuple(dict.fromkeys(addresses))
+        if not new or set(new) == set(self.addresses):
+            return
+        _log.info("event=name_servers_changed from=%s to=%s", ";".join(self.addresses), ";".join(new))
+        if self._current not in new:
+            self._current = self._chance.choice(new)
+        self.addresses = new
+
+    async def follow(self) -> None:
+        """Look addresses up again and again, until this is cancelled; at once at an end when there is nowhere to."""
+        pause_s = LOOK_UP_FIRST_S
+        while self._look_up is not None:
+            await asyncio.sleep(pause_s)
+            pause_s = LOOK_UP_S
+            try:
+                self.update(await self._look_up())
+            except OrbitMQError as error:
+                _log.warning("event=name_servers_not_looked_up error=%s", error)
+
+    async def _look_up_once(self) -> None:
+        if self._look_up is None:
+            raise ClientError(
+                NO_NAME_SERVER,
+                "no name server: give namesrv_addr, set the environment variable NAMESRV_ADDR, or give namesrv_domain",
+            )
+        async with self._looking:
+            if self.addresses:
+                return
+            try:
+                self.update(await self._look_up())
+            except ConnectError as error:
+                raise ClientError(NO_NAME_SERVER, f"no name server: {error}") from error

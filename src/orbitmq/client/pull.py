@@ -49,6 +49,7 @@ class PullConsumer(Consumer):
     """
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
+    _stream = True
 
     def __init__(
         self,

@@ -49,6 +49,7 @@ class Returning:
             origin_msg_id=message.msg_id,
             origin_topic=self._namespace.wrap(message.topic),
             max_reconsume_times=self._reconsume_times_max,
+            unit_mode=self._instance.settings["unit_mode"],
             broker_name=broker_name,
         )
         try:

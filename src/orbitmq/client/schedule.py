@@ -35,6 +35,7 @@ class PullContext(Generic[C]):
     consumer: C
     """The schedule itself, to pull with."""
     message_queue: MessageQueue
+    """The queue whose turn it is."""
     next_delay_ms: int = NEXT_MS
     """When the callback is called for this queue again; after an exception it is 1000."""
 

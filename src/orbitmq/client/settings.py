@@ -6,14 +6,17 @@ time. Each names the property of Apache RocketMQ's client it stands for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from orbitmq.client.core.identity import DEFAULT_INSTANCE
 from orbitmq.client.core.latency import PROFILES
 from orbitmq.client.core.retry import RETRY_CODES
 from orbitmq.client.core.selection import LEAST_LATENCY, ROUND_ROBIN
+from orbitmq.client.core.trace import CLOUD, LOCAL
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, TRACE_TOPIC
@@ -34,6 +37,50 @@ def _profile_figures(column: int) -> str:
 class ClientSettings(TypedDict, total=False):
     """Settings of every client."""
 
+    namesrv_domain: Annotated[
+        str,
+        Option(
+            "rocketmq.namesrv.domain",
+            "",
+            "Host (and port, else 8080) of a web server that tells the name servers at `/rocketmq/<namesrv_subgroup>` "
+            "to clients that are given none; asked again every 2 min. RocketMQ's clients ask `jmenv.tbsite.net` when "
+            "nothing is given, here nobody is asked unasked.",
+            from_environment=True,
+        ),
+    ]
+    namesrv_subgroup: Annotated[
+        str,
+        Option(
+            "rocketmq.namesrv.domain.subgroup", "nsaddr", "End of the path they are told at.", from_environment=True
+        ),
+    ]
+    vip_channel: Annotated[
+        bool,
+        Option(
+            "com.rocketmq.sendMessageWithVIPChannel",
+            False,
+            "Send, and ask for members and offsets, at the port two below a broker's. Pulls and heartbeats stay.",
+            from_environment=True,
+        ),
+    ]
+    enable_stream_request_type: Annotated[
+        bool,
+        Option(
+            "enableStreamRequestType",
+            False,
+            "Mark every request as one of a stream (`ReqT`), and the client id by `@STREAM`; pull consumers always do.",
+        ),
+    ]
+    access_channel: Annotated[
+        str,
+        Option(
+            "accessChannel",
+            LOCAL,
+            "Where brokers are. CLOUD changes message traces only: they go to `rmq_sys_TRACE_DATA_<region>`, in the "
+            "cloud's form.",
+            choices=(LOCAL, CLOUD),
+        ),
+    ]
     client_ip: Annotated[
         str, Option("clientIP", "", "Address that stands in client and message ids; empty finds one of this machine.")
     ]
@@ -44,6 +91,7 @@ class ClientSettings(TypedDict, total=False):
             DEFAULT_INSTANCE,
             "Clients of a process with the same name are one client to the brokers and share its connections. The "
             "default makes a name that nobody else has.",
+            from_environment=True,
         ),
     ]
     unit_name: Annotated[str, Option("unitName", "", "Unit of a deployment in units; part of the client id.")]
@@ -75,12 +123,16 @@ class ClientSettings(TypedDict, total=False):
     api_timeout_ms: Annotated[
         int, Option("mqClientApiTimeout", 3000, "Time for routes, heartbeats and member lists.", "ms", 1, DAY_MS)
     ]
-    access_key: Annotated[str, Option("accessKey", "", "Account that signs every request; empty signs none.")]
-    secret_key: Annotated[str, Option("secretKey", "", "The account's secret.", secret=True)]
-    security_token: Annotated[
-        str, Option("securityToken", "", "Token that goes with a temporary account.", secret=True)
+    access_key: Annotated[
+        str,
+        Option("accessKey", "", "Account that signs every request; empty signs none.", from_environment=True),
     ]
-    tls: Annotated[bool, Option("useTLS", False, "Encrypt every connection.")]
+    secret_key: Annotated[str, Option("secretKey", "", "The account's secret.", secret=True, from_environment=True)]
+    security_token: Annotated[
+        str,
+        Option("securityToken", "", "Token that goes with a temporary account.", secret=True, from_environment=True),
+    ]
+    tls: Annotated[bool, Option("useTLS", False, "Encrypt every connection.", from_environment=True)]
     tls_verify: Annotated[
         bool,
         Option(
@@ -88,6 +140,7 @@ class ClientSettings(TypedDict, total=False):
             True,
             "Check the certificates of servers. RocketMQ's client does not unless told; without it anybody in between "
             "can read and change everything.",
+            from_environment=True,
         ),
     ]
     tls_check_host: Annotated[
@@ -104,11 +157,18 @@ class ClientSettings(TypedDict, total=False):
             "tls.client.trustCertPath",
             "",
             "Certificates of those who may sign servers' ones, PEM; empty trusts whom this machine trusts.",
+            from_environment=True,
         ),
     ]
-    tls_cert_file: Annotated[str, Option("tls.client.certPath", "", "Certificate chain to show to servers, PEM.")]
-    tls_key_file: Annotated[str, Option("tls.client.keyPath", "", "Its private key, PEM.")]
-    tls_key_password: Annotated[str, Option("tls.client.keyPassword", "", "Password of that key.", secret=True)]
+    tls_cert_file: Annotated[
+        str,
+        Option("tls.client.certPath", "", "Certificate chain to show to servers, PEM.", from_environment=True),
+    ]
+    tls_key_file: Annotated[str, Option("tls.client.keyPath", "", "Its private key, PEM.", from_environment=True)]
+    tls_key_password: Annotated[
+        str,
+        Option("tls.client.keyPassword", "", "Password of that key.", secret=True, from_environment=True),
+    ]
 
 
 class TraceSettings(ClientSettings, total=False):
@@ -304,6 +364,7 @@ class MemberSettings(ClientSettings, total=False):
             "rocketmq.client.localOffsetStoreDir",
             "~/.rocketmq_offsets",
             "Where broadcasting consumers keep their offsets.",
+            from_environment=True,
         ),
     ]
 
@@ -482,10 +543,20 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
     return {name: get_args(hint)[1] for name, hint in hints.items()}
 
 
-def complete(kind: type[S], given: S) -> S:
-    """`given` with the defaults of the rest. ConfigurationError names setting, value and what is allowed."""
+def variable_of(name: str) -> str:
+    """The environment variable that may give a setting."""
+    return f"ORBITMQ_{name.upper()}"
+
+
+def complete(kind: type[S], given: S, environment: Mapping[str, str] = os.environ) -> S:
+    """`given`, then what `environment` says, then defaults. ConfigurationError names setting or variable, value and
+    what is allowed.
+    """
     declared = options_of(kind)
     settings: dict[str, object] = {name: option.default for name, option in declared.items()}
+    for name, option in declared.items():
+        if option.from_environment and name not in given and (text := environment.get(variable_of(name))):
+            settings[name] = replace(option, key=variable_of(name)).parse(text)
     for name, value in cast("Mapping[str, object]", given).items():
         if name not in declared:
             raise ConfigurationError(f"{kind.__name__} knows no setting {name!r}; it has {', '.join(sorted(declared))}")

@@ -56,6 +56,8 @@ class Client(Face[C_co]):
     view_message = waiting(base.Client.view_message)
     query_message = waiting(base.Client.query_message)
     create_topic = waiting(base.Client.create_topic)
+    add_rpc_hook = direct(base.Client.add_rpc_hook)
+    update_namesrv_addr = direct(base.Client.update_namesrv_addr)
 
     @property
     def is_running(self) -> bool:
@@ -171,6 +173,7 @@ class Consumer(Client[M_co]):
     assignment = direct(consumer.Consumer.assignment)
     fetch_queues = waiting(consumer.Consumer.fetch_queues)
     lag = waiting(consumer.Consumer.lag)
+    check_subscription_consistency = waiting(consumer.Consumer.check_subscription_consistency)
     add_consume_hook = direct(consumer.Consumer.add_consume_hook)
     add_filter_hook = direct(consumer.Consumer.add_filter_hook)
     add_receive_hook = direct(consumer.Consumer.add_receive_hook)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 
 from orbitmq.client.core.hooks import ConsumeContext, SendContext
@@ -17,7 +18,17 @@ from orbitmq.client.core.namespace import unwrapped
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
-from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Outcome, Published, Record, encode_record
+from orbitmq.client.core.trace import (
+    CLOUD,
+    CLOUD_TOPIC_PREFIX,
+    LOCAL,
+    ConsumeBegun,
+    ConsumeEnded,
+    Outcome,
+    Published,
+    Record,
+    encode_record,
+)
 from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender
 from orbitmq.errors import OrbitMQError
@@ -49,7 +60,9 @@ Send = Callable[[Message], "asyncio.Future[SendResult]"]
 
 
 def traces_of(instance: Instance, group: str, what: str, topic: str) -> Traces:
-    """Traces that go out over the connections of `instance`; `what` is PRODUCE or CONSUME."""
+    """Traces that go out over the connections of `instance`; `what` is PRODUCE or CONSUME. With the access channel
+    CLOUD the topic is that of the region.
+    """
     inner = f"_INNER_TRACE_PRODUCER-{group}-{what}-{next(_numbers)}"
     sender = Sender(instance, inner, Choosing(instance.chance))
 
@@ -57,56 +70,70 @@ def traces_of(instance: Instance, group: str, what: str, topic: str) -> Traces:
         packed = outgoing(message, lambda: instance.unique_ids.create(instance.clock.now_ms()), PACKING)
         return asyncio.get_running_loop().create_task(sender.send(packed, RULES))
 
-    return Traces(topic, send)
+    return Traces(topic, send, instance.settings["access_channel"])
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Records of one topic that wait for the others of their message."""
+
+    texts: list[str] = field(default_factory=list)
+    keys: dict[str, None] = field(default_factory=dict)
+    size: int = 0
+    timer: asyncio.TimerHandle | None = None
 
 
 class Traces:
     """Records on their way to the trace topic. For the event loop's thread, `add` for any."""
 
-    def __init__(self, topic: str, send: Send) -> None:
-        self.topic = topic
+    def __init__(self, topic: str, send: Send, channel: str = LOCAL) -> None:
+        self._channel = channel
+        self._topic = CLOUD_TOPIC_PREFIX if channel == CLOUD else topic
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._texts: list[str] = []
-        self._keys: dict[str, None] = {}
-        self._size = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._batches: dict[str, _Batch] = {}
+        self._waiting = 0
         self._under_way: set[asyncio.Future[SendResult]] = set()
         self.dropped = 0
         """Records that found the queue full, or whose batch could not be sent."""
 
-    def add(self, records: Iterable[Record], keys: Iterable[str]) -> None:
-        """Have records sent soon; `keys` find them, message ids and the messages' own."""
-        texts, found = [encode_record(record) for record in records], list(keys)
-        self._loop.call_soon_threadsafe(self._add, texts, found)
+    def is_own(self, topic: str) -> bool:
+        """Whether messages of this topic are traces themselves, which leave none."""
+        return topic.startswith(self._topic)
 
-    def _add(self, texts: list[str], keys: list[str]) -> None:
-        if len(self._texts) >= WAITING_MAX or len(self._under_way) >= SENDS_MAX:
+    def add(self, records: Iterable[Record], keys: Iterable[str], region: str = DEFAULT_REGION) -> None:
+        """Have records sent soon; `keys` find them, message ids and the messages' own."""
+        texts, found = [encode_record(record, self._channel) for record in records], list(keys)
+        topic = self._topic + region if self._channel == CLOUD else self._topic
+        self._loop.call_soon_threadsafe(self._add, topic, texts, found)
+
+    def _add(self, topic: str, texts: list[str], keys: list[str]) -> None:
+        if self._waiting >= WAITING_MAX or len(self._under_way) >= SENDS_MAX:
             self._drop(len(texts))
             return
-        self._texts += texts
-        self._keys.update(dict.fromkeys(keys))
-        self._size += sum(map(len, texts))
-        if self._size >= BODY_FROM:
-            self._flush()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(AGE_MAX_S, self._flush)
+        batch = self._batches.setdefault(topic, _Batch())
+        batch.texts += texts
+        self._waiting += len(texts)
+        batch.keys.update(dict.fromkeys(keys))
+        batch.size += sum(map(len, texts))
+        if batch.size >= BODY_FROM:
+            self._flush(topic)
+        elif batch.timer is None:
+            batch.timer = self._loop.call_later(AGE_MAX_S, self._flush, topic)
 
     def _drop(self, number: int) -> None:
         if not self.dropped:
-            _log.warning("event=traces_dropped topic=%s", self.topic)
+            _log.warning("event=traces_dropped topic=%s", self._topic)
         self.dropped += number
 
-    def _flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._texts:
-            return
-        number, body, keys = len(self._texts), "".join(self._texts).encode(), list(self._keys)
-        self._texts, self._keys, self._size = [], {}, 0
+    def _flush(self, topic: str) -> None:
+        batch = self._batches.pop(topic)
+        if batch.timer is not None:
+            batch.timer.cancel()
+        number, body = len(batch.texts), "".join(batch.texts).encode()
+        self._waiting -= number
         try:
-            sent = self._send(Message(self.topic, body, keys=keys))
+            sent = self._send(Message(topic, body, keys=list(batch.keys)))
         except OrbitMQError as error:
             _log.debug("event=traces_not_sent error=%s", error)
             self._drop(number)
@@ -122,7 +149,8 @@ class Traces:
     async def close(self) -> None:
         """Send what waits, within a limit."""
         await asyncio.sleep(0)  # records of other threads are already on their way to the loop
-        self._flush()
+        for topic in list(self._batches):
+            self._flush(topic)
         if self._under_way:
             await asyncio.wait(set(self._under_way), timeout=CLOSE_S)
 
@@ -139,7 +167,7 @@ class SendTracing:
     def after(self, context: SendContext) -> None:
         """A message that was not stored leaves no trace, as with RocketMQ: there is nothing to be found."""
         result, message = context.result, context.message
-        if result is None or not result.trace_on or message.topic == self._traces.topic:
+        if result is None or not result.trace_on or self._traces.is_own(message.topic):
             return
         properties = {} if message.batch else decode_properties(message.properties)
         keys = properties.get(KEYS, "")
@@ -148,7 +176,7 @@ class SendTracing:
             properties.get(TAGS), properties.get(KEYS), context.broker_address, len(message.body), context.cost_ms,
             int(context.kind), result.offset_msg_id, result.status is SendStatus.SEND_OK,
         )  # fmt: skip
-        self._traces.add([record], [*message.msg_id.split(","), *keys.split()])
+        self._traces.add([record], [*message.msg_id.split(","), *keys.split()], result.region_id)
 
 
 class ConsumeTracing:
@@ -173,6 +201,7 @@ class ConsumeTracing:
                 for message in traced
             ],
             _keys(traced),
+            _region(traced),
         )  # fmt: skip
 
     def after(self, context: ConsumeContext) -> None:
@@ -191,14 +220,19 @@ class ConsumeTracing:
                 for message in traced
             ],
             _keys(traced),
+            _region(traced),
         )  # fmt: skip
 
     def _traced(self, context: ConsumeContext) -> list[MessageExt]:
         return [
             message
             for message in context.messages
-            if message.topic != self._traces.topic and message.properties.get(TRACE_ON) != "false"
+            if not self._traces.is_own(message.topic) and message.properties.get(TRACE_ON) != "false"
         ]
+
+
+def _region(messages: Sequence[MessageExt]) -> str:
+    return messages[0].properties.get(MSG_REGION, DEFAULT_REGION)
 
 
 def _keys(messages: Iterable[MessageExt]) -> list[str]:

@@ -20,11 +20,12 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.producer import Producer
 from orbitmq.client.questions import Question
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
+from orbitmq.client.tracing import DEFAULT_REGION
 from orbitmq.errors import InvalidStateError, OrbitMQError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.ids import decode_offset_message_id
 from orbitmq.message.model import Message, MessageExt
-from orbitmq.message.properties import DELAY, PGROUP, TRAN_MSG, TRANSACTION_ID, UNIQ_KEY
+from orbitmq.message.properties import DELAY, MSG_REGION, PGROUP, TRAN_MSG, TRANSACTION_ID, UNIQ_KEY
 from orbitmq.operations.transactions import end_command, end_transaction_oneway
 from orbitmq.wire.headers_transaction import EndTransactionHeader
 
@@ -207,7 +208,8 @@ class TransactionProducer(Producer, Generic[A_contra]):
 
     def _trace(self, context: EndContext) -> None:
         assert self._traces is not None, "added where traces are"
-        self._traces.add([trace_of(context)], [context.msg_id, *context.message.keys.split()])
+        region = context.message.properties.get(MSG_REGION, DEFAULT_REGION)
+        self._traces.add([trace_of(context)], [context.msg_id, *context.message.keys.split()], region)
 
     # ------------------------------------------------------------------------------------------------- being asked
 

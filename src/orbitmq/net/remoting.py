@@ -1,13 +1,18 @@
-"""The asking side: one shared connection an address, made on demand. Must not know what any request means."""
+"""The asking side: one shared connection an address, made on demand. Must not know what any request means.
+
+On its way out a request passes, in this order: fields that every request carries, hooks of the application, the
+signature; what a hook adds is signed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from orbitmq.errors import ConnectError, InvalidStateError, RemotingTimeout
+from orbitmq.errors import ConnectError, HookFailed, InvalidStateError, OrbitMQError, RemotingTimeout
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.wire.command import FLAG_ONEWAY, Command
@@ -19,10 +24,22 @@ IDLE_SECONDS = 120.0  # both sides of RocketMQ close a connection that was silen
 IDLE_SCAN_SECONDS = 10.0
 
 
+class RpcHook(Protocol):
+    """Called on the event loop around every request of a client, those to name servers included; it must not wait. It
+    may add fields to `request.ext`. What it raises fails the request.
+    """
+
+    def before(self, address: str, request: Command, /) -> None: ...
+
+    def after(self, address: str, request: Command, response: Command, /) -> None:
+        """Not called for requests that nobody answers."""
+
+
 class Remoting:
     """Connections to many peers. `router` answers requests the peers send over them.
 
-    `sign` sees every request of ours last; what it answers with is not signed. `tls` encrypts every connection.
+    `fields` go with every request of ours, `hooks` see it then, and `sign` last; what the router answers with passes
+    none of them. `direct` tells to which address a request really goes. `tls` encrypts every connection.
     """
 
     def __init__(
@@ -32,10 +49,17 @@ class Remoting:
         connect_timeout_ms: float = CONNECT_TIMEOUT_MS,
         idle_seconds: float = IDLE_SECONDS,
         on_open: Callable[[str, Connection], None] | None = None,
+        fields: Mapping[str, str] | None = None,
+        hooks: Sequence[RpcHook] = (),
         sign: Callable[[Command], None] | None = None,
+        direct: Callable[[str, Command], str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._fields = fields or {}
+        self._hooks = tuple(hooks)
         self._sign = sign
+        self._direct = direct
+        self._changes = bool(self._fields or self._hooks or sign)
         self._tls = tls
         self.router = router or Router("client")
         self._connect_timeout_ms = connect_timeout_ms
@@ -53,29 +77,55 @@ class Remoting:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
+        if self._direct is not None:
+            address = self._direct(address, command)
         connection = self._usable(address) or await self._connect(address, timeout_ms)
         left_ms = (deadline - loop.time()) * 1000
         if left_ms <= 0:
             raise RemotingTimeout(f"no time left of {timeout_ms:.0f} ms after connecting to {address}")
-        if self._sign is not None:
-            self._sign(command)
-        return await connection.call(command, left_ms)
+        if self._changes:
+            self._prepare(address, command)
+        response = await connection.call(command, left_ms)
+        if self._hooks:
+            self._show(address, command, response)
+        return response
 
     async def oneway(self, address: str, command: Command, timeout_ms: float = CONNECT_TIMEOUT_MS) -> None:
         """Send without waiting for an answer; ConnectError when there is no connection."""
         command.flag |= FLAG_ONEWAY
+        if self._direct is not None:
+            address = self._direct(address, command)
         connection = self._usable(address) or await self._connect(address, timeout_ms)
         await connection.wait_writable(timeout_ms)
-        if self._sign is not None:
-            self._sign(command)
+        if self._changes:
+            self._prepare(address, command)
         connection.send(command)
 
     def tell(self, connection: Connection, command: Command) -> None:
         """Send over this very connection without waiting for an answer; a closed one drops it."""
         command.flag |= FLAG_ONEWAY
+        if self._changes:
+            self._prepare(connection.address, command)
+        connection.send(command)
+
+    def _prepare(self, address: str, command: Command) -> None:
+        """What happens to a request before it is written. HookFailed names the hook that did not let it go."""
+        if self._fields:
+            command.ext = {**(command.ext or {}), **self._fields}
+        for hook in self._hooks:
+            try:
+                hook.before(address, command)
+            except Exception as error:
+                raise _failed(hook, address, command, error) from error
         if self._sign is not None:
             self._sign(command)
-        connection.send(command)
+
+    def _show(self, address: str, command: Command, response: Command) -> None:
+        for hook in self._hooks:
+            try:
+                hook.after(address, command, response)
+            except Exception as error:
+                raise _failed(hook, address, command, error) from error
 
     def connection(self, address: str) -> Connection | None:
         """The open connection to `address`, if there is one."""
@@ -165,6 +215,13 @@ class Remoting:
             connection.close()
         await asyncio.sleep(0)
         self._connections.clear()
+
+
+def _failed(hook: RpcHook, address: str, command: Command, error: Exception) -> OrbitMQError:
+    if isinstance(error, OrbitMQError):
+        return error
+    name = type(hook).__name__
+    return HookFailed(f"hook {name} failed request {command.code} to {address}: {type(error).__name__}: {error}")
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -29,7 +29,8 @@ class Option:
 
     `pattern` is what a text must match as a whole; `changeable` says that its owner looks at the value each time, so
     that a change has an effect while the process runs, and that a peer on the network may choose it. A `secret` value
-    stands in no error and no printed configuration.
+    stands in no error and no printed configuration. One `from_environment` may be given by a variable as well, whose
+    name its owner knows.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Option:
     pattern: str = ""
     changeable: bool = False
     secret: bool = False
+    from_environment: bool = False
 
     def parse(self, text: str) -> Value:
         """The value of `text`; ConfigurationError names key, value and what is allowed."""

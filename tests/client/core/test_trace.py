@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client.core.trace import (
+    CLOUD,
     ConsumeBegun,
     ConsumeEnded,
     Published,
@@ -18,7 +19,7 @@ from orbitmq.client.core.trace import (
 from orbitmq.errors import BodyError
 from tests.support.golden import vectors
 
-# For the cloud Java leaves the end of SubAfter out; this client never writes for it.
+# For the cloud Java leaves the end of SubAfter out; this client does not.
 CASES = [case for case in vectors()["trace_encode"] if case["context"]["accessChannel"] == "LOCAL"]
 
 
@@ -77,3 +78,12 @@ def test_a_missing_text_is_null_and_other_kinds_are_left_out() -> None:
 def test_a_malformed_record_is_an_error(text: str) -> None:
     with pytest.raises(BodyError, match="of a trace that cannot be read"):
         decode_trace(text.encode())
+
+
+def test_in_the_cloud_the_end_of_a_delivery_is_shorter_and_still_ends() -> None:
+    ended = ConsumeEnded("R", "M", 5, True, "k", 0, 1234, "g")
+    text = encode_record(ended, CLOUD)
+    assert text == "SubAfter\x01R\x01M\x015\x01true\x01k\x010\x02"
+    assert decode_trace((text * 2).encode()) == [ConsumeEnded("R", "M", 5, True, "k", 0)] * 2
+    begun = ConsumeBegun(1, "r", "g", "R", "M", 0, "k")
+    assert encode_record(begun, CLOUD) == encode_record(begun)

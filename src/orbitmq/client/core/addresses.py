@@ -1,8 +1,41 @@
-"""The list of name servers as people write it. Pure."""
+"""Addresses: the list of name servers as people write it, where it can be looked up, and the port of the VIP channel.
+
+Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from orbitmq.wire.codes import RequestCode
+
+VIP_DISTANCE = 2  # a broker serves the same on the port so far below its own
+VIP_CODES: frozenset[int] = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        RequestCode.CHECK_CLIENT_CONFIG,
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.LOCK_BATCH_MQ,
+        RequestCode.UNLOCK_BATCH_MQ,
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        RequestCode.GET_MAX_OFFSET,
+        RequestCode.GET_MIN_OFFSET,
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+        RequestCode.VIEW_MESSAGE_BY_ID,
+        RequestCode.QUERY_MESSAGE,
+        RequestCode.QUERY_CONSUME_TIME_SPAN,
+    }
+)
+"""Requests that go over the VIP channel where it is on, as Java's do. Pulls, heartbeats and ends of transactions do
+not: what a broker asks of a client comes over the connection of its heartbeats."""
 
 
 def name_servers(given: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -13,3 +46,17 @@ def name_servers(given: str | Iterable[str] | None) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else list(given or ())
     parts = [part.strip().rpartition("/")[2] for text in texts for part in text.replace(",", ";").split(";")]
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def vip_address(address: str) -> str:
+    """Where the broker at `address` serves the VIP channel."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - VIP_DISTANCE}"
+
+
+def lookup_url(domain: str, subgroup: str, unit: str) -> str:
+    """Where the list of name servers is published, as RocketMQ's clients build it: `http://domain:8080/rocketmq/nsaddr`,
+    for a unit with `-unit?nofix=1` behind; a domain with a port keeps it.
+    """
+    host = domain if ":" in domain else f"{domain}:8080"
+    return f"http://{host}/rocketmq/{subgroup}" + (f"-{unit}?nofix=1" if unit else "")

@@ -54,10 +54,12 @@ class AllocateAveragely:
     """Neighbouring queues in equal parts; the first clients take one more when it does not come out even."""
 
     name: str = field(default="AVG", init=False)
+    """What Java calls it."""
 
     def allocate(
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
+        """As `AllocateStrategy.allocate`."""
         own = client_ids.index(client_id)
         share, left_over = divmod(len(queues), len(client_ids))
         start = own * share + min(own, left_over)
@@ -69,10 +71,12 @@ class AllocateByCircle:
     """Queues dealt out like cards."""
 
     name: str = field(default="AVG_BY_CIRCLE", init=False)
+    """What Java calls it."""
 
     def allocate(
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
+        """As `AllocateStrategy.allocate`."""
         return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
@@ -86,10 +90,12 @@ class AllocateByConfig:
 
     queues: Collection[MessageQueue]
     name: str = field(default="CONFIG", init=False)
+    """What Java calls it."""
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
+        """As `AllocateStrategy.allocate`."""
         topic = queues[0].topic
         listed = sorted(queue for queue in set(self.queues) if queue.topic == topic)
         if not listed and topic.startswith(RETRY_PREFIX):
@@ -105,10 +111,12 @@ class AllocateByMachineRoom:
 
     rooms: Collection[str]
     name: str = field(default="MACHINE_ROOM", init=False)
+    """What Java calls it."""
 
     def allocate(
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
+        """As `AllocateStrategy.allocate`."""
         near = [queue for queue in queues if self._has(queue)]
         own = client_ids.index(client_id)
         share, left_over = divmod(len(near), len(client_ids))
@@ -124,7 +132,8 @@ class AllocateByMachineRoom:
 class AllocateMachineRoomNearby:
     """Queues go to the clients of their room, by the `inner` strategy; those of a room without clients to all.
 
-    `queue_room` and `client_room` tell the room of a queue and of a client id; neither may be empty. A client whose
+    `queue_room` and `client_room` tell the room of a queue and of a client id; an empty one is a ConfigurationError, which
+    is logged, and the member keeps the queues it has. A client whose
     room has no queues gets nothing, as in Java, unless `fallback_to_all`: then it takes part in every room.
     """
 
@@ -135,11 +144,13 @@ class AllocateMachineRoomNearby:
 
     @property
     def name(self) -> str:
+        """What Java calls it."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
+        """As `AllocateStrategy.allocate`."""
         queues_of = _by_room(queues, self.queue_room)
         clients_of = _by_room(client_ids, self.client_room)
         guests = [one for room, ids in clients_of.items() if room not in queues_of for one in ids]
@@ -176,12 +187,14 @@ def ring_hash(text: str) -> int:
 class AllocateConsistentHash:
     """Each queue belongs to the next client on a ring of hashes: few queues move when a member joins or leaves.
 
-    A client has `virtual_nodes` points on the ring; with 0 nobody gets a queue. ConfigurationError below that.
+    A client has `virtual_nodes` points on the ring; with 0 nobody gets a queue. ConfigurationError below that. `hash_of`
+    gives the place of a text on the ring.
     """
 
     virtual_nodes: int = VIRTUAL_NODES
     hash_of: Callable[[str], int] = ring_hash
     name: str = field(default="CONSISTENT_HASH", init=False)
+    """What Java calls it."""
 
     def __post_init__(self) -> None:
         if self.virtual_nodes < 0:
@@ -190,6 +203,7 @@ class AllocateConsistentHash:
     def allocate(
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
+        """As `AllocateStrategy.allocate`."""
         nodes = range(self.virtual_nodes)
         ring = {self.hash_of(f"{member}-{node}"): member for member in client_ids for node in nodes}
         points = sorted(ring)

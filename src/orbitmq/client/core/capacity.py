@@ -36,6 +36,7 @@ class Times:
     """What a listener took, over all calls so far. Seconds."""
 
     messages: int = 0
+    """How many it was called with."""
     compute_s: float = 0.0
     """Processor time of the threads that ran it."""
     wait_s: float = 0.0

@@ -25,10 +25,15 @@ class EndContext:
 
     group: str
     message: Message
+    """The half message."""
     msg_id: str
+    """Its unique id."""
     transaction_id: str | None
+    """What the broker calls the transaction."""
     broker_address: str
+    """`host:port`."""
     state: LocalTransactionState
+    """What was decided."""
     from_check: bool
     """Whether the broker had asked."""
     began_ms: int

@@ -35,9 +35,13 @@ class MessageKind(IntEnum):
     """What sort of message is sent; numbers as in RocketMQ's traces."""
 
     NORMAL = 0
+    """Nothing special, or a batch."""
     HALF = 1
+    """The first half of a transaction."""
     COMMIT = 2
+    """The decision of one; in traces only."""
     DELAYED = 3
+    """It has a delay level."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class SendContext:
     began_ms: int = 0
     """Milliseconds since the epoch."""
     cost_ms: int = 0
+    """What the attempt took, in milliseconds; there afterwards."""
     result: SendResult | None = None
     """None after a oneway send, of which nothing is known."""
     error: BaseException | None = None
@@ -65,10 +70,14 @@ class ConsumeContext:
 
     group: str
     queue: MessageQueue
+    """Where the messages came from."""
     messages: Sequence[MessageExt]
+    """What the listener gets."""
     listener: ConcurrentContext | OrderlyContext
     began_ms: int = 0
+    """Milliseconds since the epoch."""
     cost_ms: int = 0
+    """What the call took, in milliseconds; there afterwards."""
     status: ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None = None
     error: Exception | None = None
 
@@ -87,8 +96,11 @@ class ReceiveContext:
 
     group: str
     queue: MessageQueue
+    """Where they came from."""
     messages: Sequence[MessageExt]
+    """In the order of the queue."""
     began_ms: int
+    """When the broker was asked; milliseconds since the epoch."""
     cost_ms: int
     """From the question to the answer: mostly the time the broker had nothing."""
 
@@ -99,6 +111,7 @@ class FilterContext:
 
     group: str
     queue: MessageQueue
+    """Where they came from."""
     messages: list[MessageExt]
     """Those whose tag is subscribed. A hook takes out of this list what the group shall not get; it counts as done."""
 
@@ -113,17 +126,21 @@ ReceiveHook = Callable[[ReceiveContext], object]
 class SendHook(Protocol):
     """Called on the event loop around every attempt; it must not wait."""
 
-    def before(self, context: SendContext, /) -> None: ...
+    def before(self, context: SendContext, /) -> None:
+        """An attempt is about to be made. What this raises is logged and changes nothing."""
 
-    def after(self, context: SendContext, /) -> None: ...
+    def after(self, context: SendContext, /) -> None:
+        """It succeeded (`result`) or failed (`error`). What this raises is logged and changes nothing."""
 
 
 class ConsumeHook(Protocol):
     """Called around every call of the listener, in the listener's thread, or on the loop for a coroutine."""
 
-    def before(self, context: ConsumeContext, /) -> None: ...
+    def before(self, context: ConsumeContext, /) -> None:
+        """The listener is about to be called. What this raises is logged and changes nothing."""
 
-    def after(self, context: ConsumeContext, /) -> None: ...
+    def after(self, context: ConsumeContext, /) -> None:
+        """It gave a `status` or raised the `error`. What this raises is logged and changes nothing."""
 
 
 ForbiddenHook = Callable[[SendContext], object]

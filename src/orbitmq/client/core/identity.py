@@ -8,10 +8,10 @@ from collections.abc import Sequence
 DEFAULT_INSTANCE = "DEFAULT"
 
 
-def client_id(client_ip: str, instance_name: str, unit_name: str | None = None) -> str:
+def client_id(client_ip: str, instance_name: str, unit_name: str | None = None, *, stream: bool = False) -> str:
     """The name a broker knows a client by; two clients with one name are one member to it."""
     unit = f"@{unit_name}" if unit_name else ""
-    return f"{client_ip}@{instance_name}{unit}"
+    return f"{client_ip}@{instance_name}{unit}{'@STREAM' if stream else ''}"
 
 
 def own_instance_name(pid: int, nanoseconds: int) -> str:

@@ -51,9 +51,13 @@ class Fault:
     """What the last answer of a broker says; the order is from better to worse among those that are left out."""
 
     latency_ms: int
+    """What it took; milliseconds."""
     available_from_ms: int
+    """Until when the broker is left out; milliseconds since the epoch."""
     broker_name: str = ""
+    """As in its configuration."""
     is_reachable: bool = field(default=True, compare=False)
+    """False from a failure of the network until a probe has reached it, in profile v5."""
 
 
 class FaultTable:

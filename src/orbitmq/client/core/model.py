@@ -115,9 +115,11 @@ class PullResult:
     """One pull's outcome; the offsets are of the queue, `max_offset` is the next one to be written."""
 
     status: PullStatus
+    """Why there are messages, or none."""
     next_begin_offset: int
     """Where the next pull should begin."""
     min_offset: int
     """The first one that can be read."""
     max_offset: int
     messages: list[MessageExt] = field(default_factory=list)
+    """In the order of the queue."""

@@ -50,13 +50,21 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     body: bytes
+    """As it goes out, compressed perhaps; of a batch all messages in one."""
     properties: str
+    """Names and values in the protocol's text form."""
     msg_id: str
+    """The unique id; of a batch all ids, joined by commas."""
     flag: int = 0
+    """The application's number."""
     sys_flag: int = 0
+    """The protocol's bits: compression, transaction."""
     batch: bool = False
+    """Whether it is many messages."""
     reconsume_times: int = 0
+    """Of a message that is sent again by its consumer: how often it failed."""
     reconsume_times_max: int | None = None
+    """And how often it may."""
     original_size: int = 0
     """Bytes of the body as the application gave it."""
 

@@ -39,6 +39,7 @@ class MessageSelector:
 
 
 Selector = MessageSelector | str
+"""What a consumer wants of a topic; a text is a tag expression."""
 
 
 def subscription_of(topic: str, selector: Selector, version: int = 0) -> SubscriptionData:

@@ -7,7 +7,7 @@ Records are fields joined by \\x01, each ends with \\x02; the first field says w
     SubAfter        requestId msgId costMs success keys outcome timestamp group
     EndTransaction  timestamp region group topic msgId tags keys brokerAddress kind transactionId state fromCheck
 
-A text that is missing is the word null, as Java prints it.
+A text that is missing is the word null, as Java prints it. In the form for the cloud SubAfter ends with its outcome.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import ClassVar, TypeAlias
 from orbitmq.errors import BodyError
 
 FIELD_END, RECORD_END = "\x01", "\x02"
+LOCAL, CLOUD = "LOCAL", "CLOUD"  # access channels
+CLOUD_TOPIC_PREFIX = "rmq_sys_TRACE_DATA_"  # of the topic of a region
 NULL = "null"
 
 
@@ -27,15 +29,24 @@ class Outcome(IntEnum):
     """How a listener's call ended."""
 
     SUCCESS = 0
+    """It said that the messages are done."""
     TIME_OUT = 1
+    """It took too long; written by Java's clients only."""
     EXCEPTION = 2
+    """It raised."""
     RETURNED_NOTHING = 3
+    """It gave no status."""
     FAILED = 4
+    """It said that the messages must come again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A message was sent."""
+    """A message was sent: `timestamp` is when, in milliseconds since the epoch, `cost_ms` what it took, `region_id` and
+    `broker_address` (`host:port`) where to, `body_size` the bytes that went out, `kind` a `MessageKind`. `topic`,
+    `msg_id`, `tags`, `keys` and `offset_msg_id` are the message's; `success` is false when flush or replication was not
+    confirmed.
+    """
 
     name: ClassVar[str] = "Pub"
     fewest: ClassVar[int] = 12
@@ -56,7 +67,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeBegun:
-    """A listener gets a message. `request_id` is shared with the end."""
+    """A listener gets a message. `request_id` is shared with the end. `timestamp` is when, in milliseconds since the
+    epoch, `retries` how often the message failed before; `region_id`, `msg_id` and `keys` are the message's.
+    """
 
     name: ClassVar[str] = "SubBefore"
     fewest: ClassVar[int] = 7
@@ -71,7 +84,10 @@ class ConsumeBegun:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeEnded:
-    """A listener is done with a message."""
+    """A listener is done with a message: `timestamp` is when, in milliseconds since the epoch, `cost_ms` what its call took
+    by number of messages, `outcome` an `Outcome`, `success` whether the message is done. `request_id` is that of the
+    begin; `msg_id` and `keys` are the message's.
+    """
 
     name: ClassVar[str] = "SubAfter"
     fewest: ClassVar[int] = 6
@@ -87,7 +103,10 @@ class ConsumeEnded:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A producer has decided about a half message."""
+    """A producer has decided about a half message: `timestamp` is when, in milliseconds since the epoch, `state` how, as
+    RocketMQ spells it, `from_check` whether the broker had asked, `broker_address` (`host:port`) where, `kind` a
+    `MessageKind`. `region_id`, `topic`, `msg_id`, `tags`, `keys` and `transaction_id` are the message's.
+    """
 
     name: ClassVar[str] = "EndTransaction"
     fewest: ClassVar[int] = 12
@@ -111,9 +130,11 @@ _KINDS: Mapping[str, type[Record]] = {
 }
 
 
-def encode_record(record: Record) -> str:
-    """The text of one record."""
-    values = (getattr(record, field.name) for field in fields(record))
+def encode_record(record: Record, channel: str = LOCAL) -> str:
+    """The text of one record. Java forgets the end of a SubAfter for the cloud, which spoils the next one."""
+    values = [getattr(record, field.name) for field in fields(record)]
+    if channel == CLOUD and isinstance(record, ConsumeEnded):
+        values = values[: ConsumeEnded.fewest]
     return FIELD_END.join([record.name, *map(_text, values)]) + RECORD_END
 
 
