@@ -215,6 +215,25 @@ def rebuild(
     stores.rebuild(directory, commit_log or [], config)
 
 
+@app.command(
+    "pipeline",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def pipeline(context: typer.Context) -> None:
+    """Run a job over topics, stores and the lake with Spark; without arguments it tells which there are.
+
+    \b
+    Examples:
+      orbitmq pipeline
+      orbitmq pipeline archive --name-server 127.0.0.1:9876 --lake ./lake
+      orbitmq pipeline archive --help
+    """
+    from orbitmq.cli import pipelines
+
+    pipelines.run(context.args)
+
+
 def main() -> None:
     """The entry point of the `orbitmq` command."""
     app()

@@ -1,0 +1,197 @@
+"""The job `archive`: messages of topics, or of a store, into the lake before the broker's log lets them go."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.pipeline.archive_stream import ArchiveOptions, ArchiveSource
+from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.lake.lakes import sweep
+from orbitmq.pipeline.lake_options import LakeOptions
+from orbitmq.pipeline.lake_sink import LakeSink
+from orbitmq.runtime.clock import SystemClock
+from orbitmq.runtime.options import option
+from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.group_offsets import stored_offsets
+from orbitmq.spark.options import read_options
+from orbitmq.spark.reading import cluster_of
+from orbitmq.spark.selecting import selection
+
+LOOK_SECONDS = 1  # how often the progress of the query is looked at
+CHECKPOINT = "_checkpoint"
+
+
+@dataclass(frozen=True)
+class ArchiveJob(LakeOptions, ConnectionOptions, JobOptions):
+    """What is archived, and how."""
+
+    topics: str = option(
+        "topics",
+        "*",
+        "Topics to archive, separated by commas, `*` for any letters. Topics of brokers and groups (retries, dead "
+        "letters) are archived where they are named without `*`.",
+    )
+    input: str = option(
+        "input",
+        "pull",
+        "Where messages come from: pull, from brokers over the network, or store, from their directories.",
+        choices=("pull", "store"),
+    )
+    path: str = option("path", "", "With input store: the store directory, or JSON broker -> directory.")
+    starting_offsets: str = option(
+        "startingOffsets", "earliest", "Where the first run begins; later ones go on: earliest, latest, group, or JSON."
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss", True, "Stop when messages are gone that should have been archived; else name and skip them."
+    )
+    batch_rows: int = option(
+        "batchRows",
+        2_000_000,
+        "Messages that are published together; with input store so many KiB of the log.",
+        minimum=1,
+    )
+    compression: str = option(
+        "lakeCompression", "zstd", "How Parquet files are compressed.", choices=("zstd", "snappy", "none")
+    )
+    checkpoint: str = option(
+        "checkpoint", "", "Folder or URI where Spark keeps how far the archive is; empty is `_checkpoint` in the lake."
+    )
+    period: int = option(
+        "period", 0, "Go on for ever and publish so often; 0 archives what is there now, and ends.", unit="s", minimum=0
+    )
+
+
+def run(context: Context[ArchiveJob]) -> Outcome:
+    """Archive; the counts are what this run published."""
+    options = context.options
+    lake = options.open()
+    if options.dry_run:
+        return _waiting(options)
+    before = {file.path for file in lake.files()}
+    begun = time.monotonic()
+    with context.progress("archive", "messages" if options.input == "pull" else "bytes") as advance:
+        _follow(_query(context.spark(), options), advance)
+    files = [file for file in lake.files() if file.path not in before]
+    swept = sweep(lake, SystemClock().now_ms())
+    counts: dict[str, int | str] = {
+        "messages": sum(file.rows for file in files),
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+        "orphans removed": len(swept),
+        "seconds": f"{time.monotonic() - begun:.1f}",
+    }
+    return Outcome(counts)
+
+
+def source_options(options: ArchiveJob) -> dict[str, str]:
+    """What the stream is told. ConfigurationError for options that do not go together."""
+    shared = {
+        "lake": options.lake,
+        "lakeCompression": options.compression,
+        "input": options.input,
+        "failOnDataLoss": str(options.fail_on_data_loss).lower(),
+    }
+    if options.input == "store":
+        if not options.path:
+            raise ConfigurationError("option path is missing; input store needs the store directory")
+        named = {} if options.topics == "*" else {"topics": options.topics}
+        return shared | named | {"path": options.path, "maxBytesPerTrigger": str(1024 * options.batch_rows)}
+    if not options.name_server:
+        raise ConfigurationError("option nameServer is missing; give the addresses of the name servers")
+    limits = {"startingOffsets": options.starting_offsets, "maxOffsetsPerTrigger": str(options.batch_rows)}
+    return shared | connection(options) | topics_wanted(options.topics) | limits
+
+
+def connection(options: ConnectionOptions) -> dict[str, str]:
+    """The options of the connection, for a data source."""
+    return {key: value for key, value in options.pairs().items() if key in ConnectionOptions.table() and value}
+
+
+def topics_wanted(text: str) -> dict[str, str]:
+    """Topics, some with `*`, as the topic source wants them."""
+    names = parts(text, ",")
+    if not any("*" in name for name in names):
+        return {"subscribe": ",".join(names)}
+    return {"subscribePattern": "|".join(re.escape(name).replace(r"\*", ".*") for name in names)}
+
+
+def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
+    stream = spark.readStream.format(ArchiveSource.name()).options(**source_options(options)).load()
+    sink = {key: value for key, value in options.pairs().items() if key in LakeSink.OPTIONS.table() and value}
+    checkpoint = options.checkpoint or f"{options.lake.rstrip('/')}/{CHECKPOINT}"
+    writer = stream.writeStream.format(LakeSink.name()).options(**sink).option("checkpointLocation", checkpoint)
+    if options.period:
+        return writer.trigger(processingTime=f"{options.period} seconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def _follow(query: StreamingQuery, advance: Advance) -> None:
+    """Wait for the end of the query; it is stopped with the job."""
+    try:
+        while not query.awaitTermination(LOOK_SECONDS):
+            if query.lastProgress is not None:
+                told = json.loads(query.lastProgress.json)["sources"][0]
+                advance(*_distance(told))
+    finally:
+        query.stop()
+
+
+def _distance(source: Mapping[str, str | None]) -> tuple[int, int]:
+    """How far the query is, and how far it could be, in its own numbers from 0 on."""
+    at, most = (_sum(source.get(name)) for name in ("endOffset", "latestOffset"))
+    return at, max(at, most)
+
+
+def _sum(offset: object) -> int:
+    """All numbers of an offset's table of queues or brokers together."""
+    value = json.loads(offset) if isinstance(offset, str) else offset
+    if not isinstance(value, dict):
+        return 0
+    return _total(value.get("q", value.get("b")))
+
+
+def _total(value: object) -> int:
+    if isinstance(value, dict):
+        return sum(_total(part) for part in value.values())
+    return value if isinstance(value, int) else 0
+
+
+def _waiting(options: ArchiveJob) -> Outcome:
+    """What a run would archive, as far as brokers know: the checkpoint of Spark knows more exactly."""
+    if options.input == "store":
+        return Outcome({"what would be archived": "ask with input pull: a store knows no progress"})
+    own = ArchiveOptions.table()
+    given = read_options({key: value for key, value in source_options(options).items() if key not in own})
+    cluster = cluster_of(given)
+    queues = {queue: place.addresses for queue, place in selection(given).queues(cluster).items()}
+    done = stored_offsets(cluster, options.group, queues)
+    rows: list[dict[str, int | str]] = []
+    lost = 0
+    for queue, (low, high) in sorted(cluster.bounds(queues).items()):
+        at = done.get(queue, low)
+        lost += max(0, low - at)
+        row: dict[str, int | str] = {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
+        rows.append(row | {"from": max(low, at), "to": high, "messages": high - max(low, at)})
+    return Outcome({"messages": sum(int(row["messages"]) for row in rows), "lost already": lost}, rows)
+
+
+JOB = Job(
+    "archive",
+    "It goes on where the run before ended, and tells the brokers how far it is, as offsets of a consumer group. With\n"
+    "the broker's option archiveGuard these keep their log until it is archived. A run that dies may be repeated.",
+    ArchiveJob,
+    run,
+    (
+        "--name-server 127.0.0.1:9876 --lake ./lake",
+        "--name-server 10.0.0.1:9876 --topics 'orders,pay-*' --lake s3://bucket/lake --lake-format delta --period 60",
+        "--input store --path /data/store --lake ./lake",
+    ),
+)

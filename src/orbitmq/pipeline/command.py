@@ -1,0 +1,153 @@
+"""The command line of the jobs: flags from the tables of options in, exit codes out. Knows no job.
+
+It is made of the standard library alone, so that it runs where spark-submit brings nothing but the sources of orbitmq.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from orbitmq.errors import ConfigurationError, OrbitMQError
+from orbitmq.pipeline.job import JOBS, Context, Job, JobOptions, Outcome, job_named
+from orbitmq.pipeline.progress import shown_on
+from orbitmq.runtime.options import Option, as_text, read_properties, unknown_keys
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_CODES = """\
+exit code: 0 done, 1 something could not be done (said at the end), 2 wrong usage or configuration, 130 interrupted"""
+HELP = f"""\
+usage: orbitmq pipeline NAME [FLAGS]
+
+Jobs over topics, stores and the lake, run by Spark.
+
+jobs:
+{{jobs}}
+
+orbitmq pipeline NAME --help tells the flags of a job.
+{EXIT_CODES}
+"""
+_ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job that the first argument names; the exit code."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(HELP.format(jobs="\n".join(f"  {name:<9} {entry.summary}" for name, entry in JOBS.items())), end="")
+        return 0 if arguments else EXIT_USAGE
+    name, *rest = arguments
+    if name not in JOBS:
+        print(f"orbitmq pipeline: there is no job {name}; there are {', '.join(JOBS)}", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        return _run(job_named(name), rest)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except ConfigurationError as error:
+        return _fail(name, str(error), EXIT_USAGE)
+    except (OrbitMQError, OSError) as error:
+        text = str(error)
+        return _fail(name, text, EXIT_USAGE if text.startswith("ORBITMQ_BAD_OPTION") else EXIT_FAILED)
+    except Exception as error:  # of Spark, with ours somewhere inside; without one it is a bug and keeps its stack
+        found = _ERROR_OF_OURS.findall(str(error))
+        if not found:
+            raise
+        return _fail(name, found[-1], EXIT_USAGE if "ORBITMQ_BAD_OPTION" in found[-1] else EXIT_FAILED)
+
+
+def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:
+    given = vars(parser(job).parse_args(arguments))
+    as_json, file = given.pop("json"), given.pop("config")
+    flags = {key: as_text(value) for key, value in given.items() if value is not None}
+    options = job.options.parse(_in_file(file, job) | flags)
+    from orbitmq.pipeline.session import session_of  # Spark; nobody waits for it who asks for help
+
+    with session_of(job.name, options) as spark:
+        outcome = job.run(Context(options, spark, shown_on(sys.stderr)))
+    (print_json if as_json else print_table)(job, outcome, sys.stdout)
+    return EXIT_FAILED if outcome.failed else 0
+
+
+def _in_file(file: str | None, job: Job[JobOptions]) -> dict[str, str]:
+    """The options of a properties file. ConfigurationError names a key that the job does not have."""
+    pairs = read_properties(Path(file)) if file else {}
+    if unknown := unknown_keys(pairs, job.options):
+        raise ConfigurationError(f"{file}: the job {job.name} has no option {unknown[0]}; its help tells which it has")
+    return pairs
+
+
+def parser(job: Job[JobOptions]) -> argparse.ArgumentParser:
+    """The flags of a job: one an option, `--config` and `--json`."""
+    examples = "\n".join(f"  orbitmq pipeline {job.name} {example}" for example in job.examples)
+    made = argparse.ArgumentParser(
+        prog=f"orbitmq pipeline {job.name}",
+        description=f"{JOBS[job.name].summary}\n\n{job.description}",
+        epilog=f"examples:\n{examples}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for key, (_, declared) in job.options.table().items():
+        _add_flag(made, key, declared)
+    made.add_argument(
+        "-c", "--config", metavar="FILE", help="Properties file with options; flags go before it. A place for secrets."
+    )
+    made.add_argument("--json", action="store_true", help="Print the closing table as one JSON object.")
+    return made
+
+
+def _add_flag(made: argparse.ArgumentParser, key: str, declared: Option) -> None:
+    text = declared.text.replace("%", "%%") + (f" Unit: {declared.unit}." if declared.unit else "")
+    if isinstance(declared.default, bool):
+        made.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=None, help=text)
+        return
+    default = "" if declared.default == "" else f" Default: {as_text(declared.default)}.".replace("%", "%%")
+    choices = list(declared.choices) or None
+    made.add_argument(flag(key), dest=key, metavar=None if choices else "VALUE", choices=choices, help=text + default)
+
+
+def flag(key: str) -> str:
+    """`nameServer` as `--name-server`, `tls.client.checkHost` as `--tls-client-check-host`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|\.", "-", key)
+    return f"--{words.lower()}"
+
+
+def print_table(job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
+    """Rows, counts and failures for people."""
+    if outcome.table:
+        names = list(outcome.table[0])
+        texts = [names, *([_text(row[name]) for name in names] for row in outcome.table)]
+        widths = [max(len(text[number]) for text in texts) for number in range(len(names))]
+        for parts in texts:
+            print("  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip(), file=out)
+        print(file=out)
+    longest = max(map(len, outcome.counts), default=0)
+    for name, value in outcome.counts.items():
+        print(f"{name.ljust(longest)}  {_text(value)}", file=out)
+    for text in outcome.failed:
+        print(f"orbitmq pipeline {job.name}: {text}", file=sys.stderr)
+
+
+def print_json(_job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
+    """The same as one object."""
+    whole: Mapping[str, object] = {
+        "counts": dict(outcome.counts),
+        "table": [dict(row) for row in outcome.table],
+        "failed": list(outcome.failed),
+    }
+    print(json.dumps(whole), file=out)
+
+
+def _text(value: int | str) -> str:
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _fail(name: str, text: str, code: int) -> int:
+    print(f"orbitmq pipeline {name}: {' '.join(text.split())}", file=sys.stderr)
+    return code

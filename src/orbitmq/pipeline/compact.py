@@ -1,0 +1,88 @@
+"""The job `compact`: many small files of the lake become few large ones, and what nobody needs goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orbitmq.errors import LakeConflict
+from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.lake import manifest
+from orbitmq.pipeline.lake.compacting import Bin, plan
+from orbitmq.pipeline.lake.lakes import sweep
+from orbitmq.pipeline.lake.manifest import LakeFile, TaskReport
+from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.writing import merged
+from orbitmq.pipeline.lake_options import LakeOptions
+from orbitmq.runtime.clock import SystemClock
+from orbitmq.runtime.options import option
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class CompactJob(LakeOptions, JobOptions):
+    """Which files are put together."""
+
+    target_size: int = option(
+        "targetSize", 256, "Size that files should reach; larger ones stay as they are.", unit="MiB", minimum=1,
+        maximum=4096,
+    )  # fmt: skip
+
+
+def run(context: Context[CompactJob]) -> Outcome:
+    """Compact, publishing each bin by itself, then sweep."""
+    options = context.options
+    lake = options.open()
+    bins = plan(lake.files(), options.target_size * MIB)
+    rows: list[dict[str, int | str]] = [
+        {"topic": found.topic, "day": found.day, "files": len(found.files), "bytes": sum(f.size for f in found.files)}
+        for found in bins
+    ]
+    if options.dry_run:
+        return Outcome({"bins": len(bins), "files to replace": sum(len(found.files) for found in bins)}, rows)
+    made: list[LakeFile] = []
+    failed: list[str] = []
+    replaced = 0
+    with context.progress("compact", "bins") as advance:
+        for done, (number, files) in enumerate(_merge(context, lake.place, bins), 1):
+            try:
+                lake.replace(bins[number].files, files)
+                made += files
+                replaced += len(bins[number].files)
+            except LakeConflict as error:
+                failed.append(f"{bins[number].topic} of {bins[number].day}: {error}; run compact again")
+            advance(done, len(bins))
+    swept = sweep(lake, SystemClock().now_ms())
+    counts: dict[str, int | str] = {
+        "files replaced": replaced,
+        "files made": len(made),
+        "messages": sum(file.rows for file in made),
+        "bytes": sum(file.size for file in made),
+        "old files removed": len(swept),
+    }
+    return Outcome(counts, (), failed)
+
+
+def _merge(context: Context[CompactJob], place: Place, bins: Sequence[Bin]) -> Iterator[tuple[int, list[LakeFile]]]:
+    """The new files of each bin, in the order of the bins; each is made by a task of its own."""
+    if not bins:
+        return
+
+    def work(number: int) -> tuple[int, str]:
+        files = merged(place, [file.path for file in bins[number].files], "compact")
+        return number, manifest.encode(TaskReport(files=files))
+
+    tasks = context.spark().sparkContext.parallelize(range(len(bins)), len(bins)).map(work)
+    for number, report in tasks.toLocalIterator(prefetchPartitions=True):
+        yield number, manifest.decode(report).files
+
+
+JOB = Job(
+    "compact",
+    "Messages stay readable all the time: each topic and day is replaced in one step, and the old files stay for an\n"
+    "hour for readers that began before. Files that several small topics share are parted.",
+    CompactJob,
+    run,
+    ("--lake ./lake", "--lake s3://bucket/lake --lake-format delta --target-size 512"),
+)

@@ -1,0 +1,112 @@
+"""The sink `format("orbitmq-lake")`: publishes what the tasks of `orbitmq-archive` wrote, each batch once, then tells
+the brokers how far the archive has come.
+
+In that order: a crash between the two leaves the brokers keeping more of their log than they need to, until the next
+batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from orbitmq.errors import LakeError, SourceError
+from orbitmq.message.model import MessageQueue
+from orbitmq.pipeline.archive_stream import REPORTS
+from orbitmq.pipeline.lake import manifest
+from orbitmq.pipeline.lake.manifest import Reached
+from orbitmq.pipeline.lake_options import LakeOptions
+from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.connecting import ConnectionOptions, parse_declared
+from orbitmq.spark.group_offsets import Mirror
+from orbitmq.spark.sink_options import OF_SPARK
+
+LOG = logging.getLogger(__name__)
+
+QUERY_PROPERTY = "sql.streaming.queryId"  # of a task; the same after a restart from the checkpoint
+TIMEOUT_MS = 10_000
+RETRIES = Retries(2, 500)  # brokers that are down are told with the next batch
+
+
+@dataclass(frozen=True)
+class SinkOptions(LakeOptions, ConnectionOptions):
+    """Where the lake is, and which brokers are told about it."""
+
+
+class LakeSink(DataSource):
+    """`.writeStream.format("orbitmq-lake")`; the options are those of `SinkOptions`. Without `nameServer` no broker is
+    told."""
+
+    OPTIONS = SinkOptions
+
+    @classmethod
+    def name(cls) -> str:
+        return "orbitmq-lake"
+
+    def schema(self) -> StructType:
+        return REPORTS
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        given = {key: value for key, value in self.options.items() if key.lower() not in OF_SPARK}
+        options = parse_declared(SinkOptions, given, {})
+        if overwrite:
+            raise SourceError("ORBITMQ_BAD_MODE", "a lake only grows: use outputMode append")
+        if schema.names != REPORTS.names:
+            raise SourceError("ORBITMQ_BAD_SCHEMA", "orbitmq-lake takes what format orbitmq-archive reads, unchanged")
+        options.open()  # what is wrong with the place is said now
+        return LakeWriter(options)
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """The reports that came to one task, and the query they belong to."""
+
+    query_id: str
+    reports: tuple[str, ...]
+
+
+class LakeWriter(DataSourceStreamArrowWriter):
+    """Tasks pass reports on; the driver publishes. Both in processes of their own: all is in the messages."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query_id = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
+        if not query_id:
+            raise LakeError(f"this task has no {QUERY_PROPERTY}: orbitmq-lake is a sink of streams only")
+        return Written(query_id, tuple(text for batch in iterator for text in batch.column(0).to_pylist()))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish the batch unless it is published, which a batch after a crash may be."""
+        written = [message for message in messages if isinstance(message, Written)]
+        reports = [manifest.decode(text) for message in written for text in message.reports]
+        files = [file for report in reports for file in report.files]
+        if files:
+            is_new = self._options.open().commit(written[0].query_id, batchId, files)
+            LOG.info("event=lake_batch batch=%d files=%d rows=%d new=%s", batchId, len(files),
+                     sum(file.rows for file in files), is_new)  # fmt: skip
+        if self._options.name_servers:
+            tell(self._options, manifest.furthest(reports))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing was published; the files are swept when they are old."""
+        LOG.warning("event=lake_batch_aborted batch=%d tasks=%d", batchId, len(messages))
+
+
+def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
+    """Store the archive's progress at the brokers. What cannot be told is logged: the next batch tells more."""
+    offsets = {MessageQueue(point.topic, point.broker, point.queue): point.next for point in points}
+    cluster = Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+    try:
+        places = cluster.queues(*sorted({queue.topic for queue in offsets}))
+        Mirror(cluster, options.group).tell(offsets, places)
+    except SourceError as error:
+        LOG.warning("event=archive_progress_not_told group=%s error=%s", options.group, error)
