@@ -41,7 +41,7 @@ SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], ob
 CLOSE_S = 30.0  # how long shutdown waits for sends that are under way; ten times their usual limit
 
 Around: TypeAlias = Callable[[Sequence[Message]], AbstractContextManager[Sequence[Message]]]
-"""A context manager in which a send happens; it gives the messages that are sent instead of those it was called with."""
+"""A context manager in which a send happens; it gives the messages that are sent instead of those it was given."""
 
 if TYPE_CHECKING:  # it needs LMDB, which only those have who want it
     from orbitmq.client.outbox import Outbox

@@ -39,8 +39,8 @@ CoroutineListener: TypeAlias = Callable[
     [Sequence[MessageExt], ConcurrentContext], Awaitable[ConsumeConcurrentlyStatus | None]
 ]
 Listener: TypeAlias = FunctionListener | CoroutineListener
-"""Gets messages and their context and says what became of them: a function, called on threads, or a coroutine function. An
-exception, and no answer at all, mean that the messages come again."""
+"""Gets messages and their context and says what became of them: a function, called on threads, or a coroutine function.
+An exception, and no answer at all, mean that the messages come again."""
 OrderlyFunctionListener: TypeAlias = Callable[[Sequence[MessageExt], OrderlyContext], ConsumeOrderlyStatus | None]
 OrderlyCoroutineListener: TypeAlias = Callable[
     [Sequence[MessageExt], OrderlyContext], Awaitable[ConsumeOrderlyStatus | None]

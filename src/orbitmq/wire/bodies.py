@@ -31,18 +31,26 @@ class MessageModel(Enum):
     """Every consumer gets every message, or the members of a group share them."""
 
     BROADCASTING = 0
+    """Every consumer gets every message."""
     CLUSTERING = 1
+    """The members of a group share them."""
 
 
 class ConsumeFromWhere(Enum):
     """Where a group without offsets starts."""
 
     CONSUME_FROM_LAST_OFFSET = 0
+    """Behind the last message; a broker that still has all messages of a young queue says: with the first."""
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
+    """The same; only for configurations of old."""
     CONSUME_FROM_MIN_OFFSET = 2
+    """The same; only for configurations of old."""
     CONSUME_FROM_MAX_OFFSET = 3
+    """The same; only for configurations of old."""
     CONSUME_FROM_FIRST_OFFSET = 4
+    """With the first message there is."""
     CONSUME_FROM_TIMESTAMP = 5
+    """With the first message stored at `consume_timestamp` or later."""
 
 
 class ConsumeResult(Enum):

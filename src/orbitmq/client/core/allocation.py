@@ -132,9 +132,9 @@ class AllocateByMachineRoom:
 class AllocateMachineRoomNearby:
     """Queues go to the clients of their room, by the `inner` strategy; those of a room without clients to all.
 
-    `queue_room` and `client_room` tell the room of a queue and of a client id; an empty one is a ConfigurationError, which
-    is logged, and the member keeps the queues it has. A client whose
-    room has no queues gets nothing, as in Java, unless `fallback_to_all`: then it takes part in every room.
+    `queue_room` and `client_room` tell the room of a queue and of a client id; an empty one is a ConfigurationError,
+    which is logged, and the member keeps the queues it has. A client whose room has no queues gets nothing, as in Java,
+    unless `fallback_to_all`: then it takes part in every room.
     """
 
     inner: AllocateStrategy
@@ -187,8 +187,8 @@ def ring_hash(text: str) -> int:
 class AllocateConsistentHash:
     """Each queue belongs to the next client on a ring of hashes: few queues move when a member joins or leaves.
 
-    A client has `virtual_nodes` points on the ring; with 0 nobody gets a queue. ConfigurationError below that. `hash_of`
-    gives the place of a text on the ring.
+    A client has `virtual_nodes` points on the ring; with 0 nobody gets a queue. ConfigurationError below that.
+    `hash_of` gives the place of a text on the ring.
     """
 
     virtual_nodes: int = VIRTUAL_NODES

@@ -52,9 +52,13 @@ class SendContext:
     message: Outgoing
     """As it goes out: its body may be compressed, `original_size` tells what it was."""
     queue: MessageQueue
+    """Where this attempt goes."""
     broker_address: str
+    """`host:port`."""
     kind: MessageKind
+    """What sort of message it is."""
     oneway: bool = False
+    """Whether nobody waits for an answer."""
     began_ms: int = 0
     """Milliseconds since the epoch."""
     cost_ms: int = 0

@@ -84,9 +84,9 @@ class ConsumeBegun:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeEnded:
-    """A listener is done with a message: `timestamp` is when, in milliseconds since the epoch, `cost_ms` what its call took
-    by number of messages, `outcome` an `Outcome`, `success` whether the message is done. `request_id` is that of the
-    begin; `msg_id` and `keys` are the message's.
+    """A listener is done with a message: `timestamp` is when, in milliseconds since the epoch, `cost_ms` the time of
+    its call divided by its messages, `outcome` an `Outcome`, `success` whether it is done. `request_id` is that
+    of the begin; `msg_id` and `keys` are the message's.
     """
 
     name: ClassVar[str] = "SubAfter"
@@ -103,8 +103,8 @@ class ConsumeEnded:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A producer has decided about a half message: `timestamp` is when, in milliseconds since the epoch, `state` how, as
-    RocketMQ spells it, `from_check` whether the broker had asked, `broker_address` (`host:port`) where, `kind` a
+    """A producer has decided about a half message: `timestamp` is when, in milliseconds since the epoch, `state` how,
+    in RocketMQ's spelling, `from_check` whether the broker had asked, `broker_address` (`host:port`) where, `kind` a
     `MessageKind`. `region_id`, `topic`, `msg_id`, `tags`, `keys` and `transaction_id` are the message's.
     """
 
