@@ -14,6 +14,7 @@ the names here, are these modules; all others may change without notice:
 from __future__ import annotations
 
 from orbitmq.client.base import Client
+from orbitmq.client.consistency import SubscriptionCheck, SubscriptionDifference
 from orbitmq.client.consumer import Consumer
 from orbitmq.client.core.allocation import (
     AllocateAveragely,
@@ -56,11 +57,19 @@ from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.queue_selectors import QueueSelector, RoomSelector, hash_selector, random_selector
 from orbitmq.client.core.replies import create_reply_message, reply_to_client
 from orbitmq.client.core.selectors import MessageSelector, Selector
-from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Outcome, Published, TransactionEnded, decode_trace
+from orbitmq.client.core.trace import (
+    ConsumeBegun,
+    ConsumeEnded,
+    Outcome,
+    Published,
+    Record,
+    TransactionEnded,
+    decode_trace,
+)
 from orbitmq.client.lag import QueueLag, total_lag
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.producer import Around, Producer
+from orbitmq.client.producer import Around, Producer, SendCallback
 from orbitmq.client.pull import PullConsumer
 from orbitmq.client.push import PushConsumer
 from orbitmq.client.reading import ReadingConsumer
@@ -89,6 +98,7 @@ from orbitmq.errors import (
     TooManyRequestsError,
 )
 from orbitmq.message.model import Message, MessageExt, MessageQueue
+from orbitmq.net.remoting import RpcHook
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
 __all__ = [
@@ -163,17 +173,22 @@ __all__ = [
     "ReadingConsumer",
     "ReceiveContext",
     "ReceiveHook",
+    "Record",
     "RemotingError",
     "RemotingTimeout",
     "RequestTimeout",
     "RoomSelector",
+    "RpcHook",
     "Selector",
+    "SendCallback",
     "SendContext",
     "SendHook",
     "SendRequestError",
     "SendResult",
     "SendStatus",
     "StoreError",
+    "SubscriptionCheck",
+    "SubscriptionDifference",
     "Timed",
     "Times",
     "TooManyRequestsError",

@@ -45,6 +45,10 @@ class Client(ABC):
     A client belongs to the event loop and the process that started it. One that was started before a fork refuses to
     work in the child, where `shutdown` only forgets it: connections, threads and message ids are the parent's. The
     child makes clients of its own; one that was not started yet may be started there.
+
+    Whatever needs a running client raises InvalidStateError before `start`, after `shutdown` and in another process.
+    Constructors raise MessageIllegal for a group that is no name, and ConfigurationError, which says what is allowed,
+    for a setting that is not known or a value that is not.
     """
 
     _consumes: ClassVar[bool]
@@ -90,7 +94,9 @@ class Client(ABC):
         self._state = State.RUNNING
 
     async def shutdown(self) -> None:
-        """Leave the brokers; every wait in it has a limit. Does nothing unless the client is running."""
+        """Leave the brokers. Every wait in it has a limit, and nothing is raised for a broker that cannot be told. Does
+        nothing unless the client is running.
+        """
         if self._state is not State.RUNNING or self._shared is None:
             return
         self._state = State.CLOSED
@@ -179,13 +185,17 @@ class Client(ABC):
         return await offsets.min_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch)."""
+        """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch); behind the
+        last one when there is none. BrokerError, ClientError, RemotingError.
+        """
         queue = self._namespace.wrap_queue(queue)
         address = await self._instance.routes.master(queue)
         return await offsets.search_offset(self._instance.remoting, address, queue, timestamp_ms)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int:
-        """When the first readable message was stored, in milliseconds since the epoch; -1 when there is none."""
+        """When the first readable message was stored, in milliseconds since the epoch; -1 when there is none.
+        BrokerError, ClientError, RemotingError.
+        """
         queue = self._namespace.wrap_queue(queue)
         address = await self._instance.routes.master(queue)
         return await offsets.earliest_store_time(self._instance.remoting, address, queue)

@@ -88,7 +88,7 @@ class Held:
 
 
 class Consumer(Client):
-    """Base of consumers that are members of a group."""
+    """Base of consumers that are members of a group: those of push, of lite pull and of pull."""
 
     _consumes = True
     _consume_type: ConsumeType

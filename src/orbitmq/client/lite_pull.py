@@ -136,7 +136,7 @@ class LitePullConsumer(ReadingConsumer):
         self.wake_rebalance()
 
     def set_assign_expression(self, topic: str, expression: Selector) -> None:
-        """What to read of the assigned queues of `topic`; before start."""
+        """What to read of the assigned queues of `topic`; before start, InvalidStateError afterwards."""
         check_topic(topic := self._namespace.wrap(topic))
         if self.is_running:
             raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
@@ -281,7 +281,7 @@ class LitePullConsumer(ReadingConsumer):
         self._go_to(queue, await self.max_offset(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch)."""
+        """The same as `search_offset`."""
         return await self.search_offset(queue, timestamp_ms)
 
     def _go_to(self, queue: MessageQueue, offset: int) -> None:

@@ -36,13 +36,13 @@ class OffsetStore(Protocol):
         """The stored offset, -1 when there is none. BrokerError, ClientError or RemotingError when it is unknown."""
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Write the offsets of these queues out; a failure is logged and repaired by the next time."""
+        """Write the offsets of these queues out. Does not raise: a failure is logged and repaired by the next time."""
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
         """The same, but confirmed: an error is raised."""
 
     async def release(self, queue: MessageQueue) -> None:
-        """The queue goes to another member: write it out, forget it."""
+        """The queue goes to another member: write it out, forget it. Does not raise: a failure is logged."""
 
     def close(self) -> None:
         """Give the file back."""

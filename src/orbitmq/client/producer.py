@@ -301,6 +301,9 @@ class Producer(Client):
     ) -> None:
         """Send without waiting for an answer; nothing is known of the message's fate once it is written, and nothing is
         tried again. The outbox keeps one that could not be written.
+
+        MessageIllegal for a message that breaks a rule, ClientError without a route, RemotingError when it could not be
+        written.
         """
         with self._around([message]) as (sent,):
             packed = outgoing(sent, self._new_id, self._packing)

@@ -32,7 +32,9 @@ HALF_AN_HOUR_MS = 1_800_000
 
 
 class ReadingConsumer(Consumer):
-    """Base of consumers that pull by themselves."""
+    """Base of consumers that pull by themselves: those of push and of lite pull. ConfigurationError for a
+    `consume_timestamp` that is no time.
+    """
 
     def __init__(
         self,

@@ -116,6 +116,7 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
     `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends."""
 
     core: transactions.TransactionProducer[A_contra]
+    """The asyncio object behind this one."""
 
     def __init__(
         self,
@@ -352,6 +353,7 @@ class PullSchedule(PullConsumer, Consumer[schedule.PullSchedule]):
     """Calls a function for each queue this member of a group has; see `orbitmq.client.PullSchedule`."""
 
     core: schedule.PullSchedule
+    """The asyncio object behind this one."""
 
     def __init__(
         self,

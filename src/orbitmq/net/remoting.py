@@ -29,10 +29,11 @@ class RpcHook(Protocol):
     may add fields to `request.ext`. What it raises fails the request.
     """
 
-    def before(self, address: str, request: Command, /) -> None: ...
+    def before(self, address: str, request: Command, /) -> None:
+        """A request is about to go to `address` (`host:port`)."""
 
     def after(self, address: str, request: Command, response: Command, /) -> None:
-        """Not called for requests that nobody answers."""
+        """Its answer has come. Not called for requests that nobody answers."""
 
 
 class Remoting:

@@ -49,6 +49,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """What every attempt of one send has in common."""
 
     topic: str
+    """As brokers know it, namespace included."""
     body: bytes
     """As it goes out, compressed perhaps; of a batch all messages in one."""
     properties: str
