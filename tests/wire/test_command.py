@@ -18,7 +18,8 @@ from orbitmq.wire.command import (
     next_opaque,
     request,
 )
-from orbitmq.wire.headers import GetConsumerListByGroupHeader, PullMessageHeader
+from orbitmq.wire.header import to_ext
+from orbitmq.wire.headers import GetConsumerListByGroupHeader, PullMessageHeader, SendMessageV2Header
 
 
 def test_numbers_wrap_into_the_negative_at_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +31,16 @@ def test_request_carries_the_version_clients_switch_features_on_by() -> None:
     command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupHeader("g"), oneway=True)
     assert (command.version, command.language, command.is_oneway, command.is_response) == (VERSION, "JAVA", True, False)
     assert command.ext == {"consumerGroup": "g"}
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("1", False), ("0", False)])
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_batch_is_one_that_says_true(text: str, value: bool, typed: bool) -> None:
+    """Clients in C++ say 1. RocketMQ stores the whole as one message then, and so it has to be."""
+    ext = {**to_ext(SendMessageV2Header("g", "t", "TBW102", 4, 1, 0, 0, 0)), "m": text}
+    found = decode_json_header(encode_json_header(Command(code=310, ext=ext, opaque=1)), typed=typed)
+    header = found.header(SendMessageV2Header)
+    assert (header.batch, header.queue_id) == (value, 1)
 
 
 def test_json_header_is_javas_text() -> None:

@@ -30,7 +30,7 @@ def test_unknown_fields_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("yes", False), ("", False)]
+    ("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("yes", False), ("1", False), ("", False)]
 )
 def test_any_text_but_true_is_false(text: str, value: bool) -> None:
     assert from_ext(SendMessageV2Header, {**SEND_EXT, "m": text}).batch is value

@@ -15,7 +15,7 @@ import msgspec
 from orbitmq.errors import BodyError, HeaderError
 from orbitmq.message import javajson
 from orbitmq.wire.codes import LANGUAGE_CODES, LANGUAGES, VERSION, RequestCode, SerializeType
-from orbitmq.wire.header import Header, from_ext, to_ext
+from orbitmq.wire.header import Header, from_ext, to_ext, true_fields
 from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessageV2Header
 
 FLAG_RESPONSE = 1
@@ -133,8 +133,7 @@ def decode_json_header(data: bytes, *, typed: bool = True) -> Command:
     try:
         if straight is not None:
             command = straight[1].decode(data)
-            # `{"code":3100` has the prefix of 310 too; responses carry other fields under the same code.
-            if command.code == straight[0] and not command.flag & FLAG_RESPONSE and command.opaque is not None:
+            if command.opaque is not None and _is_straight(command, straight[0], data):
                 return command
         command = _decode_any(data)
         command.typed = None
@@ -143,6 +142,13 @@ def decode_json_header(data: bytes, *, typed: bool = True) -> Command:
         return command
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _decode_json_leniently(data)
+
+
+def _is_straight(command: Command, code: int, data: bytes) -> bool:
+    """Whether the decoder of `code` has read what Java reads."""
+    if command.code != code or command.flag & FLAG_RESPONSE:
+        return False  # `{"code":3100` has the prefix of 310 too; responses carry other fields under the same code
+    return b'"1"' not in data or command.typed is None or not true_fields(command.typed)
 
 
 def _decode_json_leniently(data: bytes) -> Command:

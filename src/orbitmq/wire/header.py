@@ -7,6 +7,7 @@ spelling where it differs. On the wire every value is text: whole numbers in dec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -34,14 +35,32 @@ def renamed(name: str, default: Any = _REQUIRED) -> Any:
 
 def from_ext(kind: type[H], ext: Mapping[str, str | None] | None) -> H:
     """Read a header out of the text map; HeaderError names the field that is missing or not of its type."""
+    ext = ext or {}
     try:
-        return msgspec.convert(ext or {}, kind, strict=False)
+        header = msgspec.convert(ext, kind, strict=False)
     except msgspec.ValidationError:
         pass
+    else:
+        if not any(ext.get(wire) == "1" for wire in true_fields(header)):
+            return header
     try:
-        return msgspec.convert(_as_java_reads(kind, ext or {}), kind, strict=False)
+        return msgspec.convert(_as_java_reads(kind, ext), kind, strict=False)
     except msgspec.ValidationError as error:
         raise HeaderError(f"{kind.__name__.removesuffix('Header')}: {error}") from None
+
+
+def true_fields(header: Header) -> list[str]:
+    """The wire names of its fields that are true. msgspec reads `1` so as well, which C++ clients send and Java takes
+    for false.
+    """
+    return [wire for name, wire in _truths(type(header)) if getattr(header, name)]
+
+
+@cache
+def _truths(kind: type[Header]) -> tuple[tuple[str, str], ...]:
+    """Name and wire name of the fields that are true or false."""
+    fields = msgspec.structs.fields(kind)
+    return tuple((field.name, field.encode_name) for field in fields if field.type in (bool, bool | None))
 
 
 def to_ext(header: Header) -> dict[str, str]:
@@ -69,7 +88,7 @@ def _as_java_reads(kind: type[Header], ext: Mapping[str, str | None]) -> dict[st
         value = kept.get(field.encode_name)
         if value is None:
             continue
-        if field.type is bool or field.type == bool | None:
+        if field.type in (bool, bool | None):
             kept[field.encode_name] = "true" if value.lower() == "true" else "false"
         elif value == "" and field.type is not str:
             del kept[field.encode_name]
