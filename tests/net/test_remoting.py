@@ -179,6 +179,19 @@ async def test_a_oneway_request_says_so_and_waits_for_nothing(both_loops: LoopFa
         assert desk.seen[0].is_oneway
 
 
+async def test_who_sends_oneway_without_end_leaves_turns_to_others(both_loops: LoopFactory) -> None:
+    desk, size = Desk(), 100 << 10
+    async with serving(desk.router) as (_, address), remoting() as client:
+
+        async def flood() -> None:
+            while True:
+                await client.oneway(address, request(ECHO, body=bytes(size)))
+
+        flooding = asyncio.create_task(flood())
+        await until(lambda: len(desk.seen) > 10, "requests on the other side while more are sent")
+        flooding.cancel()
+
+
 async def test_the_peers_requests_are_answered_by_the_router(both_loops: LoopFactory) -> None:
     router = Router("client")
     router.add(ECHO, lambda _, command: command.response(0, body=b"client: " + command.body))

@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 WRITE_BUFFER_HIGH = 4 << 20  # bytes not yet taken by the peer at which we stop reading from it: one large pull answer
 WRITE_BUFFER_LOW = 1 << 20
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
+WRITE_TURN_MAX = 256 << 10  # bytes a caller who waits for nothing may queue before others, and the socket, get a turn
 SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
 GATHERED_FROM = 64 << 10  # bytes of a body in parts that go to the kernel as they are: of less, one copy costs less
 CLOSE_GRACE_SECONDS = 3.0  # how long a closed connection may wait for its peer to take the last bytes
@@ -330,6 +331,8 @@ class Connection(asyncio.Protocol):
     async def wait_writable(self, timeout_ms: float) -> float:
         """Return the milliseconds left once the peer takes bytes again; RemotingTimeout when it does not."""
         started = self.loop.time()
+        if self._out_size > WRITE_TURN_MAX:
+            await asyncio.sleep(0)
         while self._paused_by_writes and self.is_open:
             if self._writable is None:
                 self._writable = self.loop.create_future()
