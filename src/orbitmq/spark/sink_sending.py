@@ -134,8 +134,9 @@ class Sender:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._room.release()
-        if not task.cancelled() and self._failure is None:
-            self._failure = task.exception()
+        if not task.cancelled():
+            error = task.exception()  # asked of each, or the loop reports it as lost
+            self._failure = self._failure or error
 
     async def _send(self, request: SendRequest) -> None:
         queue = (await self.route(request.topic)).queues[request.queue] if request.queue != ANY_QUEUE else None
@@ -149,9 +150,13 @@ class Sender:
     async def _deliver(self, request: SendRequest, wanted: MessageQueue | None) -> None:
         """Attempts until the request is stored. SourceError when it cannot be."""
         failures, pause, busy_since = 0, PAUSE_FIRST_S, None
+        doubtful: MessageQueue | None = None  # where an attempt went whose answer did not come
         while True:
-            queue = wanted or self._next_queue(request.topic)
+            queue = doubtful or wanted or self._next_queue(request.topic)
             try:
+                if doubtful is not None and await self._is_stored(request, doubtful):
+                    return
+                doubtful = None
                 await self._attempt(request, queue)
                 return
             except BrokerError as error:
@@ -164,12 +169,11 @@ class Sender:
                     raise refused(_what(request, queue), error.code, error.remark) from error
             except (RemotingError, FrameError, HeaderError) as error:
                 failures += 1
-                if self._options.effectively_once and not isinstance(error, ConnectError):
-                    await asyncio.sleep(SETTLE_S)
-                    if await self._is_stored(request, queue):
-                        return
                 if failures > self._options.retries:
                     raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{_what(request, queue)}: {error}") from error
+                if self._options.effectively_once and not isinstance(error, ConnectError):
+                    doubtful = queue
+                    await asyncio.sleep(SETTLE_S)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
             await self._renew(request.topic)
@@ -193,13 +197,14 @@ class Sender:
                 raise SourceError("ORBITMQ_NOT_SAFE", f"{_what(request, queue)}: stored, but the answer is {status}")
 
     async def _is_stored(self, request: SendRequest, queue: MessageQueue) -> bool:
-        """Whether a request without an answer has been stored; a batch is stored whole or not at all."""
+        """Whether a request without an answer has been stored; a batch is, whole or not at all.
+
+        ConnectError when nobody can tell at present.
+        """
         try:
             found = await asyncio.to_thread(self._stored.since, request.topic, self._began_ms, queue)
         except SourceError as error:
-            raise SourceError(
-                error.name, f"{_what(request, queue)}: cannot see whether they are stored: {error}"
-            ) from error
+            raise ConnectError(f"cannot see whether they are stored: {error}") from error
         places = places_of(found, request.keys)
         for place, offset in places:
             self._written.stored(place, offset, 1)
