@@ -147,6 +147,21 @@ async def test_a_peer_that_was_silent_for_a_whole_call_is_given_up(turned_clock:
         await until(lambda: not server.connections)
 
 
+async def test_a_client_that_does_not_answer_a_broker_keeps_its_connection(turned_clock: LoopFactory) -> None:
+    """Clients are quiet while nothing happens, and some know not every question; what they miss are heartbeats."""
+    asked_back = Router("client")
+    asked_back.add(LATER, lambda *_: None)
+    async with serving(Desk().router) as (server, address), remoting(asked_back) as client:
+        await client.call(address, request(ECHO), 5000)
+        (connection,) = server.connections
+        asked = asyncio.create_task(connection.call(request(LATER), 3000))
+        await turned_loop().turn(3.1)
+        with pytest.raises(RemotingTimeout):
+            await asked
+        assert (await client.call(address, request(ECHO, body=b"still here"), 5000)).body == b"still here"
+        assert set(server.connections) == {connection}
+
+
 # ---------------------------------------------------------------------------------------------------------- answering
 
 

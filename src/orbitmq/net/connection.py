@@ -348,6 +348,8 @@ class Connection(asyncio.Protocol):
         entry = self._calls.pop(opaque, None)
         if entry is not None and not entry[0].done():
             entry[0].set_exception(RemotingTimeout(f"no answer from {self.address} in {timeout_ms:.0f} ms"))
+        if self._serving:
+            return  # clients are quiet while nothing happens; those that are gone send no heartbeats
         silent_ms = (self.loop.time() - self.last_heard) * 1000
         if timeout_ms >= SILENCE_MIN_MS and silent_ms >= timeout_ms:
             # Nothing at all came: a dead host or a cut wire would keep this connection, and all calls on it, for long.
