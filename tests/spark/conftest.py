@@ -16,7 +16,10 @@ from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.orbit_process import OrbitUp
 
 System: TypeAlias = JavaSystem | OrbitUp
-SYSTEMS: dict[str, Callable[[], System]] = {"java": JavaSystem, "orbitmq": OrbitUp}
+SYSTEMS: dict[str, Callable[[], System]] = {
+    "java": lambda: JavaSystem(enablePropertyFilter="true"),
+    "orbitmq": lambda: OrbitUp(enablePropertyFilter="true"),
+}
 
 RUN = "spark"
 QUEUES = 4

@@ -11,9 +11,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from orbitmq.errors import SourceError
 from orbitmq.spark import batches
 from orbitmq.spark.batches import BatchSettings, RangeBatches, regions
-from orbitmq.spark.columns import read_schema
 from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.forms import read_schema
 from orbitmq.spark.pulls import PullSettings
+from orbitmq.spark.row_filters import PropertyIn
 from tests.spark.queue_model import stored_unit
 from tests.spark.scripted_peer import queue
 
@@ -26,12 +27,14 @@ def decode(
     expression: str = "*",
     strict: bool = True,
     verify_crc: bool = True,
+    on_corrupt: str = "fail",
     columns: tuple[str, ...] = ("queueOffset", "tags", "body"),
 ) -> pa.Table:
     schema = to_arrow_schema(read_schema(columns, "map"), timezone="UTC")
     pulls = PullSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=5000, strict=strict)
-    tags = frozenset() if expression == "*" else frozenset(expression.split("||"))
-    range_batches = RangeBatches(RANGE, pulls, BatchSettings(schema, tags, verify_crc, True))
+    filters = () if expression == "*" else (PropertyIn("TAGS", frozenset(expression.split("||"))),)
+    settings = BatchSettings(schema, filters, verify_crc, decompress=True, on_corrupt=on_corrupt)
+    range_batches = RangeBatches(RANGE, pulls, settings)
     return pa.Table.from_batches(range_batches.decode([[body] for body in bodies]), schema)
 
 
@@ -100,3 +103,11 @@ def test_answers_are_decoded_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
         b"mnopqrstuvwxyz",
     ]
     assert list(regions([])) == []
+
+
+def test_a_message_that_is_damaged_may_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    run = bytearray(b"".join(units(*range(100, 110))))
+    run[run.index(b"body 104")] ^= 1
+    rows = decode([bytes(run)], on_corrupt="skip")
+    assert rows["queueOffset"].to_pylist() == [100, 101, 102, 103, 105, 106, 107, 108, 109]
+    assert "queue offset 104" in caplog.text

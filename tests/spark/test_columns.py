@@ -15,7 +15,8 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructField, Str
 from orbitmq.errors import SourceError
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
-from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, Rows, check_schema, read_schema, record_batch
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, Rows, record_batch
+from orbitmq.spark.forms import check_schema, read_schema
 from orbitmq.spark.units import Units, unit_positions
 
 HOST = encode_host("10.0.0.1", 10911)

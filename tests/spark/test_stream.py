@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.columns import read_schema
 from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.forms import read_schema
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stream import TopicStreamReader
 from orbitmq.wire.codes import RequestCode, ResponseCode

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from orbitmq.errors import SourceError, UnitError
-from orbitmq.message.properties import TAGS
 from orbitmq.spark.columns import Rows, record_batch
 from orbitmq.spark.fetch import QueueRange, data_loss
+from orbitmq.spark.forms import BODIES, FORMS, NATIVE
 from orbitmq.spark.pulls import PullSettings, RangeReader
+from orbitmq.spark.row_filters import RowFilter
 from orbitmq.spark.units import Units, unit_positions
 
 LOG = logging.getLogger(__name__)
@@ -24,12 +24,15 @@ DECODE_SIZE = 4 << 20  # bytes decoded at once: enough messages to spread the co
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How the units of a range become rows. `tags` are the exact tags wanted, empty for all messages."""
+    """How the units of a range become rows: those that all `filters` want, with columns of the table `columns`."""
 
     schema: pa.Schema
-    tags: frozenset[str]
+    filters: tuple[RowFilter, ...]
     verify_crc: bool
     decompress: bool
+    on_corrupt: str = "fail"
+    form: str = NATIVE
+    """One of FORMS, which names the columns of `schema`."""
 
 
 class RangeBatches:
@@ -50,27 +53,42 @@ class RangeBatches:
         """The batches of runs of units that come in the order of the queue."""
         for region in regions(bodies):
             try:
-                batch = self._batch(region)
+                yield from self._batches(region)
             except UnitError as error:
                 raise SourceError(
                     "ORBITMQ_CORRUPT_RECORD", f"{self._range}, at or behind offset {self._next_offset}: {error}"
                 ) from error
-            if batch is not None:
-                yield batch
         self._check_end()
 
-    def _batch(self, region: bytes) -> pa.RecordBatch | None:
-        settings = self._settings
+    def _batches(self, region: bytes) -> Iterator[pa.RecordBatch]:
         units = Units(region, unit_positions(region))
         self._count(units)
-        if settings.tags:
-            wanted = pc.is_in(units.properties.column(TAGS), pa.array(sorted(settings.tags))).to_numpy(False)
+        for each in self._settings.filters:
+            wanted = each.wanted(units)
             if not wanted.any():
-                return None
-            units = Units(region, units.positions[wanted])
-        if settings.verify_crc and "body" in settings.schema.names:
-            units.check_bodies()
-        return record_batch(Rows(units, self._range.queue.broker_name, settings.decompress), settings.schema)
+                return
+            units = units[wanted]
+        yield from self._decoded(units)
+
+    def _decoded(self, units: Units) -> Iterator[pa.RecordBatch]:
+        """One batch; several around messages that cannot be decoded, where these may be skipped."""
+        settings = self._settings
+        try:
+            if settings.verify_crc and not BODIES.isdisjoint(settings.schema.names):
+                units.check_bodies()
+            rows = Rows(units, self._range.queue.broker_name, settings.decompress)
+            batch = record_batch(rows, settings.schema, FORMS[settings.form])
+        except UnitError as error:
+            if settings.on_corrupt == "fail":
+                raise
+            if len(units) == 1:
+                LOG.warning("event=corrupt_record range=%s error=%s", self._range, error)
+                return
+            first_half = np.arange(len(units)) < len(units) // 2
+            yield from self._decoded(units[first_half])
+            yield from self._decoded(units[~first_half])
+            return
+        yield batch
 
     def _count(self, units: Units) -> None:
         """Every offset of an unfiltered range must come, each once and in order."""

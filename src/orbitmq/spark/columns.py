@@ -1,12 +1,12 @@
 """The columns a topic is read as: one table of names, Spark types and how each is made from message units.
 
 Which of them a read has is decided by the user's schema, else by `columns`, else by the default set. Python data
-sources get no column pruning from Spark, so what is not named here is not decoded. Must not know brokers.
+sources get no column pruning from Spark, so what is not named is not decoded. Must not know brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,12 +18,9 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     StringType,
-    StructField,
-    StructType,
     TimestampType,
 )
 
-from orbitmq.errors import SourceError
 from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY
 from orbitmq.spark.units import Units
 
@@ -93,47 +90,14 @@ COLUMNS: dict[str, Column] = {
 DEFAULT_COLUMNS = tuple(COLUMNS)[: tuple(COLUMNS).index("bornHost") + 1]
 
 
-def read_schema(names: Sequence[str], properties: str) -> StructType:
-    """The schema of a read whose user gave none.
-
-    `names` are the columns wanted, empty for the default ones; `properties` is `map`, `string` or `none`.
-    SourceError names a column that is unknown, repeated or excluded.
-    """
-    wanted = tuple(names) or tuple(name for name in DEFAULT_COLUMNS if name != PROPERTIES or properties != "none")
-    unknown = [name for name in wanted if name not in COLUMNS]
-    if unknown:
-        raise SourceError("ORBITMQ_BAD_OPTION", f"option columns: {_no_such_columns(unknown)}")
-    if len(set(wanted)) < len(wanted):
-        raise SourceError("ORBITMQ_BAD_OPTION", "option columns: a column is named twice")
-    if PROPERTIES in wanted and properties == "none":
-        raise SourceError("ORBITMQ_BAD_OPTION", "option columns names properties, but includeProperties is none")
-    types = {name: column.type for name, column in COLUMNS.items()}
-    types[PROPERTIES] = PROPERTIES_TYPES.get(properties, types[PROPERTIES])
-    return StructType([StructField(name, types[name]) for name in wanted])
+def record_batch(rows: Rows, schema: pa.Schema, columns: Mapping[str, Column] = COLUMNS) -> pa.RecordBatch:
+    """The rows as one batch of exactly `schema`, which is the Arrow form of a read's schema; `columns` has its
+    columns."""
+    return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
 
 
-def check_schema(schema: StructType) -> None:
-    """SourceError unless every column of a user's schema is one of COLUMNS, of its type and nullable."""
-    unknown = [field.name for field in schema if field.name not in COLUMNS]
-    if unknown:
-        raise SourceError("ORBITMQ_BAD_SCHEMA", _no_such_columns(unknown))
-    for field in schema:
-        allowed = PROPERTIES_TYPES.values() if field.name == PROPERTIES else (COLUMNS[field.name].type,)
-        if field.dataType not in allowed or not field.nullable:
-            types = " or ".join(type_.simpleString() for type_ in allowed)
-            raise SourceError("ORBITMQ_BAD_SCHEMA", f"column {field.name} is {types}, nullable; cast it after the read")
-
-
-def _no_such_columns(names: Sequence[str]) -> str:
-    return f"no column {', '.join(names)}; there are {', '.join(COLUMNS)}"
-
-
-def record_batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows as one batch of exactly `schema`, which is the Arrow form of a read's schema."""
-    return pa.RecordBatch.from_arrays([_values(rows, field) for field in schema], schema=schema)
-
-
-def _values(rows: Rows, field: pa.Field) -> pa.Array:
-    if field.name == PROPERTIES and pa.types.is_string(field.type):
+def _values(rows: Rows, field: pa.Field, columns: Mapping[str, Column]) -> pa.Array:
+    column = columns[field.name]
+    if isinstance(column.type, MapType) and pa.types.is_string(field.type):
         return rows.units.properties_text()
-    return COLUMNS[field.name].values(rows)
+    return column.values(rows)

@@ -198,4 +198,6 @@ REFUSALS = {
 def refused(what: str, code: int, remark: str) -> SourceError:
     """A broker or name server refused; the name of the error tells the common reasons apart."""
     name = {int(known): name for known, name in REFUSALS.items()}.get(code, "ORBITMQ_BROKER_REFUSED")
+    if "SQL92" in remark:
+        remark += "; set filterSide=task to filter without the broker, or enablePropertyFilter on the broker"
     return SourceError(name, f"{what}: code {code}, {remark}")

@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orbitmq.errors import MessageIllegal
+from orbitmq.errors import ExpressionIllegal, MessageIllegal, SourceError
+from orbitmq.filter.sql92 import compile_sql92
 from orbitmq.filter.tags import tag_subscription
+from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
@@ -151,7 +153,36 @@ class ReadOptions(ConnectionOptions):
         "itself begins where its checkpoint says. The group must have no running consumers.",
     )
     sub_expression: str = option(
-        "subExpression", "*", "Tags to read, `TagA || TagB`, filtered by the broker; `*` for all messages."
+        "subExpression",
+        "*",
+        "Tags to read, `TagA || TagB`, or with filterType=SQL92 a condition, `price > 100 AND TAGS = 'TagA'`; `*` for "
+        "all messages. Offsets then have gaps.",
+    )
+    filter_type: str = option(
+        "filterType",
+        TAG,
+        "What subExpression is: TAG, or SQL92 for an expression over the properties.",
+        choices=(TAG, SQL92),
+    )
+    filter_side: str = option(
+        "filterSide",
+        "broker",
+        "Who applies subExpression: the broker, or each task, which reads everything and so notices what is lost. "
+        "Brokers filter by SQL92 with enablePropertyFilter only; tasks need the package lark for it.",
+        choices=("broker", "task"),
+    )
+    pushes_filters: bool = option(
+        "filterPushdown",
+        False,
+        "Batches: let conditions of the query narrow what is read (topic, brokerName, queueId, queueOffset, "
+        "storeTimestamp, tags, keys). Spark needs spark.sql.python.filterPushdown.enabled=true for it, and a DataFrame "
+        "of its own for each query: it applies the conditions of one query to all others of the same DataFrame.",
+    )
+    form: str = option(
+        "schema",
+        "native",
+        "The columns: orbitmq's own, those of Spark's Kafka source, or those of the connector rocketmq-spark.",
+        choices=("native", "kafka", "rocketmq-spark"),
     )
     columns: str = option("columns", "", "Columns to read, separated by commas. Fewer columns are read faster.")
     include_properties: str = option(
@@ -201,6 +232,13 @@ class ReadOptions(ConnectionOptions):
         "fetchOffset.retryIntervalMs", 1000, "The pause before it is repeated.", unit="ms", minimum=0
     )
     verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body read.")
+    on_corrupt_record: str = option(
+        "onCorruptRecord",
+        "fail",
+        "What becomes of a message that does not match its checksum or cannot be decoded: an error, or a line in the "
+        "log.",
+        choices=("fail", "skip"),
+    )
     decompress: bool = option("decompress", True, "Unpack compressed bodies.")
 
     @property
@@ -221,6 +259,8 @@ class ReadOptions(ConnectionOptions):
     @property
     def tags(self) -> frozenset[str]:
         """The tags of `sub_expression`, empty for all messages; a broker lets some others of equal hash through."""
+        if self.filter_type != TAG:
+            return frozenset()
         try:
             return tag_subscription("", self.sub_expression).tags
         except MessageIllegal as error:
@@ -243,7 +283,23 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if len(named) > 1:
         raise bad_option(f"options {' and '.join(named)} are both given; give one of them")
     _check_group(options)
+    _check_expression(options)
     return options
+
+
+def _check_expression(options: ReadOptions) -> None:
+    """SourceError unless the expression means something; where the parser is missing, the broker says it."""
+    _ = options.tags
+    if options.filter_type != SQL92 or options.sub_expression == SUBSCRIBE_ALL:
+        return
+    try:
+        compile_sql92(options.sub_expression)
+    except ExpressionIllegal as error:
+        raise bad_option(f"option subExpression: {error}") from error
+    except ImportError as error:
+        if options.filter_side == "task":
+            text = f"filterSide=task with filterType=SQL92 needs the package lark: {error}"
+            raise SourceError("ORBITMQ_WORKER_PYTHON", text) from error
 
 
 def _check_group(options: ReadOptions) -> None:

@@ -14,17 +14,31 @@ from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, split, starts
 from orbitmq.spark.options import GROUP, ReadOptions
+from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
 
 Queues = Mapping[MessageQueue, Addresses]
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
-def plan(cluster: Cluster, options: ReadOptions, queues: Queues) -> list[QueueRange]:
+def plan(cluster: Cluster, options: ReadOptions, queues: Queues, pushed: Pushed = NOTHING_PUSHED) -> list[QueueRange]:
     """The ranges a batch reads, cut as the options want it. SourceError when they cannot be read as promised."""
     bounds = cluster.bounds(queues)
     begin = begins(cluster, options, queues, bounds, stream=False)
     end = _ends(cluster, options, queues, bounds)
-    return cut(options, (QueueRange(queue, begin[queue], end[queue]) for queue in queues))
+    ranges = (QueueRange(queue, begin[queue], end[queue]) for queue in queues if pushed.includes(queue))
+    return cut(options, (_narrowed(cluster, options, range_, queues[range_.queue], pushed) for range_ in ranges))
+
+
+def _narrowed(
+    cluster: Cluster, options: ReadOptions, range_: QueueRange, addresses: Addresses, pushed: Pushed
+) -> QueueRange:
+    """The part of a range that conditions of the query leave."""
+    low, high = max(range_.start, pushed.offsets[0]), min(range_.end, pushed.offsets[1])
+    for place, time in enumerate(pushed.times_ms):
+        if low < high and time != NOTHING_PUSHED.times_ms[place]:
+            found = cluster.offset_at(range_.queue, addresses, (low, high), time, options.pulling_group)
+            low, high = (found, high) if place == 0 else (low, found)
+    return QueueRange(range_.queue, low, high)
 
 
 def cut(options: ReadOptions, ranges: Iterable[QueueRange]) -> list[QueueRange]:

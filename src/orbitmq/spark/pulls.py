@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orbitmq.errors import FrameError, HeaderError, RemotingError, SourceError
-from orbitmq.message.config import SUBSCRIBE_ALL
+from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import PLAIN, Channel, Protection
@@ -29,11 +29,14 @@ class PullSettings:
 
     group: str
     expression: str
+    """What the broker filters by; `*` for nothing."""
     batch_size: int
     pipeline: int
     timeout_ms: int
     strict: bool
     protection: Protection = PLAIN
+    kind: str = TAG
+    """Of the expression: TAG or SQL92."""
 
     @property
     def filtered(self) -> bool:
@@ -108,7 +111,12 @@ class RangeReader:
     def _pull(self, lane: Lane) -> Command:
         settings = self._settings
         return pull_request(
-            self._fetch.range.queue, lane.at, self._fetch.count_for(lane), settings.group, settings.expression
+            self._fetch.range.queue,
+            lane.at,
+            self._fetch.count_for(lane),
+            settings.group,
+            settings.expression,
+            settings.kind,
         )
 
     def _wait_for_busy_broker(self, lane: Lane, answer: Command) -> None:
@@ -120,7 +128,7 @@ class RangeReader:
         self._pause(BUSY_PAUSE_S)
 
 
-def pull_request(queue: MessageQueue, offset: int, count: int, group: str, expression: str) -> Command:
+def pull_request(queue: MessageQueue, offset: int, count: int, group: str, expression: str, kind: str = TAG) -> Command:
     """A pull that carries its subscription, so that the group need not be a registered consumer; it never waits."""
     header = PullMessageHeader(
         consumer_group=group,
@@ -133,7 +141,7 @@ def pull_request(queue: MessageQueue, offset: int, count: int, group: str, expre
         suspend_timeout_millis=0,
         sub_version=0,
         subscription=expression,
-        expression_type="TAG",
+        expression_type=kind,
         broker_name=queue.broker_name,
     )
     return request(RequestCode.PULL_MESSAGE, header)

@@ -11,12 +11,17 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from orbitmq.message.config import SUBSCRIBE_ALL
+from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
+from orbitmq.message.properties import KEYS, TAGS
 from orbitmq.spark.batches import BatchSettings, RangeBatches
 from orbitmq.spark.cluster import Addresses, Cluster, Place, Retries
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.pulls import PullSettings
+from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
+from orbitmq.spark.row_filters import PropertyIn, RowFilter, Sql92
+
+PROPERTY_OF = {"tags": TAGS, "keys": KEYS}  # columns conditions are pushed on
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,13 @@ class RangePartition(InputPartition):
 class RangeTasks:
     """Reads the partitions of one DataFrame."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType, pushed: Pushed = NOTHING_PUSHED) -> None:
         self._slaves = options.slaves
+        expression, kind, filters = filtering(options, pushed)
         self._pulls = PullSettings(
             group=options.pulling_group,
-            expression=options.sub_expression if options.tags else SUBSCRIBE_ALL,
+            expression=expression,
+            kind=kind,
             batch_size=options.pull_batch_size,
             pipeline=options.pull_pipeline,
             timeout_ms=options.pull_timeout_ms,
@@ -43,7 +50,9 @@ class RangeTasks:
         )
         self._batches = BatchSettings(
             schema=to_arrow_schema(schema, timezone="UTC"),
-            tags=options.tags,
+            filters=filters,
+            on_corrupt=options.on_corrupt_record,
+            form=options.form,
             verify_crc=options.verify_crc,
             decompress=options.decompress,
         )
@@ -56,6 +65,25 @@ class RangeTasks:
         """The batches of one range; nothing for the partition Spark makes up when there is no range."""
         if isinstance(partition, RangePartition):
             yield from RangeBatches(partition.range, self._pulls, self._batches).read(partition.addresses)
+
+
+def filtering(options: ReadOptions, pushed: Pushed) -> tuple[str, str, tuple[RowFilter, ...]]:
+    """The expression brokers filter by and its kind, and what tasks filter by.
+
+    Brokers compare hashes of tags, so tasks look at the tags themselves, too.
+    """
+    filters: list[RowFilter] = [PropertyIn(PROPERTY_OF[column], values) for column, values in pushed.values.items()]
+    if options.tags:
+        filters.append(PropertyIn(TAGS, options.tags))
+    is_sql = options.filter_type == SQL92 and options.sub_expression != SUBSCRIBE_ALL
+    if options.filter_side == "task":
+        if is_sql:
+            filters.append(Sql92(options.sub_expression))
+        return SUBSCRIBE_ALL, TAG, tuple(filters)
+    if is_sql:
+        return options.sub_expression, SQL92, tuple(filters)
+    tags = options.sub_expression if options.tags else " || ".join(sorted(pushed.plain_tags))
+    return tags or SUBSCRIBE_ALL, TAG, tuple(filters)
 
 
 def preferred(place: Place, slaves: str) -> Addresses:

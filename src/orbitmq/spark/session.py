@@ -57,7 +57,14 @@ def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> 
     """Give a topic a name for SQL: `create_view(spark, "orders", nameServer="...", subscribe="orders")`.
 
     The view lasts as long as the session; each query of it reads the topic anew. Returns the DataFrame behind it.
+    SourceError for option filterPushdown, which is for DataFrames of a single query.
     """
+    if any(name.lower() == "filterpushdown" and str(value).lower() != "false" for name, value in options.items()):
+        raise SourceError(
+            "ORBITMQ_BAD_OPTION",
+            "option filterPushdown: Spark would apply the conditions of one query of a view to all others; load() a "
+            "DataFrame for the query instead",
+        )
     frame = spark.read.format(TopicSource.name()).options(**options).load()
     frame.createOrReplaceTempView(name)
     return frame

@@ -6,15 +6,16 @@ Spark calls it in three places: `schema` and the readers where `load` is called,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from orbitmq.spark.columns import check_schema, read_schema
+from orbitmq.spark.forms import NATIVE, check_schema, read_schema
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
 from orbitmq.spark.planning import plan
+from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
 from orbitmq.spark.reading import RangeTasks, cluster_of
 from orbitmq.spark.selecting import selection
 from orbitmq.spark.stream import TopicStreamReader
@@ -31,17 +32,17 @@ class TopicSource(TopicSink):
 
     def schema(self) -> StructType:
         options = read_options(self.options)
-        return read_schema(options.column_names, options.include_properties)
+        return read_schema(options.column_names, options.include_properties, options.form)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
-        check_schema(schema)
-        return TopicReader(options, schema)
+        check_schema(schema, options.form)
+        return NarrowingTopicReader(options, schema) if options.pushes_filters else TopicReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = read_options(self.options)
         check_stream(options)
-        check_schema(schema)
+        check_schema(schema, options.form)
         return TopicStreamReader(options, schema)
 
 
@@ -50,16 +51,30 @@ class TopicReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
         self._selection = selection(options)
+        self._pushed = NOTHING_PUSHED
         self._tasks = RangeTasks(options, schema)
 
     def partitions(self) -> list[InputPartition]:
         """The ranges of all queues; the same for the same options and the same offsets of the brokers."""
         cluster = cluster_of(self._options)
         places = self._selection.queues(cluster)
-        ranges = plan(cluster, self._options, {queue: place.addresses for queue, place in places.items()})
+        queues = {queue: place.addresses for queue, place in places.items()}
+        ranges = plan(cluster, self._options, queues, self._pushed)
         return [self._tasks.partition(range_, places[range_.queue]) for range_ in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one range."""
         yield from self._tasks.read(partition)
+
+
+class NarrowingTopicReader(TopicReader):
+    """Lets the conditions of the query narrow what is read. Spark refuses a reader that can do so unless its
+    configuration allows it, so this is a class of its own."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what is of use; all are given back, for Spark to apply them to the rows."""
+        self._pushed = pushed(filters) if self._options.form == NATIVE else NOTHING_PUSHED
+        self._tasks = RangeTasks(self._options, self._schema, self._pushed)
+        return filters

@@ -1,0 +1,119 @@
+"""The forms a topic can be read in: orbitmq's own columns, those of Spark's Kafka source, those of the connector
+rocketmq-spark; each is a table as `orbitmq.spark.columns.COLUMNS`. Must not know brokers or options.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from orbitmq.errors import SourceError
+from orbitmq.message.properties import KEYS
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column, Rows
+from orbitmq.spark.connecting import bad_option
+
+NATIVE = "native"
+HEADERS = "headers"
+HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+STORED = 1  # `timestampType` of Kafka for the time at which the broker stored a message; 0 would be the producer's
+
+
+def _first_keys(rows: Rows) -> pa.Array:
+    """The first key of each message: Kafka's messages have one."""
+    keys = rows.units.properties.column(KEYS)
+    return pc.list_element(pc.split_pattern(keys, " "), 0).cast(pa.binary())
+
+
+def _headers(rows: Rows) -> pa.Array:
+    maps = rows.units.properties.maps()
+    type_ = to_arrow_type(HEADERS_TYPE)
+    pairs = pa.StructArray.from_arrays([maps.keys, maps.items.cast(pa.binary())], fields=list(type_.value_type))
+    return pa.ListArray.from_arrays(maps.offsets, pairs, type=type_)
+
+
+def _json_properties(rows: Rows) -> pa.Array:
+    maps = rows.units.properties.maps().to_pylist()
+    return pa.array([json.dumps(dict(pairs), ensure_ascii=False) for pairs in maps], pa.string())
+
+
+KAFKA: dict[str, Column] = {
+    "key": Column(BinaryType(), _first_keys),
+    "value": COLUMNS["body"],
+    "topic": COLUMNS["topic"],
+    "partition": COLUMNS["queueId"],
+    "offset": COLUMNS["queueOffset"],
+    "timestamp": COLUMNS["storeTimestamp"],
+    "timestampType": Column(IntegerType(), lambda rows: pa.repeat(pa.scalar(STORED, pa.int32()), len(rows.units))),
+    HEADERS: Column(HEADERS_TYPE, _headers),
+    "brokerName": COLUMNS["brokerName"],
+}
+ROCKETMQ_SPARK: dict[str, Column] = {
+    "topic": COLUMNS["topic"],
+    "flag": COLUMNS["flag"],
+    "body": COLUMNS["body"],
+    PROPERTIES: Column(StringType(), _json_properties),
+    "brokerName": COLUMNS["brokerName"],
+    "queueId": COLUMNS["queueId"],
+    "queueOffset": COLUMNS["queueOffset"],
+    "bornTimestamp": COLUMNS["bornTimestamp"],
+    "storeTimestamp": COLUMNS["storeTimestamp"],
+}
+FORMS: dict[str, Mapping[str, Column]] = {NATIVE: COLUMNS, "kafka": KAFKA, "rocketmq-spark": ROCKETMQ_SPARK}
+BODIES = frozenset(("body", "value"))
+
+
+def read_schema(names: Sequence[str], properties: str, form: str = NATIVE) -> StructType:
+    """The schema of a read whose user gave none.
+
+    `names` are the columns wanted, empty for the default ones; `properties` is `map`, `string` or `none`.
+    SourceError names a column that is unknown, repeated or excluded.
+    """
+    columns = FORMS[form]
+    left_out = {PROPERTIES, HEADERS} if properties == "none" else set()
+    default = DEFAULT_COLUMNS if form == NATIVE else tuple(columns)
+    wanted = tuple(names) or tuple(name for name in default if name not in left_out)
+    if unknown := [name for name in wanted if name not in columns]:
+        raise bad_option(f"option columns: {_no_such_columns(unknown, columns)}")
+    if len(set(wanted)) < len(wanted):
+        raise bad_option("option columns: a column is named twice")
+    if excluded := sorted(left_out & set(wanted)):
+        raise bad_option(f"option columns names {excluded[0]}, but includeProperties is none")
+    types = {name: column.type for name, column in columns.items()}
+    if form == NATIVE:
+        types[PROPERTIES] = PROPERTIES_TYPES.get(properties, types[PROPERTIES])
+    return StructType([StructField(name, types[name]) for name in wanted])
+
+
+def check_schema(schema: StructType, form: str = NATIVE) -> None:
+    """SourceError unless every column of a user's schema is one of the form's, of its type and nullable."""
+    columns = FORMS[form]
+    if unknown := [field.name for field in schema if field.name not in columns]:
+        raise SourceError("ORBITMQ_BAD_SCHEMA", _no_such_columns(unknown, columns))
+    for field in schema:
+        allowed = _types(field.name, columns[field.name].type)
+        if field.dataType not in allowed or not field.nullable:
+            types = " or ".join(type_.simpleString() for type_ in allowed)
+            raise SourceError("ORBITMQ_BAD_SCHEMA", f"column {field.name} is {types}, nullable; cast it after the read")
+
+
+def _types(name: str, type_: DataType) -> Sequence[DataType]:
+    is_native = name == PROPERTIES and isinstance(type_, MapType)
+    return tuple(PROPERTIES_TYPES.values()) if is_native else (type_,)
+
+
+def _no_such_columns(names: Sequence[str], columns: Mapping[str, Column]) -> str:
+    return f"no column {', '.join(names)}; there are {', '.join(columns)}"
