@@ -13,12 +13,12 @@ from typing import ClassVar, Self
 
 from orbitmq.client import searching
 from orbitmq.client.core.addresses import name_servers
-from orbitmq.client.core.namespace import Namespace, namespace_of
 from orbitmq.client.instance import Instance, join, leave
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import InvalidStateError, OrbitMQError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.namespace import Namespace, namespace_of
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_group, check_topic
 from orbitmq.net.remoting import RpcHook
 from orbitmq.operations import offsets, topics

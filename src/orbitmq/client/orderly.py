@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
-from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.offsets import OffsetTable
 from orbitmq.client.core.ordering import Step, step_after, suspend_ms
 from orbitmq.client.core.process_queue import ProcessQueue
@@ -23,6 +22,7 @@ from orbitmq.client.returning import Returning
 from orbitmq.client.workers import Portion
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageExt
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from orbitmq.client.core.consuming import retry_copy
-from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
@@ -13,6 +12,7 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP
 from orbitmq.operations import sending
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader

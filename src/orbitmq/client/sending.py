@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
 from orbitmq.client.core.model import SendResult, SendStatus
-from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
 from orbitmq.client.core.selection import Choosing, RoundRobin, queue_of_key
 from orbitmq.client.instance import Instance
 from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.operations import sending
 from orbitmq.wire.codes import ResponseCode

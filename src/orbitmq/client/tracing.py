@@ -14,7 +14,6 @@ from itertools import count
 
 from orbitmq.client.core.hooks import ConsumeContext, SendContext
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, SendResult, SendStatus
-from orbitmq.client.core.namespace import unwrapped
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
@@ -33,6 +32,7 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.namespace import unwrapped
 from orbitmq.message.properties import KEYS, MSG_REGION, TAGS, TRACE_ON, decode_properties
 
 _log = logging.getLogger(__name__)

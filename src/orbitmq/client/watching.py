@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeAlias
 
-from orbitmq.client.core.namespace import Namespace
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.namespace import Namespace
 
 _log = logging.getLogger(__name__)
 

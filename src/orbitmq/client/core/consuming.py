@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
-from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import (
     DELAY,
     MAX_RECONSUME_TIMES,

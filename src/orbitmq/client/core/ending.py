@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from orbitmq.client.core.hooks import MessageKind
 from orbitmq.client.core.model import LocalTransactionState
-from orbitmq.client.core.namespace import unwrapped
 from orbitmq.client.core.trace import TransactionEnded
 from orbitmq.message.model import Message
+from orbitmq.message.namespace import unwrapped
 from orbitmq.message.properties import KEYS, MSG_REGION
 
 DEFAULT_REGION = "DefaultRegion"

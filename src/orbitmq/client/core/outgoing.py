@@ -11,12 +11,12 @@ from functools import lru_cache
 
 import msgspec
 
-from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.batch import encode_batch
 from orbitmq.message.compression import COMPRESSION_FLAGS, DEFAULT_LEVEL, ZLIB, compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED
 from orbitmq.message.model import Message, MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import (
     INSTANCE_ID,
     MAX_RECONSUME_TIMES,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.namespace import NO_NAMESPACE, Namespace, namespace_of, unwrapped
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace, namespace_of, unwrapped
 
 
 @pytest.mark.parametrize(
