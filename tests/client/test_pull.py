@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client import MessageModel, MessageQueue, PullConsumer, PullStatus
+from orbitmq.client import MessageModel, MessageQueue, PullConsumer, PullStatus, reset_offset_by_timestamp
 from orbitmq.errors import ConfigurationError, InvalidStateError, RemotingTimeout
 from orbitmq.message.properties import encode_properties
 from orbitmq.wire.bodies import ConsumeType
@@ -143,5 +143,19 @@ def test_a_message_goes_back_to_this_group_or_another() -> None:
                 ("g", 3, BROKER), ("other", 4, ""), ("g", 5, BROKER),
             ]  # fmt: skip
             assert {h.max_reconsume_times for h in system.sent_back} == {16}
+
+    run(scenario())
+
+
+def test_a_group_that_rests_begins_at_a_time() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 2
+            for i in range(8):
+                system.put("T", i % 2, b"%d" % i)
+            system.offsets["g", "T", 0] = 4
+            found = await reset_offset_by_timestamp("g", "T", 123, system.address)
+            assert found == {Q[0]: 2, Q[1]: 2}
+            assert system.offsets == {("g", "T", 0): 2, ("g", "T", 1): 2}
 
     run(scenario())

@@ -27,8 +27,10 @@ from orbitmq.client import (
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.properties import encode_properties
-from orbitmq.wire.bodies import ConsumeType
+from orbitmq.net.connection import Connection
+from orbitmq.wire.bodies import ConsumeType, TopicRouteData
 from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageV2Header
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
@@ -761,3 +763,50 @@ def test_a_slow_listener_ends_and_nothing_is_lost_or_counted_twice(kind: str) ->
         assert done == [b"%d" % i for i in range(60)]
 
     run(scenario())
+
+
+def test_pulls_go_to_a_slave_when_told_and_back_to_the_master() -> None:
+    def advising(system: FakeSystem, broker_id: int) -> None:
+        def pull(_: Connection, command: Command) -> Command | None:
+            header = command.header(PullMessageHeader)
+            if header.topic != "T":
+                return None
+            advice = PullMessageResponseHeader(
+                suggest_which_broker_id=broker_id,
+                next_begin_offset=header.queue_offset + 1,
+                min_offset=0,
+                max_offset=100,
+            )
+            return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, header=advice)
+
+        system.answers[RequestCode.PULL_MESSAGE] = pull
+
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as slave:
+            system.topics["T"] = 1
+            usual = system.route
+
+            def route(topic: str, perm: int = 6) -> TopicRouteData:
+                found = usual(topic, perm)
+                found.broker_datas[0].addresses[1] = slave.address
+                return found
+
+            system.route = route  # type: ignore[method-assign]
+            advising(system, 1)
+            advising(slave, 1)
+            async with push(system, Listener(), pull_error_delay_ms=10):
+                await until(lambda: len(pulls(slave)) > 5)
+                assert len(pulls(system)) == 1, "the advice of every answer counts, also of one without messages"
+                assert all(not header.sys_flag & 1 for header in pulls(slave)), "slaves take no offsets"
+                advising(slave, 0)
+                await until(lambda: len(pulls(system)) > 1)
+                slave.answers[RequestCode.PULL_MESSAGE] = _hang_up
+                before = len(pulls(system))
+                await until(lambda: len(pulls(system)) > before + 1, "the master, when the slave does not answer")
+
+    run(scenario())
+
+
+def _hang_up(connection: Connection, command: Command) -> Command:
+    connection.close()
+    return command.response(ResponseCode.SYSTEM_ERROR)

@@ -137,8 +137,8 @@ def test_with_sync_commits_the_broker_knows_the_offset_while_the_consumer_runs(s
         async with pushing(system, label, collector, **settings) as consumer:
             await collector.until(100)
             async with asyncio.timeout(20):
-                while sum([one.consumer_offset or 0 for one in await consumer.lag(label)]) < 100:
-                    await asyncio.sleep(0.02)  # noqa: ASYNC110 - nobody tells when an offset has arrived
+                while sum([one.consumer_offset or 0 for one in await consumer.lag(label)]) < 100:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
 
     run(scenario())
 

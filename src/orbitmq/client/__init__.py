@@ -70,7 +70,7 @@ from orbitmq.client.lag import QueueLag, total_lag
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.producer import Around, Producer, SendCallback
-from orbitmq.client.pull import PullConsumer
+from orbitmq.client.pull import PullConsumer, reset_offset_by_timestamp
 from orbitmq.client.push import PushConsumer
 from orbitmq.client.reading import ReadingConsumer
 from orbitmq.client.schedule import PullContext, PullSchedule, PullTask
@@ -203,6 +203,7 @@ __all__ = [
     "nodes_for",
     "random_selector",
     "reply_to_client",
+    "reset_offset_by_timestamp",
     "threads_for",
     "total_lag",
 ]

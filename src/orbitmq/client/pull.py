@@ -146,6 +146,13 @@ class PullConsumer(Consumer):
         known = -1 if from_store else self._offsets.table.read(queue)
         return known if known >= 0 else await self._offsets.stored(queue)
 
+    async def store_offsets(self) -> None:
+        """Store the offsets that were set, now. BrokerError, ClientError, RemotingError when it is not confirmed, and
+        OSError of a BROADCASTING one's file.
+        """
+        self._check_running()
+        await self._offsets.commit(self._offsets_to_store())
+
     def _offsets_to_store(self) -> Collection[MessageQueue]:
         """Whatever the application said, of held queues or others."""
         return self._offsets.table.queues()
@@ -192,3 +199,28 @@ class PullConsumer(Consumer):
     async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
         """There is no listener that could take it."""
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{self._name()} has no listener: it is a pull consumer")
+
+
+async def reset_offset_by_timestamp(
+    group: str,
+    topic: str,
+    timestamp_ms: int,
+    namesrv_addr: str | Iterable[str] | None = None,
+    *,
+    message_model: MessageModel = MessageModel.CLUSTERING,
+    **settings: Unpack[PullSettings],
+) -> dict[MessageQueue, int]:
+    """Let `group` begin, in every queue of `topic`, with the first message stored at or after `timestamp_ms`
+    (milliseconds since the epoch); the offsets that were stored. For a BROADCASTING group that is the file which
+    `instance_name` and `local_offset_dir` name. Stop its consumers before: one that runs stores its own offsets again.
+
+    BrokerError, ClientError, RemotingError.
+    """
+    async with PullConsumer(group, namesrv_addr, message_model=message_model, **settings) as consumer:
+        found = {
+            queue: await consumer.search_offset(queue, timestamp_ms) for queue in await consumer.fetch_queues(topic)
+        }
+        for queue, offset in found.items():
+            consumer.update_offset(queue, offset)
+        await consumer.store_offsets()
+        return found

@@ -9,10 +9,10 @@ from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.core.route import MASTER_ID, ReadAddress, read_address
 from orbitmq.client.instance import Instance
-from orbitmq.errors import ClientError
+from orbitmq.errors import ClientError, RemotingError
 from orbitmq.filter.tags import wants
-from orbitmq.message.config import SubscriptionData
-from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.config import TAG, SubscriptionData
+from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import MAX_OFFSET, MIN_OFFSET, TRAN_MSG, UNIQ_KEY
@@ -90,14 +90,19 @@ class Puller:
             sys_flag=flags,
             commit_offset=commit if flags & PULL_COMMIT_OFFSET else 0,
             suspend_timeout_millis=self._suspend_ms if flags & PULL_SUSPEND else 0,
-            sub_version=subscription.version,
+            # A broker that gets the expression of tags with the pull needs no version to find it by.
+            sub_version=0 if flags & PULL_LITE and subscription.expression_type == TAG else subscription.version,
             subscription=subscription.expression if flags & PULL_SUBSCRIPTION else None,
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
         began_ms = self._instance.clock.now_ms() if self._hooks else 0
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=timeout_ms)
+        try:
+            reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=timeout_ms)
+        except RemotingError:
+            self._advised.pop(queue, None)  # a slave that does not answer is no place to stay; the master gives advice
+            raise
         self._advised[queue] = reply.suggested_broker_id
         messages = _messages(reply, queue, subscription)
         if self._namespace:

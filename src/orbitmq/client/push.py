@@ -31,7 +31,7 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.orderly import Orderly
 from orbitmq.client.pulling import Puller
-from orbitmq.client.queue_locks import RENEW_S, OwnedQueues
+from orbitmq.client.queue_locks import LOCK_AGAIN_S, RENEW_S, OwnedQueues
 from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import properties, queue_info
 from orbitmq.client.returning import Returning
@@ -455,7 +455,8 @@ class PushConsumer(ReadingConsumer):
 
     async def _renew_locks(self, locks: OwnedQueues) -> None:
         while True:
-            await asyncio.sleep(RENEW_S)
+            every = all(locks.owns(queue) for queue in self._held)
+            await asyncio.sleep(RENEW_S if every else LOCK_AGAIN_S)
             lost = await locks.lock(self._held)
             async with self._rebalancing:
                 lost &= set(self._held)

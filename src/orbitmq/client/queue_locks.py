@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 RENEW_S = 20.0
 VALID_S = 30.0
+LOCK_AGAIN_S = 3.0  # while a lock ran out because its broker did not answer: the queue stands still until it is back
 TIMEOUT_MS = 1000  # half the time between two renewals must be left when a broker does not answer
 
 

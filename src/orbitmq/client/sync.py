@@ -36,7 +36,15 @@ from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 if TYPE_CHECKING:
     from orbitmq.client.sync_outbox import Outbox
 
-__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PullSchedule", "PushConsumer", "TransactionProducer"]
+__all__ = [
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PullSchedule",
+    "PushConsumer",
+    "TransactionProducer",
+    "reset_offset_by_timestamp",
+]
 
 C_co = TypeVar("C_co", bound=base.Client, covariant=True)
 M_co = TypeVar("M_co", bound=consumer.Consumer, covariant=True)
@@ -337,12 +345,30 @@ class PullConsumer(Consumer[pull.PullConsumer]):
     fetch_balanced_queues = direct(pull.PullConsumer.fetch_balanced_queues)
     update_offset = direct(pull.PullConsumer.update_offset)
     fetch_offset = waiting(pull.PullConsumer.fetch_offset)
+    store_offsets = waiting(pull.PullConsumer.store_offsets)
     _register_topic = direct(pull.PullConsumer.register_topic)
     pull = waiting(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
 
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.PullConsumer.register_topic`; a function `listener` is called on a thread."""
         self._register_topic(topic, None if listener is None else beside(listener))
+
+
+def reset_offset_by_timestamp(
+    group: str,
+    topic: str,
+    timestamp_ms: int,
+    namesrv_addr: str | Iterable[str] | None = None,
+    *,
+    message_model: MessageModel = MessageModel.CLUSTERING,
+    **settings: Unpack[PullSettings],
+) -> dict[MessageQueue, int]:
+    """As `orbitmq.client.reset_offset_by_timestamp`."""
+    return run(
+        pull.reset_offset_by_timestamp(
+            group, topic, timestamp_ms, namesrv_addr, message_model=message_model, **settings
+        )
+    )
 
 
 PullTask: TypeAlias = Callable[[MessageQueue, "PullContext[PullSchedule]"], object]
