@@ -9,8 +9,8 @@ _HEAD = """\
 
 Written by `make reference` from the tables in the code.
 
-`orbitmq pipeline NAME` runs a job with Spark on this machine, or on the cluster that `--master` names. The same jobs run
-by spark-submit: `spark-submit --py-files orbitmq.zip orbitmq/pipeline/__main__.py NAME ...`.
+`orbitmq pipeline NAME` runs a job with Spark on this machine, or on the cluster that `--master` names. The same jobs
+run by spark-submit: `spark-submit --py-files orbitmq.zip orbitmq/pipeline/__main__.py NAME ...`.
 
 | exit code | meaning |
 |---|---|

@@ -124,6 +124,7 @@ def topics_wanted(text: str) -> dict[str, str]:
 
 
 def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
+    spark.createDataFrame([], "nothing INT")  # makes it this thread's session; a write looks for its sink there
     stream = spark.readStream.format(ArchiveSource.name()).options(**source_options(options)).load()
     sink = {key: value for key, value in options.pairs().items() if key in LakeSink.OPTIONS.table() and value}
     checkpoint = options.checkpoint or f"{options.lake.rstrip('/')}/{CHECKPOINT}"

@@ -27,6 +27,7 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }  # nobody but this process needs to reach it
+DATA_SOURCES = (ArchiveSource, LakeSink)  # of the jobs alone
 SUBMITTED = "SPARK_ENV_LOADED"  # spark-submit's scripts set it
 
 
@@ -61,7 +62,7 @@ def _start(name: str, options: JobOptions) -> SparkSession:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     register(session)
-    for kind in (ArchiveSource, LakeSink):
+    for kind in DATA_SOURCES:
         session.dataSource.register(kind)
     return session
 

@@ -1,0 +1,159 @@
+"""Topics go into the lake, each message once, whatever dies on the way; the brokers know how far it is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.client import Message, SendResult
+from orbitmq.client.sync import LitePullConsumer, Producer
+from orbitmq.pipeline import archive, compact
+from orbitmq.pipeline.lake.lakes import Lake
+from orbitmq.pipeline.lake.manifest import MIXED
+from orbitmq.pipeline.lake.opening import FORMATS, open_lake
+from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.writing import read_messages
+from orbitmq.runtime.clock import SystemClock
+from orbitmq.testing import Cluster
+from tests.spark.conftest import System
+from tests.support.jobs import run_job
+
+Sent = dict[str, tuple[str, bytes, str, str]]  # unique id -> topic, body, tags, keys
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[Cluster]:
+    with Cluster(home) as running:
+        yield running
+
+
+def send(name_server: str, topic: str, count: int, size: int = 1) -> Sent:
+    sent: Sent = {}
+    with Producer("senders", name_server) as producer:
+        for number in range(count):
+            message = Message(topic, b"%d " % number * size, tags=f"T{number % 3}", keys=f"{topic}-{number}")
+            result: SendResult = producer.send(message)
+            sent[result.msg_id] = topic, message.body, f"T{number % 3}", f"{topic}-{number}"
+    return sent
+
+
+def opened(path: Path, kind: str = "parquet") -> Lake:
+    return open_lake(kind, Place(str(path)), SystemClock().now_ms)
+
+
+def table(lake: Lake) -> pa.Table:
+    return pa.concat_tables([read_messages(lake.place, file.path) for file in lake.files()])
+
+
+def archived(lake: Lake) -> Sent:
+    """What the lake holds; every message is there once."""
+    rows = table(lake).to_pylist()
+    found = {row["msgId"]: (row["topic"], row["body"], row["tags"], row["keys"]) for row in rows}
+    assert len(found) == len(rows), "a message is there twice"
+    places = {(row["topic"], row["brokerName"], row["queueId"], row["queueOffset"]) for row in rows}
+    assert len(places) == len(rows)
+    return found
+
+
+def archive_now(spark: SparkSession, name_server: str, lake: Path, **options: object) -> dict[str, int | str]:
+    outcome = run_job(archive.JOB, spark, nameServer=name_server, lake=lake, **options)
+    assert not outcome.failed
+    return dict(outcome.counts)
+
+
+def test_each_message_is_archived_once_and_the_brokers_know(
+    spark: SparkSession, system: System, tmp_path: Path
+) -> None:
+    server, lake = system.namesrv_address, opened(tmp_path / "lake")
+    topics, folder, group = "ArchiveOne,ArchiveTwo", tmp_path / "lake", "ArchiveProgress"
+    sent = send(server, "ArchiveOne", 60) | send(server, "ArchiveTwo", 5, size=2000)
+    counts = archive_now(spark, server, folder, topics=topics, archiveGroup=group)
+    assert (counts["messages"], archived(lake)) == (65, sent)
+    more = send(server, "ArchiveTwo", 7)
+    counts = archive_now(spark, server, folder, topics=topics, archiveGroup=group)
+    assert (counts["messages"], archived(lake)) == (7, sent | more)
+    with LitePullConsumer(group, server) as consumer:
+        queues = [queue for topic in topics.split(",") for queue in consumer.fetch_queues(topic)]
+        consumer.assign(queues)
+        for queue in queues:
+            assert consumer.committed(queue) == consumer.max_offset(queue) or not consumer.max_offset(queue)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_batch_that_is_repeated_after_a_crash_is_there_once(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, kind: str
+) -> None:
+    """Between publishing a batch and Spark's note that it is done there is a moment to die in."""
+    topic, folder = f"Crash-{kind}", tmp_path / "lake"
+    options = {"topics": topic, "lakeFormat": kind, "archiveGroup": f"Crash-{kind}"}
+    sent = send(cluster.namesrv_address, topic, 20)
+    archive_now(spark, cluster.namesrv_address, folder, **options)
+    for note in (folder / "_checkpoint" / "commits").glob("*0*"):
+        note.unlink()
+    sent |= send(cluster.namesrv_address, topic, 10)
+    archive_now(spark, cluster.namesrv_address, folder, **options)
+    assert archived(opened(folder, kind)) == sent
+
+
+def test_a_batch_that_was_not_published_is_archived_again(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    sent = send(cluster.namesrv_address, "Unpublished", 20)
+    options = {"topics": "Unpublished", "archiveGroup": "Unpublished"}
+    archive_now(spark, cluster.namesrv_address, tmp_path, **options)
+    shutil.rmtree(tmp_path / "_orbit_log")
+    for note in (tmp_path / "_checkpoint" / "commits").glob("*0*"):
+        note.unlink()
+    assert archive_now(spark, cluster.namesrv_address, tmp_path, **options)["messages"] == 20
+    assert archived(opened(tmp_path)) == sent
+
+
+def test_a_store_directory_is_archived_and_compacted(
+    spark: SparkSession, cluster: Cluster, home: Path, tmp_path: Path
+) -> None:
+    lake, store = tmp_path / "lake", home / "store"
+    before = archive_now(spark, "", lake, input="store", path=store)
+    sent = send(cluster.namesrv_address, "Stored", 30) | send(cluster.namesrv_address, "Stored2", 10)
+    assert archive_now(spark, "", lake, input="store", path=store)["messages"] == 40
+    found = archived(opened(lake))
+    assert {name: row for name, row in found.items() if row[0].startswith("Stored")} == sent
+    assert int(before["messages"]) + 40 == len(found)
+    assert MIXED in {file.topic for file in opened(lake).files()}
+    plan = run_job(compact.JOB, spark, lake=lake, dryRun="true")
+    outcome = run_job(compact.JOB, spark, lake=lake)
+    assert outcome.counts["files replaced"] == plan.counts["files to replace"]
+    assert archived(opened(lake)) == found
+    assert MIXED not in {file.topic for file in opened(lake).files()}
+
+
+def test_what_would_be_archived_is_told_without_doing_it(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    send(cluster.namesrv_address, "DryRun", 9)
+    outcome = run_job(
+        archive.JOB, spark, nameServer=cluster.namesrv_address, lake=tmp_path, topics="DryRun", dryRun="true",
+        archiveGroup="DryRun",
+    )  # fmt: skip
+    assert outcome.counts == {"messages": 9, "lost already": 0}
+    assert sum(int(row["messages"]) for row in outcome.table) == 9
+    assert not opened(tmp_path).files()
+
+
+@pytest.mark.parametrize(
+    ("topics", "option", "value"),
+    [
+        ("orders,pays", "subscribe", "orders,pays"),
+        ("*", "subscribePattern", ".*"),
+        ("pay-*,x|y", "subscribePattern", r"pay\-.*|x\|y"),
+    ],
+)
+def test_topics_are_given_by_names_and_stars(topics: str, option: str, value: str) -> None:
+    assert archive.topics_wanted(topics) == {option: value}
