@@ -15,7 +15,7 @@ from hypothesis import settings
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
 
 SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
-SESSIONS = ("spark",)  # rooms with a fixture that lives as long as the run
+SPARK = ("spark", "pipeline")  # rooms whose tests share Spark's session, which is slow to start and large
 TESTS = Path(__file__).parent
 
 # Machines that run tests are busy: how long one example takes proves nothing.
@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _shared(item: pytest.Item) -> str:
     """What a test shares with others: Spark's session, a running system, or the fixtures of its file."""
     room = item.path.relative_to(TESTS).parts[0]
-    if room in SESSIONS:
-        return room
+    if room in SPARK:
+        return "spark"
     found = getattr(item, "callspec", None)
     for name in SYSTEMS:
         if found is not None and name in found.params:
