@@ -40,6 +40,7 @@ class SubscriptionCheck:
     silent: Mapping[str, str]
     """Client id -> why this member did not say what it subscribes."""
     differences: list[SubscriptionDifference]
+    """The topics where they differ."""
 
     @property
     def is_consistent(self) -> bool:

@@ -72,8 +72,6 @@ CLOSE_SECONDS = 5.0  # for sends under way, each of which has a limit of its own
 R = TypeVar("R")
 StoreRule = Callable[[Outgoing, OrbitMQError], bool]
 """Whether a message whose send failed with this error is kept. A rule that raises keeps it."""
-RedeliveryRule = Callable[["OutboxEntry"], float | None]
-"""Seconds until a message that failed again is tried again; None gives it up (`LossReason.GAVE_UP`)."""
 Resend = Callable[[Outgoing, Target], Awaitable[None]]
 
 
@@ -97,6 +95,10 @@ class OutboxEntry:
     """Milliseconds since the epoch; in the past for one whose turn has come."""
     error: str
     """The last one."""
+
+
+RedeliveryRule = Callable[[OutboxEntry], float | None]
+"""Seconds until a message that failed again is tried again; None gives it up (`LossReason.GAVE_UP`)."""
 
 
 @dataclass(frozen=True, slots=True)

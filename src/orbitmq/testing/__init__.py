@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orbitmq.testing.cluster import Cluster
-    from orbitmq.testing.faults import Fault
+    from orbitmq.testing.faults import Fault, Kind
 
-__all__ = ["Cluster", "Fault"]
+__all__ = ["Cluster", "Fault", "Kind"]
 
 
 def __getattr__(name: str) -> object:
@@ -25,4 +25,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from orbitmq.testing import cluster, faults
 
-    return {"Cluster": cluster.Cluster, "Fault": faults.Fault}[name]
+    return {"Cluster": cluster.Cluster, "Fault": faults.Fault, "Kind": faults.Kind}[name]

@@ -78,6 +78,7 @@ class ConsumeContext:
     messages: Sequence[MessageExt]
     """What the listener gets."""
     listener: ConcurrentContext | OrderlyContext
+    """Its own context, with what it set there."""
     began_ms: int = 0
     """Milliseconds since the epoch."""
     cost_ms: int = 0

@@ -125,6 +125,7 @@ class TransactionEnded:
 
 
 Record: TypeAlias = Published | ConsumeBegun | ConsumeEnded | TransactionEnded
+"""What a trace consists of."""
 _KINDS: Mapping[str, type[Record]] = {
     kind.name: kind for kind in (Published, ConsumeBegun, ConsumeEnded, TransactionEnded)
 }
