@@ -33,7 +33,7 @@ from orbitmq.operations.transactions import resume_check
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
-from tests.interop.conftest import System, is_five
+from tests.interop.conftest import DECISIONS_AT_ONCE, System, is_five
 from tests.support.delivery import assert_each_once, messages, results
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, Driver, JavaSystem, run_driver
 from tests.support.live import pull_header
@@ -44,8 +44,6 @@ from tests.support.transactions import COMMIT, ROLLBACK, RawProducer, raw_produc
 
 # Producers are asked every 1.5 s, three times: a test sees a transaction through to its end.
 QUICK = {"transactionCheckInterval": 1500, "transactionTimeOut": 500, "transactionCheckMax": 3}
-# 5.3.3 writes down what was decided only after 3 s, and until then asks again about what it takes for undecided.
-DECISIONS_AT_ONCE = {"transactionOpBatchInterval": 10}
 PATIENCE_S = 60
 BODY = b"the body"
 
