@@ -82,7 +82,7 @@ def put(system: FakeSystem, queue: int, *bodies: bytes) -> None:
         system.put("T", queue, body, "TAGS\x01TagA")
 
 
-@pytest.mark.parametrize("form", ["map", "list"])
+@pytest.mark.parametrize("form", ["map", "list", "pairs"])
 async def test_a_push_consumer_goes_on_where_the_operator_says(form: str) -> None:
     async with fake_system() as system:
         put(system, 0, b"0", b"1", b"2")
@@ -94,7 +94,9 @@ async def test_a_push_consumer_goes_on_where_the_operator_says(form: str) -> Non
             listener.got.clear()
             offsets = QueueOffsets({Q0: 1, MessageQueue("Else", BROKER, 0): 0})
             listed = QueueOffsetList([QueueOffset(BROKER, 1, 0, "T"), QueueOffset(BROKER, 0, 0, "Else")])
-            move(system, encode(offsets if form == "map" else listed))
+            queues = (f'{{"brokerName":"{BROKER}","queueId":0,"topic":"{topic}"}}' for topic in ("T", "Else"))
+            pairs = '{{"offsetTable":[[{},1],[{},0]]}}'.format(*queues).encode()
+            move(system, {"map": encode(offsets), "list": encode(listed), "pairs": pairs}[form])
             await until(lambda: listener.got == [b"1", b"2"])
             await until(lambda: consumer.known_offsets("T") == {Q0: 3, Q1: 1})
 

@@ -144,3 +144,21 @@ def test_two_consumers_do_not_share_a_file(tmp_path: Path) -> None:
         second.close()
 
     run(scenario())
+
+
+def test_a_commit_of_some_queues_keeps_the_others_in_the_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = FileOffsets(str(tmp_path), "me", "g")
+        await store.open()
+        for queue in Q:
+            store.table.set(queue, 3)
+        await store.persist(Q)
+        store.table.set(Q[1], 5)
+        await store.commit(Q[1:2])
+        store.close()
+        again = FileOffsets(str(tmp_path), "me", "g")
+        await again.open()
+        assert [await again.stored(queue) for queue in Q] == [3, 5, 3]
+        again.close()
+
+    run(scenario())

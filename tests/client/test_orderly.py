@@ -257,3 +257,31 @@ def test_an_operator_sees_that_order_is_kept() -> None:
                 assert info.properties["PROP_CONSUMEORDERLY"] == "true"
 
     run(scenario())
+
+
+def test_a_lock_that_ran_out_is_asked_for_soon() -> None:
+    """The broker is silent for longer than a lock counts; the queue goes on a few seconds after it is back."""
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            got: list[bytes] = []
+
+            async def listener(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+                got.extend(message.body for message in messages)
+                return Status.SUCCESS
+
+            put(system, "a")
+            async with consuming(system, listener, heartbeat_interval_ms=3_600_000):
+                await until(lambda: got == [b"a"])
+                system.answers[RequestCode.LOCK_BATCH_MQ] = refuse(ResponseCode.SYSTEM_BUSY)
+                for _ in range(2):
+                    await turned_loop().turn(20.1)  # renewals that fail
+                    await until(lambda: system.count(RequestCode.LOCK_BATCH_MQ) > 1)
+                put(system, "b")
+                await turned_loop().turn(0.2)
+                assert got == [b"a"], "the lock counts no more, another member may have it"
+                system.answers.clear()
+                await turned_loop().turn(3.1)
+                await until(lambda: got == [b"a", b"b"])
+
+    run(scenario(), TurnedLoop)

@@ -422,6 +422,27 @@ def test_a_member_that_a_broker_does_not_list_keeps_its_queues_for_a_round() -> 
     run(scenario(), TurnedLoop)
 
 
+def test_a_broker_that_cannot_tell_the_members_takes_no_queue_away() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, push(system, Listener()) as consumer:
+            await settle(100)
+            for answer in (refuse(ResponseCode.SYSTEM_ERROR), _nobody):
+                system.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = answer
+                for _ in range(3):
+                    asked = system.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+                    await turned_loop().turn(1.1)
+                    system.notify("g")
+                    await until(lambda asked=asked: system.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP) > asked)  # type: ignore[misc]
+                    await settle()
+                assert of_topic(consumer) == {Q0}
+
+    run(scenario(), TurnedLoop)
+
+
+def _nobody(_: Connection, command: Command) -> Command:
+    return command.response(0, body=b'{"consumerIdList":[]}')
+
+
 def test_a_strategy_that_fails_takes_no_queue_away(caplog: pytest.LogCaptureFixture) -> None:
     class Moody(AllocateByCircle):
         def allocate(self, *args: Any) -> list[MessageQueue]:

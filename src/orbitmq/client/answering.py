@@ -122,8 +122,8 @@ class Answering:
 
 
 def _offsets_of(body: bytes) -> dict[MessageQueue, int]:
-    """Either form of the body: a map with queues as keys, or the list that is made for C++ clients."""
-    if body.lstrip().replace(b" ", b"").startswith(b'{"offsetTable":['):
+    """A map with queues as keys, in either spelling, or the list that brokers make for C++ clients."""
+    if body.lstrip().replace(b" ", b"").startswith(b'{"offsetTable":[{'):
         listed = decode(QueueOffsetList, body).offset_table
         return {MessageQueue(one.topic, one.broker_name, one.queue_id): one.offset for one in listed}
     return decode(QueueOffsets, body).offset_table

@@ -13,7 +13,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -165,9 +165,13 @@ def _read_object(kind: Any, value: Any) -> Any:
 
 
 def _read_map(read_key: Reader, read: Reader, value: Any) -> dict[Any, Any]:
-    if not isinstance(value, Mapping):
+    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        pairs: Iterable[tuple[Any, Any]] = value  # how other libraries of JSON write a map whose keys are objects
+    elif isinstance(value, Mapping):
+        pairs = value.items()
+    else:
         raise BodyError(f"a map expected, found {type(value).__name__}")
-    return {read_key(key): read(content) for key, content in value.items() if content is not None}
+    return {read_key(key): read(content) for key, content in pairs if content is not None}
 
 
 def _read_items(collection: Callable[[list[Any]], Any], read: Reader, value: Any) -> Any:

@@ -133,3 +133,11 @@ def test_a_room_nobody_knows_is_an_error() -> None:
     unknown = AllocateMachineRoomNearby(AllocateAveragely(), queue_room, lambda _: "")
     with pytest.raises(ConfigurationError, match="machine room of a is not known"):
         allocate(unknown, "g", "a", [MessageQueue("T", "r@b", 0)], ["a"])
+
+
+def test_members_agree_whatever_order_they_learn_things_in() -> None:
+    """Queues go by topic, broker and number, not by the text of the number; client ids by UTF-16 unit, as in Java."""
+    queues = [MessageQueue("T", "b", n) for n in range(12)]
+    members = ["a\uffff", "a\U0001f680", "B"]
+    owned = {one: allocate(AllocateAveragely(), "g", one, queues[::-1], members) for one in members}
+    assert owned == {"B": queues[:4], "a\U0001f680": queues[4:8], "a\uffff": queues[8:]}

@@ -34,7 +34,28 @@ def test_a_file_of_java_is_read_and_written_again(text: str) -> None:
     assert encode_file(offsets) == text
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"offsetTable":7}', "{"])
+def test_a_file_with_pairs_is_read() -> None:
+    """What libraries write that know no objects as keys."""
+    first, second = (f'{{"brokerName":"b","queueId":{n},"topic":"T"}}' for n in range(2))
+    assert decode_file(f'{{"offsetTable":[[{first},11],[{second},0]]}}') == {
+        MessageQueue("T", "b", 0): 11,
+        MessageQueue("T", "b", 1): 0,
+    }
+    assert decode_file('{"offsetTable":[]}') == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"offsetTable":[7]}',
+        '{"offsetTable":[[{},1,2]]}',
+        '{"offsetTable":[["x",1]]}',
+        '{"offsetTable":7}',
+        "{",
+    ],
+)
 def test_a_broken_file_is_refused(text: str) -> None:
     with pytest.raises(BodyError):
         decode_file(text)
