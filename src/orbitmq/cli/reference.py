@@ -7,7 +7,8 @@ a fact of its own.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -16,6 +17,7 @@ from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level, Rule
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.main import app
+from orbitmq.cli.reference_api import MODULES, api_page
 from orbitmq.cli.reference_pipeline import pipeline_page
 from orbitmq.client.settings import (
     ClientSettings,
@@ -227,7 +229,7 @@ def _access_row(code: int, rule: Rule) -> tuple[str, ...]:
     return str(code), f"`{RequestCode(code).name}`", rule.text, outcome, rule.original, rule.reason
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "access.md": access_page,
     "options.md": options_page,
     "commands.md": commands_page,
@@ -235,6 +237,7 @@ PAGES = {
     "spark.md": spark_page,
     "spark-stores.md": spark_stores_page,
     "pipeline.md": pipeline_page,
+    **{page: partial(api_page, page) for page in MODULES},
 }
 
 

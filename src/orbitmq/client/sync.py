@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from orbitmq.client.sync_outbox import Outbox
 
 __all__ = [
+    "Client",
+    "Consumer",
     "LitePullConsumer",
     "Producer",
     "PullConsumer",

@@ -1,0 +1,105 @@
+"""What users may import is listed, documented, typed, and says what it raises."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import griffe
+import pytest
+
+from orbitmq.cli import reference_api as api
+from tests.support import public_api as public
+
+ROOT = Path(__file__).parents[1]
+
+
+def _is_told_elsewhere(owner: griffe.Class, member: griffe.Object) -> bool:
+    """Members of enumerations whose value is the text, settings, whose table has it, and methods of the other face."""
+    if api.behind_the_face(member) is not None:
+        return True
+    if not isinstance(member, griffe.Attribute):
+        return False
+    is_text = str(member.value).startswith(("'", '"')) and any(str(base) == "Enum" for base in owner.bases)
+    return is_text or "Annotated" in str(member.annotation)
+
+
+def _undocumented(owner: griffe.Class) -> list[str]:
+    return [
+        name
+        for name, member in api.public_members(owner).items()
+        if not api.documentation(member)
+        and not re.search(rf"\b{name}\b", api.documentation(owner))
+        and not _is_told_elsewhere(owner, member)
+    ]
+
+
+def test_the_client_room_says_which_modules_are_public() -> None:
+    text = str(importlib.import_module("orbitmq.client").__doc__)
+    named = re.findall(r"^    (orbitmq\.client\.\w+) ", text, re.MULTILINE)
+    assert ["orbitmq.client", *named] == list(api.MODULES["client-api.md"])
+
+
+@pytest.mark.parametrize("path", public.MODULES)
+def test_a_public_module_has_the_names_it_lists(path: str) -> None:
+    module = importlib.import_module(path)
+    assert list(api.public_names(path)) == module.__all__
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize("path", public.MODULES)
+def test_every_public_name_and_member_is_documented(path: str) -> None:
+    names = api.public_names(path)
+    assert not [name for name, found in names.items() if not api.documentation(found)]
+    members = {name: _undocumented(found) for name, found in names.items() if isinstance(found, griffe.Class)}
+    assert not {name: missing for name, missing in members.items() if missing}
+
+
+def test_every_public_call_names_the_errors_it_raises() -> None:
+    """Those it or a private helper of it raises by name; and a coroutine, which mostly asks others, at least some."""
+    found = list(public.callables())
+    assert len(found) > 150
+    silent = {
+        path: missing
+        for path, function, text in found
+        if (missing := [error for error in public.raised(function) if not public.is_named(error, text)])
+    }
+    assert not silent
+    assert not [
+        path for path, function, text in found if "async" in function.labels and not public.names_an_error(text)
+    ]
+
+
+def test_no_public_type_is_any() -> None:
+    checked = [
+        (f"{path}.{where}", public.holds_any(kind))
+        for path, name, found in public.objects()
+        for where, kind in public.types_of(name, found)
+    ]
+    assert len(checked) > 600
+    assert not [where for where, is_any in checked if is_any]
+
+
+def test_a_type_checker_sees_what_users_do_right_and_wrong() -> None:
+    """tests/typing/use.py says of each line what its type is, and of each mistake which error it must be."""
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--warn-unused-ignores",
+        str(ROOT / "tests" / "typing" / "use.py"),
+    ]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_the_wheel_says_that_it_is_typed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert "orbitmq/py.typed" in zipfile.ZipFile(wheel).namelist()
