@@ -42,7 +42,9 @@ def test_the_lag_grows_and_shrinks_with_what_is_left(system: System, label: str)
             taken = 0
             while taken < 3 * QUEUES:
                 taken += len(consumer.poll(timeout=PATIENCE_SECONDS))
-            assert total_lag(of_topic(consumer.lag(), label)) == 3 * QUEUES, "taken and not acknowledged is still behind"
+            assert total_lag(of_topic(consumer.lag(), label)) == 3 * QUEUES, (
+                "taken and not acknowledged is still behind"
+            )
             consumer.commit(wait=True)
             wait_until(lambda: total_lag(consumer.lag(label)) == 0, PATIENCE_SECONDS, "the commit is known")
             assert {lag.seconds for lag in consumer.lag(label)} == {0.0}
