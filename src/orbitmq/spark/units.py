@@ -34,21 +34,25 @@ KEY_CODES_MAX = 62  # distinct property names that fit a bit set of one 64-bit n
 
 SIZE_AND_MAGIC = struct.Struct(">ii")
 # The fields up to the first host have fixed places; a host is 8 or 20 bytes, so the later ones move.
-HEAD = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
-)
-HEAD_NAMES = frozenset(HEAD.names or ())
-TAIL = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_size", ">i4")])
+FIXED_FIELDS = [
+    ("size", ">i4"),
+    ("magic", ">i4"),
+    ("body_crc", ">i4"),
+    ("queue_id", ">i4"),
+    ("flag", ">i4"),
+    ("queue_offset", ">i8"),
+    ("physical_offset", ">i8"),
+    ("sys_flag", ">i4"),
+    ("born_timestamp", ">i8"),
+]
+TAIL_FIELDS = [("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_size", ">i4")]
+HOST_V4 = f"V{HOST_V4_SIZE}"
+# All of them as they lie between two IPv4 hosts: a gather costs more than the bytes it copies. Every unit is longer.
+HEAD = np.dtype([*FIXED_FIELDS, ("", HOST_V4), ("store_timestamp", ">i8"), ("", HOST_V4), *TAIL_FIELDS])
+FIXED_NAMES = frozenset(name for name, _ in FIXED_FIELDS)
+BORN_HOST_AT = np.dtype(FIXED_FIELDS).itemsize
+TAIL = np.dtype(TAIL_FIELDS)
+ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 INT64 = np.dtype(">i8")
 INT16 = np.dtype(">i2")
 INT8 = np.dtype("i1")
@@ -120,13 +124,14 @@ class Units:
         sys_flag = self._head["sys_flag"]
         born_size = HOST_V4_SIZE + V6_EXTRA * (sys_flag & BORN_HOST_V6 != 0)
         store_size = HOST_V4_SIZE + V6_EXTRA * (sys_flag & STORE_HOST_V6 != 0)
-        self._born_host_at = self.positions + HEAD.itemsize
+        self._born_host_at = self.positions + BORN_HOST_AT
         self._store_timestamp_at = self._born_host_at + born_size
         self._store_host_at = self._store_timestamp_at + INT64.itemsize
         tail_at = self._store_host_at + store_size
         self._body_at = tail_at + TAIL.itemsize
         self._require(self._body_at <= ends - 3)
-        self._tail = self._records(TAIL, tail_at)
+        self._has_moved = bool((sys_flag & ANY_V6).any())
+        self._tail = self._records(TAIL, tail_at) if self._has_moved else self._head
         self._body_end = self._body_at + self._tail["body_size"]
         long_topic = self._head["magic"] == MAGIC_LONG_TOPIC
         self._require((self._body_end >= self._body_at) & (self._body_end <= ends - 3 - long_topic))
@@ -150,10 +155,12 @@ class Units:
 
     def field(self, name: str) -> NDArray[Any]:
         """One number per unit, in the machine's byte order: a field of HEAD or TAIL, or `store_timestamp`."""
-        if name == "store_timestamp":
+        if name in FIXED_NAMES or not self._has_moved:
+            values = self._head[name]
+        elif name == "store_timestamp":
             values = self._records(INT64, self._store_timestamp_at)
         else:
-            values = (self._head if name in HEAD_NAMES else self._tail)[name]
+            values = self._tail[name]
         return values.astype(values.dtype.newbyteorder("="))
 
     def topics(self) -> pa.StringArray:
