@@ -187,7 +187,8 @@ def _name_text(module: str, name: str, found: griffe.Object) -> str:
     if isinstance(found, griffe.Function):
         return f"{title}{_function_text(module, name, found)}"
     assert isinstance(found, griffe.Attribute), f"{name} is a class, a function or a value"
-    return f"{title}\n{_code(f'{name} = {found.value}')}{_paragraph(documentation(found))}"
+    value = str(found.value).replace("'", '"')
+    return f"{title}\n{_code(f'{name} = {value}')}{_paragraph(documentation(found))}"
 
 
 def _class_text(module: str, name: str, found: griffe.Class) -> str:
@@ -332,7 +333,7 @@ def _parameter(one: griffe.Parameter) -> str:
     if one.annotation is not None:
         text += f": {one.annotation}"
     is_given = one.default is not None and one.kind not in stars
-    return f"{text} = {one.default}" if is_given else text
+    return f"{text} = {one.default}".replace("'", '"') if is_given else text
 
 
 # ----------------------------------------------------------------------------------------------------------- markdown
