@@ -714,6 +714,64 @@ def test_a_store_of_the_application_keeps_the_offsets() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("offset_commit", ["async", "sync"])
+def test_a_store_of_the_application_that_fails_stops_nothing(
+    offset_commit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(OffsetStore):
+        """Each page can be torn out."""
+
+        def __init__(self) -> None:
+            self.table = OffsetTable()
+            self.kept: dict[MessageQueue, int] = {}
+            self.torn = 2
+
+        async def open(self) -> None: ...
+
+        async def stored(self, queue: MessageQueue) -> int:
+            self._tear()
+            return self.kept.get(queue, -1)
+
+        async def persist(self, queues: Collection[MessageQueue]) -> None:
+            self._tear()
+            self.kept.update(self.table.of(queues))
+
+        commit = persist
+
+        async def release(self, queue: MessageQueue) -> None:
+            raise KeyError(queue)
+
+        def close(self) -> None: ...
+
+        def _tear(self) -> None:
+            self.torn -= 1
+            if self.torn >= 0:
+                raise KeyError("a page is missing")
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["U"] = 1
+            for topic in ("T", "U"):
+                system.put(topic, 0, topic.encode())
+            listener, store = Listener(), Broken()
+            settings = {"persist_offset_interval_ms": 50, "pull_error_delay_ms": 10, "offset_commit": offset_commit}
+            consumer = push(system, listener, offset_store=store, **settings)
+            consumer.subscribe("U")
+            async with consumer:
+                await turned_loop().turn(1.1)
+                await until(lambda: sorted(listener.bodies) == [b"T", b"U"])
+                store.torn = 2
+                await turned_loop().turn(0.1)
+                await until(lambda: store.torn < 0, "it is tried again")
+                consumer.unsubscribe("U")
+                await until(lambda: not [q for q in consumer.assignment() if q.topic == "U"])
+                system.put("T", 0, b"later")
+                await until(lambda: listener.bodies[2:] == [b"later"])
+            assert store.kept[Q0] == 2
+
+    run(scenario(), TurnedLoop)
+
+
 def test_the_number_of_threads_can_be_changed_while_it_runs() -> None:
     async def scenario() -> None:
         async with fake_system() as system:

@@ -33,7 +33,7 @@ from orbitmq.client.watching import OnQueues, QueueListener, Watching
 from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MessageExt, MessageQueue
-from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, RETRY_PREFIX, check_topic
+from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, RETRY_PREFIX, check_topic, retry_topic
 from orbitmq.operations import membership
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
@@ -258,8 +258,8 @@ class Consumer(Client):
 
     async def lag(self, topic: str | None = None) -> list[QueueLag]:
         """How far the group is behind, in every queue of its subscriptions or of one topic, whoever reads it. A
-        broadcasting consumer tells its own progress. What cannot be found out is None, with the problem; `total` of
-        `orbitmq.client.lag` adds up. ClientError when a topic does not exist.
+        broadcasting consumer tells its own progress. What cannot be found out is None, with the problem; `total_lag`
+        adds up. ClientError when a topic does not exist.
         """
         queues: list[MessageQueue] = []
         for name in self._subscriptions if topic is None else (self._namespace.wrap(topic),):
@@ -280,7 +280,7 @@ class Consumer(Client):
         """Warn of members that subscribe otherwise than this one. A few of them tell enough."""
         others = [client_id for client_id in self._members if client_id != instance.client_id]
         try:
-            broker = await instance.any_broker(next(iter(self._subscriptions)))
+            broker = await instance.any_broker(next(iter(self._subscriptions), retry_topic(self.group)))
             said = await consistency.said_by(instance, broker, self.group, others[:COMPARED_MEMBERS_MAX])
         except OrbitMQError as error:
             _log.info("event=subscriptions_not_compared group=%s error=%s", self.group, error)
@@ -380,7 +380,7 @@ class Consumer(Client):
         try:
             async with asyncio.timeout(self._member_settings["api_timeout_ms"] / 1000):
                 await self._offsets.commit(queues)
-        except (OrbitMQError, OSError) as error:  # a TimeoutError is an OSError
+        except Exception as error:  # the store may be the application's; a consumer ends and goes on nevertheless
             _log.warning("event=offsets_not_confirmed group=%s error=%r", self.group, error)
 
     @property
@@ -391,7 +391,10 @@ class Consumer(Client):
     async def _persist_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._member_settings["persist_offset_interval_ms"] / 1000)
-            await self._offsets.persist(self._offsets_to_store())
+            try:
+                await self._offsets.persist(self._offsets_to_store())
+            except Exception:  # the store may be the application's; the next time may do better
+                _log.exception("event=offsets_not_stored group=%s", self.group)
 
     def _offsets_to_store(self) -> Collection[MessageQueue]:
         """The queues whose offsets are stored now and then."""
@@ -475,7 +478,10 @@ class Consumer(Client):
             await self._confirm(queues)
         for queue in queues:
             self._held.pop(queue).drop()
-            await self._offsets.release(queue)
+            try:
+                await self._offsets.release(queue)
+            except Exception:  # the store may be the application's; others wait for the queue
+                _log.exception("event=offset_not_stored group=%s queue=%s", self.group, queue)
         if queues:
             self._assignment_changed()
 

@@ -362,8 +362,8 @@ class PushConsumer(ReadingConsumer):
             try:
                 await self._offsets.commit([held.queue])
                 held.confirmed = at
-            except (OrbitMQError, OSError) as error:
-                _log.warning("event=offset_not_confirmed group=%s queue=%s error=%s", self.group, held.queue, error)
+            except Exception as error:  # the store may be the application's
+                _log.warning("event=offset_not_confirmed group=%s queue=%s error=%r", self.group, held.queue, error)
                 await asyncio.sleep(self._settings["pull_error_delay_ms"] / 1000)
 
     async def _pull(self, held: Held, offset: int, subscription: SubscriptionData) -> PullResult:

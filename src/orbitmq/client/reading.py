@@ -89,8 +89,8 @@ class ReadingConsumer(Consumer):
         while True:
             try:
                 return await self._find_start(held.queue)
-            except OrbitMQError as error:
-                _log.warning("event=no_start_position group=%s queue=%s error=%s", self.group, held.queue, error)
+            except Exception as error:  # the store may be the application's
+                _log.warning("event=no_start_position group=%s queue=%s error=%r", self.group, held.queue, error)
                 await asyncio.sleep(START_AGAIN_S)
 
     async def _find_start(self, queue: MessageQueue) -> int:

@@ -36,11 +36,9 @@ def test_a_file_of_java_is_read_and_written_again(text: str) -> None:
 
 def test_a_file_with_pairs_is_read() -> None:
     """What libraries write that know no objects as keys."""
-    first, second = (f'{{"brokerName":"b","queueId":{n},"topic":"T"}}' for n in range(2))
-    assert decode_file(f'{{"offsetTable":[[{first},11],[{second},0]]}}') == {
-        MessageQueue("T", "b", 0): 11,
-        MessageQueue("T", "b", 1): 0,
-    }
+    queues = (f'{{"brokerName":"b","queueId":{n},"topic":"T"}}' for n in range(2))
+    text = '{{"offsetTable":[[{},11],[{},0]]}}'.format(*queues)
+    assert decode_file(text) == {MessageQueue("T", "b", 0): 11, MessageQueue("T", "b", 1): 0}
     assert decode_file('{"offsetTable":[]}') == {}
 
 
