@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -53,6 +54,7 @@ def test_what_is_committed_before_queues_go_counts() -> None:
             async def commit(queues: Any) -> None:
                 await one.commit(queues=queues, wait=True)
 
+            assert inspect.iscoroutinefunction(commit), "the decorator gives it back"
             async with one:
                 await bodies(one, 8)
                 async with lite(system, queues=2) as two:

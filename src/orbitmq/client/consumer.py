@@ -29,7 +29,7 @@ from orbitmq.client.lag import QueueLag, lag_of
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.pulling import Puller
 from orbitmq.client.settings import MemberSettings
-from orbitmq.client.watching import OnQueues, QueueListener, Watching
+from orbitmq.client.watching import ON_QUEUES, QueueListener, Watching
 from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -194,17 +194,19 @@ class Consumer(Client):
         found = await self._instance.routes.find_subscribed(self._namespace.wrap(topic))
         return list(map(self._namespace.unwrap_queue, found))
 
-    def on_assigned(self, callback: OnQueues) -> None:
-        """Have `callback(queues)` called whenever queues were taken. A function must not wait; for a coroutine function
-        the group waits up to `orbitmq.client.watching.CALLBACK_S` seconds. What it raises is logged.
+    def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
+        """Have `callback(queues)` called whenever queues were taken; also as a decorator. A function must not wait; for
+        a coroutine function the group waits up to 10 seconds. What it raises is logged.
         """
         self._watching.assigned_callbacks.append(callback)
+        return callback
 
-    def on_revoked(self, callback: OnQueues) -> None:
+    def on_revoked(self, callback: ON_QUEUES) -> ON_QUEUES:
         """Have `callback(queues)` called before queues are given up, also by shutdown, as with `on_assigned`. Nothing
         more is pulled of them then; what the callback commits still counts.
         """
         self._watching.revoked_callbacks.append(callback)
+        return callback
 
     def _listen_to_queues(self, topic: str, listener: QueueListener | None) -> None:
         if listener is not None:

@@ -28,7 +28,7 @@ from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.schedule import PullContext
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
 from orbitmq.client.transactions import A_contra, TransactionListener
-from orbitmq.client.watching import OnQueues, OnTopicQueues, QueueListener
+from orbitmq.client.watching import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
@@ -191,13 +191,15 @@ class Consumer(Client[M_co]):
     _on_assigned = direct(consumer.Consumer.on_assigned)
     _on_revoked = direct(consumer.Consumer.on_revoked)
 
-    def on_assigned(self, callback: OnQueues) -> None:
+    def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
         self._on_assigned(beside(callback))
+        return callback
 
-    def on_revoked(self, callback: OnQueues) -> None:
+    def on_revoked(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
         self._on_revoked(beside(callback))
+        return callback
 
 
 class PushConsumer(Consumer[push.PushConsumer]):

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import Namespace
@@ -21,6 +21,7 @@ CALLBACK_S = 10.0  # a callback that takes longer is cancelled: other members wa
 
 OnQueues: TypeAlias = Callable[[Sequence[MessageQueue]], Awaitable[object] | object]
 """Gets the queues that were taken, or will be given up."""
+ON_QUEUES = TypeVar("ON_QUEUES", bound=OnQueues)
 OnTopicQueues: TypeAlias = Callable[[str, Sequence[MessageQueue]], Awaitable[object] | object]
 """Gets a topic and all its readable queues."""
 QueueListener: TypeAlias = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], Awaitable[object] | object]
