@@ -53,7 +53,7 @@ from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_groups import InvokeBrokerToResetOffsetHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import encode_standard
-from tests.interop.conftest import System
+from tests.interop.conftest import System, is_five
 from tests.support.fake_system import BROKER, FakeSystem, Handler, fake_system, refuse, silence
 from tests.support.live import Time
 from tests.support.live import consumer as member
@@ -446,10 +446,14 @@ async def test_14_an_offset_that_is_reset_counts_and_older_results_do_not(system
             await producer.send(Message(label, body), queue=queue)
         await until(lambda: sorted(told) == sorted([*bodies, b"hangs"]))
         await reset(queue)
-        await until(lambda: len(told) == 2 * len(bodies) + 2, "everything once more")
+        more = []
+        if is_five(system):  # it tells of the offset in the answer to the next pull, and holds this one for 15 s
+            more.append(b"news")
+            await producer.send(Message(label, b"news"), queue=queue)
+        await until(lambda: len(told) == 2 * len(bodies) + 2 + len(more), "everything once more")
         go_on.set()
         await asyncio.sleep(LINGER_S)
-    assert sorted(told) == sorted([*bodies, b"hangs"] * 2)
+    assert sorted(told) == sorted([*bodies, b"hangs"] * 2 + more)
 
 
 @live

@@ -211,6 +211,7 @@ def test_progress_is_told_and_cloned_and_reset(watched: Watched) -> None:
 
 @pytest.mark.with_five
 def test_a_consumer_of_orbitmqs_client_answers_as_javas_does(system: System, label: str) -> None:
+    """How it obeys when its offsets are reset is shown with the other scenes of `test_client_scenarios`."""
     got: list[bytes] = []
 
     async def listen(received: Sequence[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
@@ -247,12 +248,5 @@ def test_a_consumer_of_orbitmqs_client_answers_as_javas_does(system: System, lab
             status = await asker.ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, asked)
             table = decode(ConsumerStatus, status.body).consumer_table[consumer.client_id]
             assert sum(table.values()) == 5
-            got.clear()
-            for queue in consumer.assignment():  # RocketMQ resets queues only that have an offset
-                commit = UpdateConsumerOffsetHeader(label, label, queue.queue_id, table.get(queue, 0))
-                await asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
-            header = InvokeBrokerToResetOffsetHeader(label, label, 0, True)
-            assert (await asker.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)).code == 0
-            await until(lambda: sorted(got) == bodies)
 
     asking(system.address, scenario)
