@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import inspect
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
-from orbitmq.client.face import loop_thread, run
+from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run
 from orbitmq.errors import InvalidStateError
 from tests.support.fake_system import FakeSystem, fake_system
 from tests.support.process import wait_until
@@ -179,3 +181,28 @@ def test_calls_from_many_threads_lose_nothing() -> None:
     for thread in threads:
         thread.join(30)
     assert sorted(results) == [n * 1000 + i for n in range(8) for i in range(100)]
+
+
+def test_threads_that_call_much_leave_the_loop_its_turns_and_wait_when_it_cannot_follow() -> None:
+    thread, begin, order = LoopThread(), threading.Event(), list[object]()
+
+    def slow(number: int) -> None:
+        time.sleep(0.001)
+        order.append(number)
+
+    thread.call(lambda: begin.wait(10) and None)
+    for number in range(CALLS_MAX):
+        thread.call(lambda number=number: slow(number))  # type: ignore[misc]
+    thread.loop.call_soon_threadsafe(order.append, "a timer")
+    flood = threading.Thread(target=thread.call, args=(lambda: order.append("the last"),))
+    flood.start()
+    assert flood.is_alive(), "as many calls wait as may"
+    begin.set()
+    flood.join(10)
+    assert not flood.is_alive()
+    done: concurrent.futures.Future[None] = concurrent.futures.Future()
+    thread.call(lambda: done.set_result(None))
+    done.result(10)
+    assert [one for one in order if isinstance(one, int)] == list(range(CALLS_MAX))
+    assert order.index("a timer") < CALLS_MAX // 2
+    thread.loop.call_soon_threadsafe(thread.loop.stop)

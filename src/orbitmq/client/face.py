@@ -15,6 +15,7 @@ import contextvars
 import functools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Concatenate, Generic, ParamSpec, TypeVar
@@ -29,6 +30,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
+
+
+TURN_S = 0.005  # of calls in one turn of the loop: connections and timers must have their turn as well
+CALLS_MAX = 1000  # that wait for the loop; threads that call faster than it works wait until there are fewer
+LOOK_S = 0.001  # how often such a thread looks; the loop needs longer for the calls that wait
 
 
 class LoopThread:
@@ -51,16 +57,24 @@ class LoopThread:
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run `function` on the loop soon. Many calls of one moment cost one wake-up of the loop."""
+        """Run `function` on the loop soon. Many calls of one moment cost one wake-up of the loop; when very many wait
+        for it, this waits until there are fewer.
+        """
+        while len(self._calls) >= CALLS_MAX and not self.is_current:
+            time.sleep(LOOK_S)
         self._calls.append(function)
         if not self._woken:
             self._woken = True
             self.loop.call_soon_threadsafe(self._work)
 
     def _work(self) -> None:
-        self._woken = False  # before the queue is emptied: a call that comes meanwhile wakes the loop once more
-        while self._calls:
+        ends = time.monotonic() + TURN_S
+        while self._calls and time.monotonic() < ends:
             self._calls.popleft()()
+        self._woken = False  # before the last look: a call that comes behind it wakes the loop once more
+        if self._calls:
+            self._woken = True
+            self.loop.call_soon(self._work)
 
 
 _lock = threading.Lock()

@@ -23,7 +23,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * without a delivery), --linger-ms (stay that long after the expected ones, so that surplus ones show), --fail-every k
  * (the first delivery of every k-th index is failed), --fail-below n (deliveries are failed until n retries were made),
  * --max-reconsume (retries before a message is dead), --from FIRST|LAST, --trace true, --instance (the name of each
- * instance, before its number), --offsets (the directory of a broadcasting consumer's offsets).
+ * instance, before its number), --namespace, --offsets (the directory of a broadcasting consumer's offsets).
  * Rows: event assigned whenever the queues of a consumer change, event message for each delivery, event end.
  */
 final class Consume {
@@ -62,6 +62,9 @@ final class Consume {
             new DefaultMQPushConsumer(arguments.text("group"), arguments.hook(), new AllocateMessageQueueAveragely(),
                 arguments.is("trace"), null);
         consumer.setNamesrvAddr(arguments.text("namesrv"));
+        if (arguments.has("namespace")) {
+            consumer.setNamespace(arguments.text("namespace"));
+        }
         consumer.setInstanceName(arguments.text("instance", ProcessHandle.current().pid() + "-") + number);
         String from = "CONSUME_FROM_" + arguments.text("from", "FIRST") + "_OFFSET";
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(from));

@@ -11,7 +11,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends the messages [first, first + count): --namesrv, --topic, --mode sync|async|oneway|batch, --count, --first,
- * --run, --trace true, --linger-ms, --group, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
+ * --run, --trace true, --linger-ms, --group, --namespace, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
  * run has the final row only.
  */
 final class Send {
@@ -35,6 +35,9 @@ final class Send {
         DefaultMQProducer producer =
             new DefaultMQProducer(arguments.text("group", "producers"), arguments.hook(), arguments.is("trace"), null);
         producer.setNamesrvAddr(arguments.text("namesrv"));
+        if (arguments.has("namespace")) {
+            producer.setNamespace(arguments.text("namespace"));
+        }
         producer.setSendMsgTimeout(arguments.number("timeout-ms", 10_000));
         producer.start();
         Send send = new Send(arguments, producer);
