@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from orbitmq.runtime.options import read_properties
-from tests.support.orbit_process import ORBITMQ, is_registered
+from tests.support.orbit_process import ORBITMQ
 from tests.support.process import ChildProcess, free_port, wait_until, write_properties
+from tests.support.registration import is_registered
 
 SMALL_STORE = {"mappedFileSizeCommitLog": 1 << 20, "listenPort": 0}
 

@@ -5,18 +5,15 @@ those of orbitmq's own client, marked `with_five`, for RocketMQ 5.3.3 as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TypeAlias
 
 import pytest
 
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaSystem
-from tests.support.orbit_process import OrbitUp, is_registered
-from tests.support.process import wait_until
+from tests.support.orbit_process import OrbitUp
 
 System: TypeAlias = JavaSystem | OrbitUp
 
-PATIENCE_S = 60
 # Retries wait for delay level 3; every level is short here, so that a retried message comes back within a second.
 SHORT_DELAYS = " ".join(["1s"] * 18)
 _OPTIONS = {
@@ -53,19 +50,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.definition.add_marker(pytest.mark.parametrize("system", FIVE_TOO, indirect=True, scope="session"))
 
 
-@contextmanager
-def started(name: str) -> Iterator[System]:
-    """One of the systems, once its name server knows its broker, of which 5.3.3 says too early that it is ready."""
-    with SYSTEMS[name]() as running:
-        broker = running.broker if isinstance(running, JavaSystem) else running
-        wait_until(lambda: is_registered(running.namesrv_address, broker.name), PATIENCE_S, "the broker's registration")
-        yield running
-
-
 @pytest.fixture(scope="session", params=_USUAL)
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """One running name server with one broker, shared by all tests: each uses topics and groups of its own."""
-    with started(request.param) as running:
+    with SYSTEMS[request.param]() as running:
         yield running
 
 

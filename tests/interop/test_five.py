@@ -15,7 +15,7 @@ from tests.support.delivery import Row, assert_as_acknowledged, assert_each_once
 from tests.support.java_rocketmq import ROCKETMQ_5, Driver, JavaSystem, run_driver
 from tests.support.messages import index_of
 from tests.support.mqadmin import Mqadmin, rows
-from tests.support.orbit_process import OrbitUp, is_registered
+from tests.support.orbit_process import OrbitUp
 from tests.support.process import wait_until
 
 CLUSTER, BROKER, TOPIC = "DefaultCluster", "broker-a", "FiveOrders"
@@ -29,7 +29,6 @@ _SYSTEMS = {
 @pytest.fixture(scope="module", params=_SYSTEMS)
 def five(request: pytest.FixtureRequest) -> Iterator[System]:
     with _SYSTEMS[request.param]() as running:
-        wait_until(lambda: is_registered(running.namesrv_address, BROKER), 60, "the broker to be registered")
         yield running
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.delivery import assert_as_acknowledged, assert_each_once, messages, results
 from tests.support.java_rocketmq import JavaBroker, JavaNameServer, run_driver
-from tests.support.orbit_process import OrbitBroker, OrbitNameServer, is_registered
+from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 from tests.support.process import wait_until
+from tests.support.registration import is_registered
 
 NameServer: TypeAlias = JavaNameServer | OrbitNameServer
 Broker: TypeAlias = JavaBroker | OrbitBroker

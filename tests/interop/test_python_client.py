@@ -25,7 +25,7 @@ from orbitmq.client import (
 )
 from orbitmq.client import sync as threads
 from orbitmq.errors import OrbitMQError
-from tests.interop.conftest import FIVE_TOO, System, is_five, started
+from tests.interop.conftest import FIVE_TOO, SYSTEMS, System, is_five
 from tests.support.delivery import (
     assert_as_acknowledged,
     assert_each_once,
@@ -429,7 +429,7 @@ def test_shutdown_ends_although_a_listener_hangs(system: System, label: str) -> 
 @pytest.fixture(scope="module", params=FIVE_TOO)
 def own_system(request: pytest.FixtureRequest) -> Iterator[System]:
     """A system whose broker a test may kill; the last of the tests leaves it dead."""
-    with started(request.param) as running:
+    with SYSTEMS[request.param]() as running:
         yield running
 
 

@@ -14,9 +14,10 @@ from typing import Self
 from orbitmq.client.sync import Producer
 from orbitmq.operations.routes import route
 from tests.support.java_rocketmq import JavaBroker, JavaNameServer
-from tests.support.orbit_process import OrbitBroker, OrbitNameServer, is_registered
+from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 from tests.support.peers import remoting
 from tests.support.process import wait_until
+from tests.support.registration import is_registered
 
 JAVAS, OURS = ("java-a", "java-b"), ("orbitmq-a", "orbitmq-b")
 NAMES = (*JAVAS, *OURS)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.process import ChildProcess, Daemon, ProcessFailed, accepts, free_port, write_properties
+from tests.support.registration import is_registered
 
 ROCKETMQ_4 = "4.9.7"
 ROCKETMQ_5 = "5.3.3"
@@ -178,6 +179,13 @@ class JavaBroker(_JavaDaemon):
             "osPageCacheBusyTimeOutMills": 30_000,
             **self._config,
         }
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        """5.3.3 says so before its name server knows it."""
+        if not super()._is_ready(process):
+            return False
+        addresses = self.namesrv_address.split(";")
+        return self.version != ROCKETMQ_5 or all(is_registered(address, self.name) for address in addresses)
 
 
 class JavaSystem:

@@ -5,18 +5,14 @@ Tests that hold for both systems take either. Knows the command line and nothing
 
 from __future__ import annotations
 
-import json
-import socket
-import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.process import ChildProcess, Daemon, accepts, free_port, write_properties
+from tests.support.registration import is_registered
 
 ORBITMQ = Path(sys.executable).with_name("orbitmq")
-
-_GET_BROKER_CLUSTER_INFO = 106
 
 
 def _broker_properties(broker: OrbitBroker | OrbitUp, config: dict[str, object]) -> dict[str, object]:
@@ -117,28 +113,3 @@ class OrbitUp(Daemon):
 
     def _is_ready(self, process: ChildProcess) -> bool:
         return accepts(self.port) and is_registered(self.namesrv_address, self.name)
-
-
-def is_registered(namesrv: str, broker_name: str) -> bool:
-    """Whether the name server knows a broker of this name, asked as any client would ask (code 106)."""
-    host, _, port = namesrv.rpartition(":")
-    header = json.dumps(
-        {"code": _GET_BROKER_CLUSTER_INFO, "flag": 0, "language": "PYTHON", "opaque": 1, "version": 407}
-    )
-    try:
-        with socket.create_connection((host, int(port)), timeout=2) as connection:
-            connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header.encode())
-            size = struct.unpack(">i", _read(connection, 4))[0]
-            return json.dumps(broker_name).encode() in _read(connection, size)
-    except OSError:
-        return False
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        chunk = connection.recv(size - len(data))
-        if not chunk:
-            raise ConnectionResetError("closed while answering")
-        data += chunk
-    return data
