@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -63,6 +65,22 @@ def test_a_task_returns_when_every_answer_has_come(cluster: Cluster, topic: str,
     assert written.messages == 100
     assert sum(span.count for span in written.queues.values()) == 100
     assert sinks.bodies(cluster.namesrv_address, topic) == list(range(100))
+
+
+def test_a_rate_spaces_requests(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread():  # the cluster's
+            return await sleep(seconds)
+        slept.append(seconds)
+        return await sleep(0)
+
+    monkeypatch.setattr("orbitmq.spark.sink_sending.asyncio.sleep", note)
+    run_task(settings(maxRowsPerSecond=10), batches(45))
+    # Requests of a second's worth; nobody really waits here, so each has to wait for all those before it.
+    assert [round(seconds) for seconds in slept if seconds] == [1, 2, 3, 4]
 
 
 def test_a_task_whose_answers_do_not_come_fails(cluster: Cluster, topic: str, settings: Settings) -> None:

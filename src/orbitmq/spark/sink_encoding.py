@@ -127,7 +127,7 @@ class Encoded:
         if order is not None:
             alone, sizes, queues = alone[order], sizes[order], queues[order]
             items = items if items is None else items.take(pa.array(order))
-        for start, end in _cuts(queues, alone, sizes, self._options.batch_size):
+        for start, end in _cuts(queues, alone, sizes, self._options.batch_size, self._options.rate_max or len(self)):
             if alone[start]:
                 yield self._single(int(start if order is None else order[start]), int(queues[start]))
             else:
@@ -266,9 +266,11 @@ def _require_no_separators(what: str, *texts: pa.StringArray) -> None:
 
 
 def _cuts(
-    queues: NDArray[np.int64], alone: NDArray[np.bool_], sizes: NDArray[np.int64], size_max: int
+    queues: NDArray[np.int64], alone: NDArray[np.bool_], sizes: NDArray[np.int64], size_max: int, count_max: int
 ) -> Iterator[tuple[int, int]]:
-    """Start and end of the rows of each request: of one queue, no larger than `size_max` together."""
+    """Start and end of the rows of each request: of one queue, no larger than `size_max` together, and no more than
+    `count_max`.
+    """
     count = len(queues)
     ends = np.cumsum(sizes)
     borders = np.flatnonzero(np.concatenate(((queues[1:] != queues[:-1]) | alone[1:] | alone[:-1], [True]))) + 1
@@ -276,7 +278,7 @@ def _cuts(
     while start < count:
         border = int(borders[np.searchsorted(borders, start, "right")])
         before = int(ends[start - 1]) if start else 0
-        end = max(start + 1, min(border, int(np.searchsorted(ends, before + size_max, "right"))))
+        end = max(start + 1, min(border, start + count_max, int(np.searchsorted(ends, before + size_max, "right"))))
         yield start, end
         start = end
 

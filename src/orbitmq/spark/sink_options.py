@@ -64,6 +64,9 @@ class WriteOptions(ConnectionOptions):
     in_flight_max: int = option(
         "maxInFlight", 64, "Requests of a task that wait for their answers at a time.", minimum=1, maximum=4096
     )
+    rate_max: int = option(
+        "maxRowsPerSecond", 0, "Messages a task sends in a second at most; 0 for no limit.", unit="1/s", minimum=0
+    )
     send_timeout_ms: int = option(
         "sendTimeoutMs", 10_000, "How long to wait for the answer to a request.", unit="ms", minimum=1
     )

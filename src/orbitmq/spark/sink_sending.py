@@ -71,6 +71,7 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._turn = random.randrange(1 << 16)  # noqa: S311 - tasks shall not all begin with the same queue
+        self._next_at = 0.0  # of the loop's clock: when the rate allows the next request
         self._began_ms = int(time.time() * 1000)
 
     async def __aenter__(self) -> Self:
@@ -113,7 +114,12 @@ class Sender:
         return bodies
 
     async def submit(self, request: SendRequest) -> None:
-        """Have a request sent; waits while as many as allowed are under way. Raises what an earlier one ended with."""
+        """Have a request sent; waits while as many as allowed are under way, and as long as the rate asks for.
+
+        Raises what an earlier one ended with.
+        """
+        if self._options.rate_max:
+            await self._pace(request.count)
         await self._room.acquire()
         if self._failure is not None:
             self._room.release()
@@ -130,6 +136,13 @@ class Sender:
             raise self._failure
 
     # ---------------------------------------------------------------------------------------------------------------
+
+    async def _pace(self, count: int) -> None:
+        """Wait until what was sent before is as old as the rate wants it to be."""
+        now = asyncio.get_running_loop().time()
+        self._next_at = max(self._next_at, now)
+        await asyncio.sleep(self._next_at - now)
+        self._next_at += count / self._options.rate_max
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
