@@ -17,7 +17,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from orbitmq.client import Message, Producer, SendStatus, sync
+from orbitmq.client import Message, MessageQueue, Producer, SendStatus, sync
 from orbitmq.client.core.kept import Loss, LossReason
 from orbitmq.client.outbox import Outbox, OutboxEntry, OutboxLimits
 from orbitmq.client.outbox_file import NUMBER, OutboxFile
@@ -25,7 +25,7 @@ from orbitmq.client.sync_outbox import Outbox as SyncOutbox
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreLocked
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from tests.support.fake_system import FakeSystem, fake_system, refuse
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -485,3 +485,21 @@ def test_kill_9_loses_nothing_that_was_written_and_counts_the_rest(tmp_path: Pat
 def test_errors_tell_whether_the_message_was_kept() -> None:
     assert not ClientError(1, "x").stored_locally
     assert not BrokerError(1, "x", "a").stored_locally
+
+
+def test_what_a_selector_chose_in_a_namespace_is_kept_with_its_queue(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        outbox = Outbox(tmp_path / "outbox", raises=False)
+        async with (
+            fake_system() as system,
+            Producer("g", system.address, outbox=outbox, retry_times=0, namespace="NS") as producer,
+        ):
+            await producer.send(Message("T", b"first"))
+            system.answers[SEND] = refuse(UNAVAILABLE, "down")
+            result = await producer.send(Message("T", b"x"), selector=lambda queues, _message, _arg: queues[2])
+            assert result.status is SendStatus.STORED_LOCALLY
+            assert result.queue == MessageQueue("T", BROKER, 2)
+            (entry,) = outbox.entries()
+            assert entry.topic == "NS%T"
+
+    run(scenario())

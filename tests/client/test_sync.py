@@ -6,6 +6,8 @@ import asyncio
 import concurrent.futures
 import inspect
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
 from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run
 from orbitmq.errors import InvalidStateError
+from orbitmq.wire.headers import UnregisterClientHeader
 from tests.support.fake_system import FakeSystem, fake_system
 from tests.support.process import wait_until
 
@@ -206,3 +209,17 @@ def test_threads_that_call_much_leave_the_loop_its_turns_and_wait_when_it_cannot
     assert [one for one in order if isinstance(one, int)] == list(range(CALLS_MAX))
     assert order.index("a timer") < CALLS_MAX // 2
     thread.loop.call_soon_threadsafe(thread.loop.stop)
+
+
+def test_a_process_that_ends_may_leave_its_shutdown_to_atexit(system: FakeSystem) -> None:
+    program = (
+        "import atexit, sys\n"
+        "from orbitmq.client import Message, sync\n"
+        "producer = sync.Producer('leaving', sys.argv[1])\n"
+        "producer.start()\n"
+        "atexit.register(producer.shutdown)\n"
+        "producer.send(Message('T', b'x'))\n"
+    )
+    subprocess.run([sys.executable, "-c", program, system.address], check=True, timeout=60)
+    left = [c.header(UnregisterClientHeader).producer_group for c in system.asked if c.code == 35]
+    assert left == ["leaving"]

@@ -82,10 +82,10 @@ def remarks(system: FakeSystem) -> list[str | None]:
     return [one.remark for one in system.asked if one.code == RequestCode.END_TRANSACTION]
 
 
-def ask(system: FakeSystem, group: str = "payers", **properties: str) -> None:
+def ask(system: FakeSystem, group: str = "payers", topic: str = "Orders", **properties: str) -> None:
     """As a broker does that did not hear how a transaction ended."""
     text = encode_properties({"PGROUP": group, "UNIQ_KEY": "u1", "TRAN_MSG": "true", **properties})
-    unit = system.put("Orders", 2, b"in doubt", text)
+    unit = system.put(topic, 2, b"in doubt", text)
     header = CheckTransactionStateHeader(7, 700, "u1", "u1", "offset-id")
     system.connections[-1].send(request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_unit(unit), oneway=True))
 
@@ -405,3 +405,27 @@ def test_a_coroutine_listener_works_with_threads_too(system: FakeSystem) -> None
         half = producer.prepare(Message("Orders", b"y"))
         assert producer.finish(half, COMMIT).local_state is COMMIT
         wait_until(lambda: len(ends(system)) == 2, 20, "the ends")
+
+
+def test_both_halves_and_the_question_live_in_the_namespace() -> None:
+    async def scenario() -> None:
+        listener = CoroutineScript(COMMIT)
+        async with (
+            fake_system() as system,
+            TransactionProducer("g", system.address, listener=listener, namespace="NS") as producer,
+        ):
+            result = await producer.send_in_transaction(Message("Orders", b"x"), 1)
+            assert result.queue.topic == "Orders"
+            ((half, _),) = listener.executed
+            assert half.topic == "Orders"
+            (asked,) = [command for command in system.asked if command.code == RequestCode.SEND_MESSAGE_V2]
+            header = asked.header(SendMessageV2Header)
+            assert (header.topic, header.producer_group) == ("NS%Orders", "NS%g")
+            assert decode_properties(header.properties or "")["PGROUP"] == "NS%g"
+            await until(lambda: ends(system))
+            assert ends(system)[0].producer_group == "NS%g"
+            ask(system, group="NS%g", topic="NS%Orders")
+            await until(lambda: listener.checked)
+            assert listener.checked[0].topic == "Orders"
+
+    run(scenario())

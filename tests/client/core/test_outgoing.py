@@ -104,3 +104,11 @@ def test_a_batch_has_an_id_a_message_and_the_form_java_sends() -> None:
 def test_a_batch_that_cannot_be_stored_as_one_is_refused(messages: list[Message]) -> None:
     with pytest.raises(MessageIllegal):
         outgoing_batch(messages, new_id, Packing())
+
+
+@pytest.mark.parametrize("message", [Message("T", b"x", keys="a\x02b"), Message("T", b"x", tags="a\x02b")])
+def test_what_would_end_a_property_early_is_refused(message: Message) -> None:
+    with pytest.raises(MessageIllegal, match=r"property (KEYS|TAGS) holds"):
+        outgoing(message, lambda: "ID", Packing())
+    with pytest.raises(MessageIllegal, match=r"property (KEYS|TAGS) holds"):
+        outgoing_batch([message], lambda: "ID", Packing())

@@ -21,6 +21,7 @@ from orbitmq.message.properties import (
     INSTANCE_ID,
     MAX_RECONSUME_TIMES,
     MSG_TYPE,
+    PAIR_END,
     PROPERTIES_SIZE_MAX,
     RECONSUME_TIME,
     TRAN_MSG,
@@ -203,6 +204,9 @@ def _packed(body: bytes, packing: Packing) -> tuple[bytes, int]:
 
 def _text(properties: dict[str, str]) -> str:
     text = encode_properties(properties)
+    if text.count(PAIR_END) >= len(properties):
+        name = next(name for name, value in properties.items() if PAIR_END in name or PAIR_END in value)
+        raise MessageIllegal(f"property {name} holds the character \\x02, which ends a property")
     if len(text) > PROPERTIES_SIZE_MAX // 4 and len(text.encode()) > PROPERTIES_SIZE_MAX:
         raise MessageIllegal(f"properties of {len(text.encode())} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
     return text
