@@ -85,8 +85,12 @@ class IndexFile:
 
     def begin_after(self, previous: IndexFile) -> None:
         """A new file takes over where the last one ended, until it has an entry of its own."""
-        self.begin_timestamp = self.end_timestamp = previous.end_timestamp
-        self.begin_offset = self.end_offset = previous.end_offset
+        self.begin_at(previous.end_timestamp, previous.end_offset)
+
+    def begin_at(self, timestamp: int, offset: int) -> None:
+        """The same by the store time and physical offset of the last entry before."""
+        self.begin_timestamp = self.end_timestamp = timestamp
+        self.begin_offset = self.end_offset = offset
 
     # -------------------------------------------------------------------------------------------------------- adding
 

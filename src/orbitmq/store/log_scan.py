@@ -16,6 +16,7 @@ from orbitmq.store.pieces import Pieces
 from orbitmq.store.walk import Walk, WalkEnd
 
 NO_LIMIT = 1 << 63
+ZEROS = "nothing was written here, but the log goes on"
 
 
 class Gap(NamedTuple):
@@ -36,7 +37,7 @@ def nowhere(start: int, end: int) -> Iterable[int]:  # noqa: ARG001
 
 class LogScan:
     """Iterates once over units and gaps below `limit`, from the file that holds `start` on. `end` is behind the last
-    whole unit so far. Zeros at the end of the log are no gap.
+    whole unit so far. Zeros at the end of the log are no gap; `zeros_from` is where they begin, -1 without any.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class LogScan:
         self._start = start
         self._limit = limit
         self._known_places = known_places
-        self._zeros_from = -1  # a gap if the log goes on behind, else its end
+        self.zeros_from = -1  # a gap if the log goes on behind, else its end
 
     def __iter__(self) -> Iterator[Unit | Gap]:
         for start in self._pieces.starts:
@@ -66,9 +67,9 @@ class LogScan:
                 continue
             try:
                 for found in self._in_file(file.view, start):
-                    if self._zeros_from >= 0:
-                        yield Gap(self._zeros_from, _start_of(found), "nothing was written here, but the log goes on")
-                        self._zeros_from = -1
+                    if self.zeros_from >= 0:
+                        yield Gap(self.zeros_from, _start_of(found), ZEROS)
+                        self.zeros_from = -1
                     yield found
             finally:
                 file.close()
@@ -90,7 +91,7 @@ class LogScan:
                 return
             following = self._next_unit(view, start, position)
             if following is None and walk.ended is WalkEnd.NOTHING:
-                self._zeros_from = start + position
+                self.zeros_from = start + position
                 return
             text, claimed_end = _why(view, start, position)
             if following is None:
