@@ -9,7 +9,7 @@ from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.core.route import MASTER_ID, ReadAddress, read_address
 from orbitmq.client.instance import Instance
-from orbitmq.errors import ClientError, RemotingError
+from orbitmq.errors import BrokerError, ClientError, RemotingError
 from orbitmq.filter.tags import wants
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -100,8 +100,9 @@ class Puller:
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
             reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=timeout_ms)
-        except RemotingError:
-            self._advised.pop(queue, None)  # a slave that does not answer is no place to stay; the master gives advice
+        except (BrokerError, RemotingError):
+            # A slave that does not answer or does not know the topic yet is no place to stay; the master gives advice.
+            self._advised.pop(queue, None)
             raise
         self._advised[queue] = reply.suggested_broker_id
         messages = _messages(reply, queue, subscription)

@@ -1,0 +1,78 @@
+"""Consumers read from a slave when the master says so, when they are told to, and when the master is gone.
+
+RocketMQ alone is the broker here: orbitmq has no slaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+import uvloop
+
+from orbitmq.client import BrokerError, PullConsumer, PushConsumer
+from tests.support.java_rocketmq import ROCKETMQ_4, JavaBroker, JavaNameServer
+from tests.support.loops import until
+from tests.support.python_client import FIRST, Collector, send
+
+COUNT = 200
+# No message counts as in memory, so that whoever is behind at all is sent to a slave.
+_OPTIONS = {"slaveReadEnable": "true", "accessMessageInMemoryMaxRatio": 0}
+
+
+@pytest.fixture
+def names() -> Iterator[JavaNameServer]:
+    with JavaNameServer() as running:
+        yield running
+
+
+async def everything_is_at(slave: JavaBroker, topic: str) -> None:
+    """Wait until the slave has all messages: they are pulled from it alone."""
+    reader = PullConsumer("reader", slave.namesrv_address, pull_from_broker_id=1, poll_namesrv_interval_ms=200)
+    async with reader, asyncio.timeout(60):
+        queues = await reader.fetch_queues(topic)
+        await until(lambda: len(reader._instance.routes.addresses(slave.name)) == 2, "the route to the slave")
+        for queue in queues:
+            offset = 0
+            while offset < COUNT // len(queues):
+                with contextlib.suppress(BrokerError):  # it learns of new topics three seconds after its start
+                    offset = (await reader.pull(queue, "*", offset, 32)).next_begin_offset
+                    continue
+                await asyncio.sleep(0.1)
+        assert reader._instance.remoting.connection(slave.address) is not None
+
+
+def test_a_slave_is_read_when_told_and_when_the_master_is_gone(names: JavaNameServer, label: str) -> None:
+    async def scenario(master: JavaBroker, slave: JavaBroker) -> list[str]:
+        await send(names.address, label, "before", 4, "sync")
+        await asyncio.to_thread(slave.__enter__)
+        collector = Collector()
+        consumer = PushConsumer(
+            label, names.address, consume_from_where=FIRST, poll_namesrv_interval_ms=200, pull_batch_size=8
+        )
+        consumer.subscribe(label)
+        consumer.set_listener(collector)
+        async with consumer:
+            await collector.until(4)
+            consumer.suspend()
+            await send(names.address, label, label, COUNT - 4, "sync")
+            await everything_is_at(slave, label)
+            consumer.resume()
+            assert consumer._puller is not None
+            advised = consumer._puller._advised
+            await until(lambda: 1 in advised.values(), "the master sends who is behind to the slave")
+            await asyncio.to_thread(master.kill)
+            await collector.until(COUNT)
+        return [row["properties"]["index"] for row in collector.rows if row["properties"]["run"] == label]
+
+    with (
+        JavaBroker(names.address, ROCKETMQ_4, **_OPTIONS) as master,  # type: ignore[arg-type]
+        contextlib.ExitStack() as stack,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        slave = JavaBroker(names.address, ROCKETMQ_4, brokerId=1, brokerRole="SLAVE", **_OPTIONS)  # type: ignore[arg-type]
+        stack.push(slave.__exit__)
+        got = runner.run(scenario(master, slave))
+    assert set(got) == {str(index) for index in range(COUNT - 4)}
