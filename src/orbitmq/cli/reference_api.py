@@ -261,7 +261,7 @@ def _fields_table(owner: griffe.Class, fields: dict[str, griffe.Object]) -> str:
     if _is_enumeration(owner):
         members = [(f"`{name}`", _member_meaning(field)) for name, field in fields.items()]
         return _table(("member", "meaning"), members)
-    rows = [(f"`{name}`", f"`{_annotation(field)}`", _meaning(field)) for name, field in fields.items()]
+    rows = [(f"`{name}`", _type(field), _line(documentation(field))) for name, field in fields.items()]
     return _table(("member", "type", "meaning"), rows)
 
 
@@ -272,17 +272,22 @@ def _member_meaning(field: griffe.Object) -> str:
     return _line(" ".join(filter(None, (told, documentation(field)))))
 
 
-def _annotation(field: griffe.Object) -> str:
+def _type(field: griffe.Object) -> str:
     assert isinstance(field, griffe.Attribute), "an attribute"
-    return str(field.annotation or "")
+    told = field.annotation if field.annotation is not None else _assigned(field)
+    return f"`{told}`" if told else ""
 
 
-def _meaning(field: griffe.Object) -> str:
-    assert isinstance(field, griffe.Attribute), "an attribute"
-    default = "" if field.value is None or "property" in field.labels else str(field.value)
-    is_shown = default and not default.startswith("field(") and "instance-attribute" in field.labels
-    text = _line(documentation(field))
-    return f"{text} Default `{default}`.".strip() if is_shown else text
+def _assigned(field: griffe.Attribute) -> object:
+    """The type of what the constructor sets without saying a type: of a parameter, of a literal, of a call."""
+    value = str(field.value).rpartition(" or ")[2]
+    made = field.parent.members.get("__init__") if field.parent is not None else None
+    if made is not None and isinstance(function := defined(made), griffe.Function) and value in function.parameters:
+        return function.parameters[value].annotation
+    try:
+        return type(ast.literal_eval(value)).__name__
+    except ValueError:
+        return value.partition("(")[0]
 
 
 def _faces_table(faces: dict[str, tuple[str, griffe.Function]]) -> str:

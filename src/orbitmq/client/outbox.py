@@ -223,7 +223,9 @@ class Outbox:
         return waiting
 
     async def close(self) -> None:
-        """Stop sending, write what waits to be written, let the directory go. What waits to be sent stays there."""
+        """Stop sending, write what waits to be written, let the directory go. What waits to be sent stays there.
+        For the producer. Does not raise: what could not be written is told as lost.
+        """
         file, self._file = self._file, None
         if file is None:
             return
@@ -237,7 +239,9 @@ class Outbox:
     # ------------------------------------------------------------------------------------------------------- keeping
 
     async def send(self, message: Outgoing, target: Target, send: Callable[[], Awaitable[R]]) -> R | SendResult:
-        """The outcome of `send`, unless it fails and the message is kept, or others wait that it must not overtake."""
+        """The outcome of `send`, unless it fails and the message is kept, or others wait that it must not overtake. For
+        the producer. Raises what `send` raises.
+        """
         line = line_of(message.topic, target.queue, target.key)
         error: OrbitMQError
         if not target.is_free and self._backlog.holds(line):
