@@ -40,6 +40,18 @@ def test_messages_take_turns_over_all_queues() -> None:
     run(scenario())
 
 
+def test_sends_side_by_side_do_not_march_through_neighbouring_queues() -> None:
+    """The queues of a broker are neighbours; one that hangs is not to hold up all of them at once."""
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            system.topics["T"] = 16
+            sends = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(4)))
+            assert len({send.queue.queue_id // 4 for send in sends}) >= 3
+
+    run(scenario())
+
+
 def test_a_refused_attempt_is_made_again_and_counted() -> None:
     async def scenario() -> None:
         async with fake_system() as system, Producer("g", system.address, retry_times=2) as producer:
