@@ -5,15 +5,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup java services check format test bench bench-frozen demo reference lock
+.PHONY: help setup java services check format test bench spark-kills bench-frozen demo reference lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
 	@echo "make demo       send, consume and analyse 12,506 order events on a broker of its own"
 	@echo "make check      format, lint, types, import contracts, documentation; under a minute"
 	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
-	@echo "make bench      orbitmq and Apache RocketMQ under the same load"
+	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
 	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
+	@echo "make spark-kills a stream into Parquet whose driver is killed 20 times, counted; three minutes"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
 	@echo "make lock       resolve the dependencies of pyproject.toml anew"
@@ -54,6 +55,9 @@ bench: setup java
 
 bench-frozen: setup java
 	$(BIN)/python bench/frozen.py
+
+spark-kills: setup java
+	$(BIN)/python bench/spark_kills.py
 
 demo: setup
 	$(BIN)/python demo/run.py

@@ -2,7 +2,7 @@
 
 Both brokers run all the time, on loopback, with their default settings except for what a row says; during a measurement
 only one of them works. Prints a table and writes it with all single measurements below var/bench. It needs a machine
-that does nothing else, and about 12 minutes.
+that does nothing else, and about 16 minutes; `--only client`, the rows of clients, takes less than four.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from bench import clients  # noqa: E402
 from bench.report import line, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
@@ -37,9 +40,18 @@ def main() -> int:
     arguments = _arguments()
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        report = Run(arguments, progress).all()
-    console.print(table(report))
+    chosen = arguments.only or [*WORKS, *clients.WORKS]
+    report: dict[str, Any] = _head()
+    if brokers := [name for name in WORKS if name in chosen]:
+        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+            report |= Run(arguments, brokers, progress).all()
+        console.print(table(report))
+    if of_clients := [name for name in clients.WORKS if name in chosen or "client" in chosen]:
+        say = partial(console.print, markup=False, highlight=False)
+        report["clients"] = found = clients.measure(of_clients, arguments.rounds_of_clients, arguments.directory, say)
+        report["notes"] += clients.notes(found)
+        report["failures"] += found["failures"]
+        console.print(clients.table(found))
     for note in report["notes"]:
         console.print(f"- {note}", highlight=False)
     console.print(f"written to {_save(report)}", highlight=False)
@@ -53,7 +65,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="measurements of each work on each system (2)")
     parser.add_argument("--seconds", type=int, default=8, help="length of one measurement (8)")
     parser.add_argument("--warm-up", type=int, default=4, help="seconds of load before each measurement (4)")
-    parser.add_argument("--only", nargs="+", choices=WORKS, help="these rows alone")
+    parser.add_argument("--rounds-of-clients", type=int, default=1, help="measurements of each client's work (1)")
+    rows = [*WORKS, *clients.WORKS, "client"]
+    parser.add_argument("--only", nargs="+", choices=rows, help="these rows alone; `client` is all rows of clients")
     parser.add_argument("--directory", type=Path, help="where the stores go; they take up to 15 GB at a time")
     return parser.parse_args()
 
@@ -61,10 +75,10 @@ def _arguments() -> argparse.Namespace:
 class Run:
     """All chosen rows, one setting of the brokers after the other."""
 
-    def __init__(self, arguments: argparse.Namespace, progress: Progress) -> None:
+    def __init__(self, arguments: argparse.Namespace, names: Sequence[str], progress: Progress) -> None:
         self._arguments = arguments
         self._progress = progress
-        self._names = [name for name in WORKS if name in (arguments.only or WORKS)]
+        self._names = names
         self._settings = [key for key in SETTINGS if any(WORKS[name].setting == key for name in self._names)]
         steps = len(SYSTEMS) * (len(self._settings) + len(self._names) * arguments.rounds)
         self._task = progress.add_task("starting", total=steps)
@@ -81,8 +95,7 @@ class Run:
             except ProcessFailed as error:  # the minutes spent on the other rows were not in vain
                 failures.append(f"{key}: {error}")
         return {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "notes": _notes(self._arguments),
+            "notes": [*_machine(), *_notes(self._arguments)],
             "failures": failures,
             "start_seconds": self._start_seconds,
             "memory": self._memory,
@@ -150,10 +163,18 @@ class Run:
         return {**row, "memory": side.memory()}
 
 
-def _notes(arguments: argparse.Namespace) -> list[str]:
+def _head() -> dict[str, Any]:
+    time_of_run = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"time": time_of_run, "notes": _machine(), "failures": []}
+
+
+def _machine() -> list[str]:
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
+    return [f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}, {java}"]
+
+
+def _notes(arguments: argparse.Namespace) -> list[str]:
     return [
-        f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}, {java}",
         f"medians of {arguments.rounds} rounds of {arguments.seconds} s, each after {arguments.warm_up} s of warming",
         "messages a second where nothing else is said; bodies of 1 KiB with KEYS, TAGS and UNIQ_KEY, all indexed",
         "flushed asynchronously where nothing else is said; the load generator shares the cores",

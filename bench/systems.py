@@ -27,7 +27,7 @@ READS = "reads"  # the topic that holds a backlog
 MIB = 1 << 20
 FIRST_REMOVAL_S = 120  # both brokers first look for old files a minute after their start
 _BROKER_JVM = ("-server", "-Xms2g", "-Xmx4g", "-XX:+UseG1GC", "-XX:G1ReservePercent=25", "-XX:MaxDirectMemorySize=2g")
-_LOAD_JVM = ("-server", "-Xms512m", "-Xmx1g", "-XX:+UseParallelGC")
+LOAD_JVM = ("-server", "-Xms512m", "-Xmx1g", "-XX:+UseParallelGC")
 # What the launcher relaxes for tests goes back to RocketMQ's defaults.
 _ROCKETMQ_DEFAULTS: dict[str, Any] = {
     "waitTimeMillsInSendQueue": 200,
@@ -47,7 +47,7 @@ class Side:
         """Let the load generator work; what it measured."""
         assert self.broker.process is not None
         target = ("--namesrv", self.broker.namesrv_address, "--topic", topic, "--broker-pid", self.broker.process.pid)
-        with Driver(*arguments, *target, main="orbitmq.load.Load", jvm=_LOAD_JVM) as driver:
+        with Driver(*arguments, *target, main="orbitmq.load.Load", jvm=LOAD_JVM) as driver:
             return driver.finish(timeout_s=600)[-1]
 
     def create(self, topic: str) -> None:

@@ -9,7 +9,8 @@ import orbitmq.drivers.Rows;
 
 /**
  * The load generator of the benchmark: {@code Load <work> --namesrv --topic --broker-pid --seconds --warm-up ...} puts
- * one kind of work on a broker and prints one row with rate, times and the broker's processor time a message.
+ * one kind of work on a broker and prints one row with rate, times and the broker's processor time a message; without
+ * --broker-pid it is its own.
  * Messages have a body of --body bytes, a tag and a key, as an order event would.
  */
 public final class Load {
@@ -25,7 +26,7 @@ public final class Load {
         topic = arguments.text("topic");
         warmUpMs = arguments.number("warm-up", 3) * 1000L;
         windowMs = arguments.number("seconds", 8) * 1000L;
-        meter = new Meter(arguments.number("broker-pid", 0));
+        meter = new Meter(arguments.number("broker-pid", (int) ProcessHandle.current().pid()));
         body = new byte[arguments.number("body", 1024)];
         ThreadLocalRandom.current().nextBytes(body);
     }
@@ -48,6 +49,7 @@ public final class Load {
             case "sync", "async", "oneway", "batch", "fill" -> new Sending(load, arguments).run(words[0]);
             case "pull" -> new Reading(load, arguments).pull();
             case "push" -> new Reading(load, arguments).push();
+            case "poll" -> new Reading(load, arguments).poll();
             case "query" -> new Querying(load, arguments).run();
             case "latency" -> new Latency(load, arguments).run();
             default -> throw new IllegalArgumentException("unknown work " + words[0]);

@@ -4,6 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 import orbitmq.drivers.Arguments;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -12,7 +13,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Reads a topic that was filled before: --count messages by one push consumer, or over and over by plain pulls. */
+/** Reads a topic that was filled before: --count messages by one push or lite pull consumer, or all over and over by pulls. */
 final class Reading {
     private static final int MESSAGES_A_PULL = 32;
     private static final double WARM_UP_SHARE = 0.25; // of the messages of a push run
@@ -78,6 +79,28 @@ final class Reading {
         Map<String, Object> row = load.meter.end(last - first);
         consumer.shutdown();
         return row;
+    }
+
+    Map<String, Object> poll() throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("load-polls-" + ProcessHandle.current().pid());
+        consumer.setNamesrvAddr(load.namesrv);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(load.topic, "*");
+        consumer.start();
+        long first = pollUntil(consumer, 0, (long) (count * WARM_UP_SHARE));
+        load.meter.begin();
+        long last = pollUntil(consumer, first, count);
+        Map<String, Object> row = load.meter.end(last - first);
+        consumer.shutdown();
+        return row;
+    }
+
+    private static long pollUntil(DefaultLitePullConsumer consumer, long already, long wanted) {
+        long received = already;
+        while (received < wanted) {
+            received += consumer.poll().size();
+        }
+        return received;
     }
 
     private static long awaitCount(AtomicLong received, long wanted) throws InterruptedException {

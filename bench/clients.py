@@ -1,0 +1,276 @@
+"""orbitmq's client, RocketMQ's in Java and those of PyPI do the same work, at RocketMQ's broker and at orbitmq.
+
+Each measurement is a process of its own with one producer or consumer, and the figures are that process's: what a
+message costs the application. The client that speaks gRPC works at a broker of 5.3.3, the only one that understands it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from bench import peers
+from bench.proxy import JavaProxy
+from bench.systems import LOAD_JVM, OURS, RIVAL, Measurement, both
+from bench.works import SETTINGS
+from orbitmq.client import Producer
+from tests.support.java_rocketmq import ROCKETMQ_5, Driver, JavaNameServer
+from tests.support.process import ProcessFailed
+
+ROOT = Path(__file__).parents[1]
+LOADS = Path(__file__).parent / "loads"
+READS = "client-reads"
+QUEUES = 8
+BACKLOG = 100_000  # messages that the fastest reads within two seconds
+PROXY_BACKLOG = 4000
+SECONDS, WARM_UP = 1.5, 0.5
+JAVA_SECONDS, JAVA_WARM_UP = 1, 2  # whole ones, and its code must have been compiled
+TIMEOUT_S = 60
+SETTLE_S = 0.3
+PROXY = "RocketMQ 5.3.3, proxy"
+PROXY_JVM = ("-server", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=1g")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a client does; `arguments` are those of the load programs, `java` those of Java's."""
+
+    title: str
+    arguments: tuple[object, ...]
+    java: tuple[object, ...]
+
+
+WORKS = {
+    "client-sync": Work("send, one at a time", ("sync", "--senders", 1), ("sync", "--threads", 1)),
+    "client-sync16": Work("send, 16 tasks or threads", ("sync", "--senders", 16), ("sync", "--threads", 16)),
+    "client-async": Work("send_async, 256 in flight", ("async",), ("async", "--threads", 1, "--in-flight", 256)),
+    "client-oneway": Work("send_oneway", ("oneway",), ("oneway", "--threads", 1)),
+    "client-batch": Work("send_batch, 32 a batch", ("batch",), ("batch", "--threads", 1, "--batch", 32)),
+    "client-push": Work("push consumer", ("push",), ("push",)),
+    "client-poll": Work("lite pull, poll", ("poll",), ("poll",)),
+}
+_READING = ("client-push", "client-poll")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where clients work: the address they are given, the name server, and what can be read there."""
+
+    endpoint: str
+    namesrv: str
+    backlog: int = BACKLOG
+
+    def create(self, *topics: str) -> None:
+        async def ask() -> None:
+            async with Producer("observers", self.namesrv) as asking:
+                for topic in topics:
+                    await asking.create_topic(topic, queues=QUEUES)
+
+        asyncio.run(ask())
+
+    def fill(self) -> None:
+        self.create(READS, *WORKS)
+        _java(self, ("fill", "--threads", 4, "--count", self.backlog), READS)
+
+    def stored(self, topic: str) -> int:
+        """Messages in all its queues."""
+
+        async def ask() -> int:
+            async with Producer("observers", self.namesrv) as asking:
+                return sum([await asking.max_offset(queue) for queue in await asking.fetch_publish_queues(topic)])
+
+        return asyncio.run(ask())
+
+    def settled(self, topic: str) -> int:
+        """The same once nothing more comes."""
+        seen, now = -1, self.stored(topic)
+        while seen != now:
+            time.sleep(SETTLE_S)
+            seen, now = now, self.stored(topic)
+        return now
+
+
+Measure = Callable[[Place, str, str], Measurement]  # place, work, topic
+
+
+def _java(place: Place, arguments: Sequence[object], topic: str) -> Measurement:
+    target = ("--namesrv", place.namesrv, "--topic", topic, "--seconds", JAVA_SECONDS, "--warm-up", JAVA_WARM_UP)
+    with Driver(*arguments, *target, main="orbitmq.load.Load", jvm=LOAD_JVM) as driver:
+        return driver.finish(timeout_s=TIMEOUT_S)[-1]
+
+
+def _measure_java(place: Place, work: str, topic: str) -> Measurement:
+    count = ("--count", place.backlog) if work in _READING else ()
+    return _java(place, (*WORKS[work].java, *count), topic)
+
+
+def _python(program: str, python: Path = Path(sys.executable)) -> Measure:
+    def measure(place: Place, work: str, topic: str) -> Measurement:
+        told = ("--namesrv", place.endpoint, "--topic", topic, "--seconds", SECONDS, "--warm-up", WARM_UP)
+        command = [python, LOADS / f"{program}.py", *WORKS[work].arguments, *told, "--count", place.backlog]
+        before = place.stored(topic) if work == "client-oneway" else 0
+        row = _row_of(command)
+        if work == "client-oneway":  # nobody told the client what became of them
+            row["errors"] += row["total"] - (place.settled(topic) - before)
+        return row
+
+    return measure
+
+
+def _row_of(command: Sequence[object]) -> Measurement:
+    try:
+        done = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+        )
+        row: Measurement = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, IndexError, ValueError) as error:
+        tail = str(getattr(error, "stderr", None) or error)[-300:]
+        raise ProcessFailed(f"{command[1]}: {tail}") from error
+    return row
+
+
+@dataclass(frozen=True)
+class Client:
+    name: str
+    measure: Measure
+    works: Sequence[str] = tuple(WORKS)
+    places: Sequence[str] = (RIVAL, OURS)
+
+
+OUR_CLIENT = "orbitmq, asyncio"
+CLIENTS = (
+    Client(OUR_CLIENT, _python("ours")),
+    Client("orbitmq, threads", _python("threads")),
+    Client(peers.CPP.name, _python("over_cpp", peers.CPP.python)),
+    Client(
+        peers.GRPC.name,
+        _python("over_grpc", peers.GRPC.python),
+        ("client-sync", "client-sync16", "client-async", "client-push", "client-poll"),
+        (PROXY,),
+    ),
+    Client("Java client 4.9.7", _measure_java),
+)
+
+Results = dict[str, dict[str, dict[str, list[Measurement]]]]  # work -> client -> place -> rounds
+
+
+def measure(names: Sequence[str], rounds: int, directory: Path | None, say: Callable[[str], None]) -> dict[str, Any]:
+    """The chosen rows, and what was found out about the packages."""
+    problems: dict[str, str] = {}
+    for peer in (peers.CPP, peers.GRPC, *peers.OTHERS):
+        say(f"installing {peer.name}")
+        problem = peer.problem()
+        say(f"{peer.name} ({peer.what}): {'runs' if problem is None else problem}")
+        if problem is not None:
+            problems[peer.name] = f"{peer.what}: {problem}"
+    clients = [client for client in CLIENTS if client.name not in problems]
+    results: Results = {}
+    failures: list[str] = []
+    with ExitStack() as stack:
+        found = dict(_places(stack, directory, any(PROXY in client.places for client in clients), say))
+        for work, client, name in _steps(names, clients):
+            for _ in range(rounds):
+                try:
+                    row = _one(client, found[name], work)
+                except ProcessFailed as error:
+                    failures.append(f"{work}, {client.name}, {name}: {error}")
+                    break
+                results.setdefault(work, {}).setdefault(client.name, {}).setdefault(name, []).append(row)
+                say(f"  {WORKS[work].title}, {client.name} at {name}: {_line(row)}")
+    return {"problems": problems, "rows": results, "failures": failures}
+
+
+def _steps(names: Sequence[str], clients: Sequence[Client]) -> Iterator[tuple[str, Client, str]]:
+    for work in names:
+        for client in clients:
+            for name in client.places if work in client.works else ():
+                yield work, client, name
+
+
+def _places(
+    stack: ExitStack, directory: Path | None, proxy: bool, say: Callable[[str], None]
+) -> Iterator[tuple[str, Place]]:
+    say("starting the brokers")
+    for name, side in stack.enter_context(both(SETTINGS["plain"], directory)).items():
+        place = Place(side.broker.namesrv_address, side.broker.namesrv_address)
+        place.fill()
+        yield name, place
+    if proxy:
+        names = stack.enter_context(JavaNameServer(ROCKETMQ_5))
+        broker = stack.enter_context(JavaProxy(names.address, jvm=PROXY_JVM))
+        place = Place(broker.endpoint, names.address, PROXY_BACKLOG)
+        place.fill()
+        yield PROXY, place
+
+
+def _one(client: Client, place: Place, work: str) -> Measurement:
+    os.sync()  # what another one left in the page cache is not written at this one's expense
+    return client.measure(place, work, READS if work in _READING else work)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    cpu = "" if row["cpuMicros"] is None else f", {row['cpuMicros']:.1f} µs of its CPU each"
+    return f"{row['rate']:,.0f} messages/s{cpu}, {row['errors']} errors"
+
+
+def table(report: Mapping[str, Any]) -> Table:
+    """What is printed. A ratio is orbitmq's asyncio client to this one, at the same broker."""
+    made = Table(title="one producer or consumer of each client")
+    for heading in ("work", "client", "broker"):
+        made.add_column(heading)
+    for heading in ("a second", "orbitmq's to it", "CPU µs each", "orbitmq's to it", "p50 / p99 ms", "errors"):
+        made.add_column(heading, justify="right")
+    for work, of_clients in report["rows"].items():
+        for number, (client, of_places) in enumerate(of_clients.items()):
+            for place, rounds in of_places.items():
+                ours = of_clients.get(OUR_CLIENT, {}).get(RIVAL if place == PROXY else place, [])
+                made.add_row(WORKS[work].title if not number else "", client, place, *_cells(rounds, ours))
+        made.add_section()
+    return made
+
+
+def _cells(rounds: Sequence[Measurement], ours: Sequence[Measurement]) -> tuple[str, ...]:
+    rate, cpu = _median(rounds, "rate"), _median(rounds, "cpuMicros")
+    p50, p99 = _median(rounds, "p50Micros"), _median(rounds, "p99Micros")
+    return (
+        f"{rate:,.0f}" if rate is not None else "",
+        _ratio(_median(ours, "rate"), rate),
+        f"{cpu:,.1f}" if cpu is not None else "",
+        _ratio(_median(ours, "cpuMicros"), cpu),
+        f"{p50 / 1000:.2f} / {p99 / 1000:.2f}" if p50 is not None and p99 is not None else "",
+        f"{sum(row['errors'] for row in rounds)}",
+    )
+
+
+def _ratio(ours: float | None, theirs: float | None) -> str:
+    return f"{ours / theirs:.2f}" if ours is not None and theirs else ""
+
+
+def _median(rounds: Sequence[Measurement], figure: str) -> float | None:
+    values = [row[figure] for row in rounds]
+    return statistics.median(values) if values and None not in values else None
+
+
+def notes(report: Mapping[str, Any]) -> list[str]:
+    """What a reader of the table has to know."""
+    return [
+        f"clients: windows of {SECONDS} s (Java: {JAVA_SECONDS} s), warmed up; a process each, whose CPU is shown",
+        "orbitmq's asyncio client runs on uvloop, its synchronous one with a thread a sender",
+        "consumers find all messages there; one that speaks gRPC has to acknowledge each by itself",
+        f"{peers.CPP.name} says 1 where RocketMQ wants true: each of its batches is stored as one message, on both",
+        "send_oneway: errors are the messages that were handed over and not stored",
+        "at the proxy orbitmq's figures for the ratio are those at RocketMQ 4.9.7",
+        *(f"not measured: {name}, {problem}" for name, problem in report["problems"].items()),
+    ]
