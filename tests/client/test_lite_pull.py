@@ -10,6 +10,7 @@ import pytest
 from orbitmq.client import ConsumeFromWhere, LitePullConsumer, MessageQueue
 from orbitmq.errors import BrokerError, ClientError, InvalidStateError
 from orbitmq.message.properties import encode_properties
+from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.wire.bodies import ConsumeType
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
@@ -284,10 +285,14 @@ def test_with_sync_commits_nothing_is_given_out_before_the_last_is_confirmed() -
             async with lite(system, messages=30, **settings) as consumer:
                 assert len(await consumer.poll(5)) == 10
                 system.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = refuse(ResponseCode.SYSTEM_BUSY)
+                assert await consumer.poll(0) == []
+                assert system.count(RequestCode.UPDATE_CONSUMER_OFFSET) == 1
                 assert await consumer.poll(0.05) == []
                 assert not system.offsets
-                assert system.count(RequestCode.UPDATE_CONSUMER_OFFSET) > 1, "it asks until it is confirmed"
+                assert system.count(RequestCode.UPDATE_CONSUMER_OFFSET) > 2, "it asks until it is confirmed"
                 system.answers.clear()
+                assert len(await consumer.poll(0)) == 10
+                await consumer.seek(Q[0], 10)
                 assert [message.body for message in await consumer.poll(5)] == [b"%d" % i for i in range(10, 20)]
                 assert system.offsets == {("g", "T", 0): 10}
             assert system.offsets == {("g", "T", 0): 20}
@@ -331,5 +336,21 @@ def test_one_node_of_every_broker_can_be_read() -> None:
             async with lite(system, pull_from_broker_id=1) as consumer:
                 assert await bodies(consumer, 1) == [b"of the slave"]
             assert system.count(RequestCode.PULL_MESSAGE) == 0
+
+    run(scenario())
+
+
+def test_what_was_pulled_is_traced() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            async with lite(system, enable_trace=True) as consumer:
+                system.put("T", 0, b"x", encode_properties({"UNIQ_KEY": "U", "KEYS": "order-1"}))
+                await bodies(consumer, 1)
+            traced = [unit for (topic, _), units in system.messages.items() if topic == TRACE_TOPIC for unit in units]
+            records = b"".join(unit.body for unit in traced).decode().split("\x02")
+            before, after = (record.split("\x01") for record in records if record)
+            assert (before[0], before[3], before[5], before[7]) == ("SubBefore", "g", "U", "order-1")
+            assert (after[0], after[2], after[4]) == ("SubAfter", "U", "true")
+            assert before[4] == after[1], "both are of one delivery"
 
     run(scenario())

@@ -156,7 +156,8 @@ class LitePullConsumer(ReadingConsumer):
 
     async def poll(self, timeout: float | None = None) -> list[MessageExt]:
         """The messages of one pull, at most `pull_batch_size` of one queue; empty when none came in `timeout` seconds
-        (default `poll_timeout_ms`). InvalidStateError unless the consumer is running.
+        (default `poll_timeout_ms`). With `auto_commit` and `offset_commit="sync"` it first has what earlier calls
+        returned confirmed, and returns nothing as long as that fails. InvalidStateError unless the consumer is running.
         """
         self._check_running()
         loop = asyncio.get_running_loop()
@@ -188,18 +189,22 @@ class LitePullConsumer(ReadingConsumer):
         return True
 
     async def _confirm_until(self, deadline: float) -> bool:
-        try:
-            async with asyncio.timeout_at(deadline):
-                while self._unconfirmed:
-                    try:
-                        await self._offsets.commit(self._unconfirmed)
-                        self._unconfirmed.clear()
-                    except OrbitMQError as error:
-                        _log.warning("event=offsets_not_confirmed group=%s error=%s", self.group, error)
-                        await asyncio.sleep(self._settings["pull_error_delay_ms"] / 1000)
-        except TimeoutError:
-            return False
-        return True
+        """Ask the brokers to confirm, at least once, until they do."""
+        loop = asyncio.get_running_loop()
+        pause_s = self._settings["pull_error_delay_ms"] / 1000
+        while True:
+            asked = set(self._unconfirmed)
+            try:
+                async with asyncio.timeout(self._settings["api_timeout_ms"] / 1000):
+                    await self._offsets.commit(asked)
+            except Exception as error:  # the store may be the application's
+                _log.warning("event=offsets_not_confirmed group=%s error=%r", self.group, error)
+            else:
+                self._unconfirmed -= asked
+                return True
+            if loop.time() + pause_s > deadline:
+                return False
+            await asyncio.sleep(pause_s)
 
     def _give_out(self, batch: Batch) -> list[MessageExt] | None:
         self._cached_count -= len(batch.messages)

@@ -189,7 +189,7 @@ class PushConsumer(ReadingConsumer):
         return self._paused
 
     def suspend(self) -> None:
-        """Pull nothing until `resume`."""
+        """Pull nothing until `resume`. The queues stay this consumer's share of the group."""
         self._paused = True
 
     def resume(self) -> None:
