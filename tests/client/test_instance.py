@@ -176,17 +176,6 @@ def test_a_client_lives_once(client: type[Client]) -> None:
     run(scenario())
 
 
-def test_a_client_refuses_to_work_in_a_forked_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with fake_system() as system, Producer("g", system.address) as producer:
-            monkeypatch.setattr("os.getpid", lambda: -1)
-            with pytest.raises(InvalidStateError, match="make another one after a fork"):
-                await producer.send(Message("T", b"x"))
-            monkeypatch.undo()
-
-    run(scenario())
-
-
 def test_a_fork_is_told_apart_and_leaves_the_parent_s_connections_alone() -> None:
     async def in_the_child(producer: Producer, fresh: Producer, address: str) -> None:
         with pytest.raises(InvalidStateError, match="belongs to process"):

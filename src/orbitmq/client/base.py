@@ -30,6 +30,17 @@ NAMESRV_VARIABLE = "NAMESRV_ADDR"
 CREATE_TRIES = 5  # as RocketMQ's client asks a broker for a topic
 
 
+_age = 0  # forks between the first process and this one: cheaper to compare than process ids, which the system is asked
+
+
+def _after_fork() -> None:
+    global _age
+    _age += 1
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class State(Enum):
     """The life of a client; there is no way back."""
 
@@ -65,7 +76,7 @@ class Client(ABC):
         self._addresses = name_servers(given)
         self._base_settings = settings
         self._state = State.CREATED
-        self._pid = os.getpid()
+        self._pid, self._age = os.getpid(), _age
         self._rpc_hooks: list[RpcHook] = []
         self._clock: Clock = SystemClock()
         self._shared: Instance | None = None
@@ -77,7 +88,7 @@ class Client(ABC):
         if self._state is not State.CREATED:
             raise InvalidStateError(f"{self._name()} is {self._state.value}; a client is started once")
         self._state = State.STARTING
-        self._pid = os.getpid()
+        self._pid, self._age = os.getpid(), _age
         self._shared = join(
             self._addresses,
             self._base_settings,
@@ -100,7 +111,7 @@ class Client(ABC):
         if self._state is not State.RUNNING or self._shared is None:
             return
         self._state = State.CLOSED
-        if os.getpid() != self._pid:
+        if self._age != _age:
             return  # whatever is written now would go out over the parent's connections
         try:
             await self._end(self._shared)
@@ -161,7 +172,7 @@ class Client(ABC):
         """The instance; InvalidStateError unless the client is running in this process."""
         if self._state is not State.RUNNING or self._shared is None:
             raise InvalidStateError(f"{self._name()} is {self._state.value}")
-        if os.getpid() != self._pid:
+        if self._age != _age:
             raise InvalidStateError(f"{self._name()} belongs to process {self._pid}; make another one after a fork")
         return self._shared
 

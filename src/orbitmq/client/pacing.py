@@ -20,10 +20,16 @@ class Pace:
         self._bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def try_enter(self, size: int) -> bool:
+        """Whether `size` more bytes may be under way at once; `leave` must follow then, and `enter` if not."""
+        if self._waiting or not self._has_room(size):
+            return False
+        self._begin(size)
+        return True
+
     async def enter(self, size: int) -> None:
         """Return when `size` more bytes may be under way; `leave` must follow, unless this is cancelled."""
-        if not self._waiting and self._has_room(size):
-            self._begin(size)
+        if self.try_enter(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))

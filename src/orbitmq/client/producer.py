@@ -128,7 +128,7 @@ class Producer(Client):
         with self._around([message]) as (sent,):
             packed = outgoing(sent, self._new_id, self._packing)
             target = self._target(message, queue, sharding_key, selector, arg)
-            return await self._deliver(self._running_sender, packed, self._rules(timeout), target)
+            return await self._deliver(self._running_sender, packed, target, self._rules(timeout))
 
     def send_async(
         self,
@@ -152,22 +152,18 @@ class Producer(Client):
         MessageIllegal for a message that breaks a rule, TooManyRequestsError when `async_sends_max` sends are not
         finished yet. Shutdown waits for them, within a limit.
         """
-        sender = self._running_sender
+        sender, target = self._running_sender, self._target(message, queue, sharding_key, selector, arg)
         self._check_room()
         if self._around is nullcontext:
-            packed = outgoing(message, self._new_id, self._packing)
+            deliver = partial(self._deliver, sender, outgoing(message, self._new_id, self._packing), target)
         else:
             check_message(message, self._settings["max_message_size"])
-            packed = None
-
-        async def deliver(rules: RetryRules) -> SendResult:
-            target = self._target(message, queue, sharding_key, selector, arg)
-            if packed is not None:
-                return await self._deliver(sender, packed, rules, target)
-            with self._around([message]) as (sent,):
-                return await self._deliver(sender, outgoing(sent, self._new_id, self._packing), rules, target)
-
+            deliver = partial(self._deliver_inside, sender, message, target)
         return self._begin_send(deliver, len(message.body), timeout, callback)
+
+    async def _deliver_inside(self, sender: Sender, message: Message, target: Target, rules: RetryRules) -> SendResult:
+        with self._around([message]) as (sent,):
+            return await self._deliver(sender, outgoing(sent, self._new_id, self._packing), target, rules)
 
     def send_batch_async(
         self,
@@ -182,13 +178,13 @@ class Producer(Client):
         self._check_room()
         batch = list(messages)
         packed = outgoing_batch(batch, self._new_id, self._packing)
+        target = Target(queue and self._namespace.wrap_queue(queue))
 
         async def deliver(rules: RetryRules) -> SendResult:
-            target = Target(queue and self._namespace.wrap_queue(queue))
             if self._around is nullcontext:
-                return await self._deliver(sender, packed, rules, target)
+                return await self._deliver(sender, packed, target, rules)
             with self._around(batch) as sent:
-                return await self._deliver(sender, outgoing_batch(sent, self._new_id, self._packing), rules, target)
+                return await self._deliver(sender, outgoing_batch(sent, self._new_id, self._packing), target, rules)
 
         return self._begin_send(deliver, len(packed.body), timeout, callback)
 
@@ -211,14 +207,15 @@ class Producer(Client):
         self, deliver: Callable[[RetryRules], Coroutine[object, object, SendResult]], size: int, ends: float | None
     ) -> SendResult:
         rules = self._async_rules
-        try:
-            async with asyncio.timeout_at(ends) if ends is not None else nullcontext():
-                await self._pace.enter(size)
-        except TimeoutError:
-            raise TooManyRequestsError(
-                f"the time was over before the send's turn came: {len(self._under_way)} sends are not finished; send "
-                f"less at a time, or give more time"
-            ) from None
+        if not self._pace.try_enter(size):
+            try:
+                async with asyncio.timeout_at(ends):
+                    await self._pace.enter(size)
+            except TimeoutError:
+                raise TooManyRequestsError(
+                    f"the time was over before the send's turn came: {len(self._under_way)} sends are not finished; "
+                    f"send less at a time, or give more time"
+                ) from None
         try:
             if ends is not None:
                 rules = rules.with_timeout(int((ends - asyncio.get_running_loop().time()) * 1000))
@@ -327,7 +324,7 @@ class Producer(Client):
         with self._around(messages) as sent:
             packed = outgoing_batch(sent, self._new_id, self._packing)
             target = Target(queue and self._namespace.wrap_queue(queue))
-            return await self._deliver(self._running_sender, packed, self._rules(timeout), target)
+            return await self._deliver(self._running_sender, packed, target, self._rules(timeout))
 
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of `topic` are sent to. ClientError names the cause when there are none."""
@@ -375,7 +372,7 @@ class Producer(Client):
         return Target(select=partial(_select, selector, message, cast("A", arg)))
 
     def _deliver(
-        self, sender: Sender, packed: Outgoing, rules: RetryRules, target: Target
+        self, sender: Sender, packed: Outgoing, target: Target, rules: RetryRules
     ) -> Coroutine[object, object, SendResult]:
         if self._outbox is None:
             return sender.send(packed, rules, target)
