@@ -1,0 +1,116 @@
+"""The job `rebuild`: queues and key index of a stopped store are made anew from its log, by several processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.errors import ConfigurationError, StoreError
+from orbitmq.message.delay import parse_delay_levels
+from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.runtime.clock import SystemClock
+from orbitmq.runtime.options import option, read_properties
+from orbitmq.spark.connecting import parts
+from orbitmq.store.files import Files
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.reader import StoreDirectory
+from orbitmq.store.rebuild import Rebuilt, rebuild
+from orbitmq.store.verify import state_of
+
+PIECES_A_CORE = 4  # given to Spark together: enough that no core waits for the last one long, few enough for progress
+A = TypeVar("A")
+B = TypeVar("B")
+_ERROR = re.compile(r"^(?:orbitmq\.errors\.\w+|OSError|\w*Error): [^\n]+", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class RebuildJob(JobOptions):
+    """Which store."""
+
+    path: str = option(
+        "path", "", "The store directory. Every executor must see and may write it under that name. Required."
+    )
+    commit_log: str = option(
+        "storePathCommitLog",
+        "",
+        "Directories of the commit log, separated by commas, when it does not lie in the store directory.",
+    )
+    broker_config: str = option(
+        "brokerConfig",
+        "",
+        "Properties file of the broker, for what the directory does not tell: the sizes of files of which none is "
+        "left, and the delays of messages that wait.",
+    )
+
+
+def run(context: Context[RebuildJob]) -> Outcome:
+    """Make them, file by file of the log and queue by queue."""
+    options = context.options
+    if not options.path:
+        raise ConfigurationError("option path is missing: give the store directory")
+    root, logs = Path(options.path), tuple(map(Path, parts(options.commit_log, ",")))
+    directory = StoreDirectory(root, logs)
+    directory.check()
+    if options.dry_run:
+        log = directory.log()
+        counts = {"state": state_of(Files(), root, logs).value, "files of the log": len(log.starts), "bytes": log.size}
+        return Outcome({**counts, "queues now": len(directory.queues())})
+    pairs = read_properties(Path(options.broker_config)) if options.broker_config else {}
+    levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
+    with context.progress("rebuild", "bytes") as advance:
+        made = rebuild(
+            root, StoreOptions.parse(pairs), levels, SystemClock(), logs,
+            progress=advance, workers=Executors(context.spark().sparkContext),
+        )  # fmt: skip
+    return _outcome(made)
+
+
+class Executors:
+    """Runs pieces of work on the executors of a session, some at a time, and gives what came of them in order."""
+
+    def __init__(self, spark: SparkContext) -> None:
+        self._spark = spark
+
+    def __call__(self, function: Callable[[A], B], arguments: Sequence[A]) -> Iterator[B]:
+        step = PIECES_A_CORE * self._spark.defaultParallelism
+        for start in range(0, len(arguments), step):
+            wave = list(arguments[start : start + step])
+            try:
+                yield from self._spark.parallelize(wave, len(wave)).map(function).collect()
+            except (PySparkException, Py4JJavaError) as error:
+                if found := _ERROR.findall(str(error)):
+                    raise StoreError(found[-1].partition(": ")[2]) from error
+                raise
+
+
+def _outcome(made: Rebuilt) -> Outcome:
+    counts: dict[str, int | str] = {
+        "messages": made.messages,
+        "queues": made.queues,
+        "entries": made.entries,
+        "keys indexed": made.index_entries,
+        "end of the log": made.log_end,
+    }
+    if made.stopped_by is None:
+        return Outcome(counts)
+    return Outcome(counts, (), [f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}"])
+
+
+JOB = Job(
+    "rebuild",
+    "The same as `orbitmq store rebuild`, byte for byte, by as many processes as Spark has cores: each file of the\n"
+    "log is looked through by one task, each queue and each file of the index written by another. The broker must be\n"
+    "stopped. An interruption leaves the old queues and index; the new ones take their place in one step each. The\n"
+    "log is read up to the first message that is not whole, which is how far a start would believe it.",
+    RebuildJob,
+    run,
+    ("--path /data/store", "--path /data/store --broker-config broker.conf --master 'local[8]'"),
+)
