@@ -1,5 +1,5 @@
-"""The client's guide tells nothing that is not so: its programs run and print what stands below them, its types and the
-names of its tables are right.
+"""The client's guide tells nothing that is not so: its programs run and print what stands below them, and the names of
+its tables exist.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ import contextlib
 import functools
 import io
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,15 +40,6 @@ def test_a_program_of_the_guide_prints_what_the_guide_says(
         exec(code, {"__name__": "__main__"})
     assert program.output is not None, "say what it prints"
     assert printed.getvalue() == program.output
-
-
-def test_a_type_checker_finds_nothing_in_the_programs(tmp_path: Path) -> None:
-    for page in (GUIDE, ROOT / "README.md"):
-        for program in programs(page):
-            (tmp_path / f"{page.stem.lower()}_{program.line}.py").write_text(program.source, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", *map(str, tmp_path.iterdir())]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
 
 
 def _tables(title: str) -> list[list[str]]:
