@@ -16,7 +16,7 @@ def test_a_type_checker_sees_what_users_do_right_and_wrong(tmp_path: Path) -> No
     """tests/typing/use.py says of each value what its type is, and of each mistake which error it must be; the programs
     of the pages have none.
     """
-    for page in (ROOT / "README.md", ROOT / "docs" / "client.md"):
+    for page in (ROOT / "README.md", ROOT / "docs" / "client.md", ROOT / "docs" / "consuming.md"):
         for program in programs(page):
             (tmp_path / f"{page.stem.lower()}_{program.line}.py").write_text(program.source, encoding="utf-8")
     files = [ROOT / "tests" / "typing" / "use.py", *tmp_path.iterdir()]
