@@ -20,6 +20,7 @@ from orbitmq.client import (
     PushConsumer,
 )
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.properties import encode_properties
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
@@ -32,12 +33,14 @@ Listener = Callable[[Sequence[MessageExt], OrderlyContext], Any]
 
 
 @asynccontextmanager
-async def consuming(system: FakeSystem, listener: Listener, **settings: Any) -> AsyncIterator[PushConsumer]:
+async def consuming(
+    system: FakeSystem, listener: Listener, expression: str = "*", **settings: Any
+) -> AsyncIterator[PushConsumer]:
     consumer = PushConsumer(
         "g", system.address, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         **{"suspend_current_queue_ms": 10, "persist_offset_interval_ms": 10, **settings},
     )  # fmt: skip
-    consumer.subscribe("T")
+    consumer.subscribe("T", expression)
     consumer.set_listener(listener, orderly=True)
     async with consumer:
         yield consumer
@@ -285,3 +288,29 @@ def test_a_lock_that_ran_out_is_asked_for_soon() -> None:
                 await until(lambda: got == [b"a", b"b"])
 
     run(scenario(), TurnedLoop)
+
+
+def test_what_is_at_work_holds_the_offset_when_a_pull_brings_nothing_for_us() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            system.put("T", 0, b"ours", encode_properties({"TAGS": "A"}))
+            called, release = asyncio.Event(), asyncio.Event()
+
+            async def listener(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+                called.set()
+                await release.wait()
+                return Status.SUCCESS
+
+            async with consuming(system, listener, "A") as consumer:
+                await called.wait()
+                system.put("T", 0, b"not ours", encode_properties({"TAGS": "B"}))
+                asked = system.count(RequestCode.PULL_MESSAGE)
+                await until(lambda: system.count(RequestCode.PULL_MESSAGE) > asked)
+                await settle()
+                assert consumer.known_offsets("T") == {}
+                assert stored(system) == 0
+                release.set()
+                await until(lambda: stored(system) == 1)
+
+    run(scenario())

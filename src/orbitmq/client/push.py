@@ -385,7 +385,7 @@ class PushConsumer(ReadingConsumer):
                 return
             for portion in chunks(result.messages, self._settings["consume_batch_max_size"]):
                 self._submit(held, portion)
-        elif not len(held.cached):
+        elif not held.cached.count:  # what is at work in order counts, too
             self._offsets.table.raise_to(held.queue, result.next_begin_offset)
 
     async def _start_over(self, held: Held, offset: int) -> None:
