@@ -55,17 +55,16 @@ def test_every_public_name_and_member_is_documented(path: str) -> None:
 
 def test_every_public_call_names_the_errors_it_raises() -> None:
     """Those it or a private helper of it raises by name; and a coroutine, which mostly asks others, at least some."""
-    found = list(public.callables())
-    assert len(found) > 150
+    calls = list(public.callables())
+    assert len(calls) > 150
     silent = {
-        path: missing
-        for path, function, text in found
-        if (missing := [error for error in public.raised(function) if not public.is_named(error, text)])
+        call.path: missing
+        for call in calls
+        if (missing := [error for error in public.raised(call.function) if not public.is_named(error, call.text)])
     }
     assert not silent
-    assert not [
-        path for path, function, text in found if "async" in function.labels and not public.names_an_error(text)
-    ]
+    coroutines = [call for call in calls if "async" in call.function.labels]
+    assert not [call.path for call in coroutines if not public.names_an_error(call.own)]
 
 
 def test_no_public_type_is_any() -> None:

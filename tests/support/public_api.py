@@ -8,6 +8,7 @@ import inspect
 import textwrap
 import typing
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -92,23 +93,39 @@ def hints(found: Any) -> dict[str, object]:
 # --------------------------------------------------------------------------------------------------------------- errors
 
 
-def callables() -> Iterator[tuple[str, griffe.Function, str]]:
-    """Every public function and method, and the texts in which its errors may stand: its own, and its class's."""
+@dataclass(frozen=True)
+class Call:
+    """A public function or method, and the texts in which its errors may stand."""
+
+    path: str
+    function: griffe.Function
+    own: str
+    """Its own text, and those of the calls it refers to."""
+    general: str = ""
+    """The texts of its class."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.own}\n{self.general}"
+
+
+def callables() -> Iterator[Call]:
+    """Every public function and method."""
     for path in MODULES:
         for name, found in api.public_names(path).items():
             if isinstance(found, griffe.Function):
-                yield f"{path}.{name}", found, api.documentation(found)
+                yield Call(f"{path}.{name}", found, api.documentation(found))
             elif isinstance(found, griffe.Class) and found.path.startswith("orbitmq."):
                 yield from _methods(f"{path}.{name}", found)
 
 
-def _methods(path: str, owner: griffe.Class) -> Iterator[tuple[str, griffe.Function, str]]:
+def _methods(path: str, owner: griffe.Class) -> Iterator[Call]:
     members = {**api.public_members(owner), "__init__": owner.members.get("__init__")}
     general = "\n".join(api.documentation(one) for one in (owner, *_bases(owner)))
     for name, member in members.items():
         if isinstance(member, griffe.Function):
-            referred = _referred(owner, api.documentation(member))
-            yield f"{path}.{name}", member, "\n".join((api.documentation(member), referred, general))
+            text = api.documentation(member)
+            yield Call(f"{path}.{name}", member, f"{text}\n{_referred(owner, text)}", general)
 
 
 def _bases(owner: griffe.Class) -> Iterator[griffe.Class]:

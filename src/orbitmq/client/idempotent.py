@@ -219,7 +219,7 @@ class Idempotent:
         self._table.metadata.create_all(self._plain_engine())
 
     async def create_table_async(self) -> None:
-        """The same with an AsyncEngine."""
+        """The same with an AsyncEngine. ConfigurationError with another; errors of the database are SQLAlchemy's."""
         async with self._async_engine().begin() as connection:
             await connection.run_sync(self._table.metadata.create_all)
 
