@@ -137,6 +137,16 @@ def test_messages_to_a_retry_topic_go_alone() -> None:
     assert [request.batch for request in requests(made)] == [False, False]
 
 
+def test_only_a_message_to_a_retry_topic_keeps_what_consumers_of_retries_look_for() -> None:
+    origin = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "0A"}
+    batch = pa.record_batch({"body": pa.array(["a"]), "properties": pa.array([list(origin.items())], MAP)})
+    options = write_options({"nameServer": "n:1", "idempotencyKeyIn": "none"})
+    for topic, kept in (("%RETRY%group", origin), ("orders", {})):
+        made = Encoded(Rows(batch, []), SinkColumns({"body": 0, "properties": 1}), options, topic, lambda: "ID")
+        ((_, _, text),) = messages(requests(made)[0])
+        assert {name: value for name, value in decode_properties(text).items() if name in origin} == kept
+
+
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [

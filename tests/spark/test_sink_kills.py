@@ -8,6 +8,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from orbitmq.testing.cluster import Cluster
 from tests.spark import sinks
 from tests.support.process import ChildProcess
@@ -35,10 +37,7 @@ print("DONE", flush=True)
 """
 
 
-def has_at_least(names: str, topic: str, count: int) -> bool:
-    return len(sinks.bodies(names, topic)) >= count
-
-
+@pytest.mark.timeout(300 * (KILLS + 1))
 def test_a_killed_stream_has_written_each_row_once(tmp_path: Path) -> None:
     """The whole driver with its workers is killed while it writes, as often as KILLS says, and started again."""
     (tmp_path / "input").mkdir()
@@ -48,21 +47,25 @@ def test_a_killed_stream_has_written_each_row_once(tmp_path: Path) -> None:
         (tmp_path / "input" / f"{number:03}.json").write_text("\n".join(lines))
     with Cluster() as cluster:
         cluster.create_topic("out")
-        stream_until_done(cluster.namesrv_address, tmp_path)
+        stream_until_done(cluster, tmp_path)
         copies = sinks.copies(cluster.namesrv_address, "out")
         print(f"{KILLS} kills, {STREAMED} rows, {sum(copies.values())} messages, {len(copies)} keys")
         assert set(copies.values()) == {1}
         assert sinks.bodies(cluster.namesrv_address, "out") == list(range(STREAMED))
 
 
-def stream_until_done(names: str, folder: Path) -> None:
-    program = [sys.executable, "-c", STREAM, names, "out", str(folder)]
+def stream_until_done(cluster: Cluster, folder: Path) -> None:
+    program = [sys.executable, "-c", STREAM, cluster.namesrv_address, "out", str(folder)]
     environment = {"PYSPARK_PYTHON": sys.executable}
     for kill in range(KILLS):
         stream = ChildProcess(program, output=folder / f"stream{kill}.out", environment=environment)
         some = (kill + 1) * STREAMED // (KILLS + 1)
-        stream.wait_for(partial(has_at_least, names, "out", some), PATIENCE_S, "some rows are written")
+        stream.wait_for(partial(has_stored, cluster, some), PATIENCE_S, "some rows are written")
         stream.kill()
     stream = ChildProcess(program, output=folder / "stream.out", environment=environment)
     stream.wait_for(lambda: "DONE" in stream.output(), PATIENCE_S, "the stream ends")
     stream.stop()
+
+
+def has_stored(cluster: Cluster, count: int) -> bool:
+    return cluster.message_count("out") >= count

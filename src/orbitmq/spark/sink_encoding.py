@@ -20,9 +20,11 @@ from orbitmq.message.properties import (
     DELAY,
     KEYS,
     NAME_END,
+    ORIGIN_MESSAGE_ID,
     PAIR_END,
     PROPERTIES_SIZE_MAX,
     RESERVED,
+    RETRY_TOPIC,
     START_DELIVER_TIME,
     TAGS,
     UNIQ_KEY,
@@ -36,6 +38,7 @@ from orbitmq.spark.sink_options import WriteOptions
 TIMER_DELIVER = "TIMER_DELIVER_MS"  # the deliver time for brokers of RocketMQ 5; 4.x of the cloud reads the older name
 SHARDING_KEY = "__SHARDINGKEY"
 OWN = frozenset({IDEMPOTENCY_KEY, TIMER_DELIVER, START_DELIVER_TIME, SHARDING_KEY})
+OF_RETRIES = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID})  # with these a consumer knows a retried message by its topic
 TEXT_SIZE_MAX = PROPERTIES_SIZE_MAX - 512  # brokers add their cluster, the zone of the client and the like
 ANY_QUEUE = -1
 
@@ -141,7 +144,10 @@ class Encoded:
         columns, row_count = self._columns, batch.num_rows
         keys = columns.keys(batch)
         tags = columns.text(batch, "tags")
-        texts = [_user_properties(batch, columns, {KEYS} if keys is None else set(), {TAGS} if tags is None else set())]
+        kept = {KEYS} if keys is None else set()
+        kept |= {TAGS} if tags is None else set()
+        kept |= OF_RETRIES if self._topic.startswith(RETRY_PREFIX) else set()
+        texts = [_user_properties(batch, columns, kept)]
         if mark or self._options.key_place == "keys":
             texts.append(self._keys_with(keys, texts[0], mark))
         elif keys is not None:
@@ -222,13 +228,13 @@ class Encoded:
         return f"{WAIT}{NAME_END}{'true' if self._options.wait_store_ok else 'false'}"
 
 
-def _user_properties(batch: pa.RecordBatch, columns: SinkColumns, *kept_names: set[str]) -> pa.StringArray | None:
+def _user_properties(batch: pa.RecordBatch, columns: SinkColumns, kept_names: set[str]) -> pa.StringArray | None:
     """The application's properties of each row, each pair with its end; reserved names and blanks are left out."""
     found = columns.pairs(batch)
     if found is None:
         return None
     counts, names, values = found
-    left_out = pa.array(sorted((RESERVED | OWN) - set().union(*kept_names)), pa.string())
+    left_out = pa.array(sorted((RESERVED | OWN) - kept_names), pa.string())
     wanted = pc.and_(pc.greater(pc.binary_length(names), 0), pc.greater(pc.binary_length(values), 0))
     wanted = pc.fill_null(pc.and_not(wanted, pc.is_in(names, left_out)), False)
     row_of_pair = np.repeat(np.arange(batch.num_rows), counts.to_numpy(False))[wanted.to_numpy(False)]

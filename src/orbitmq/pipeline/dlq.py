@@ -1,0 +1,240 @@
+"""The job `dlq`: what lies in the dead letter topic of a group, and its redelivery, each message once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.properties import RETRY_TOPIC
+from orbitmq.message.topics import dlq_topic, retry_topic
+from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.ledger import Chunk, Ledger, Origin, open_ledger
+from orbitmq.pipeline.passing import connection
+from orbitmq.pipeline.sending import Sent, send
+from orbitmq.runtime.options import option
+from orbitmq.spark.connecting import ConnectionOptions
+from orbitmq.spark.source import TopicSource
+
+REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job has sent a message again
+ORIGIN_5X = "DLQ_ORIGIN_TOPIC"  # property of RocketMQ 5 for what RETRY_TOPIC tells everywhere
+COLUMNS = (
+    "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "body", "properties", "bornTimestamp",
+    "storeTimestamp", "flag", "reconsumeTimes",
+)  # fmt: skip
+PLACE = ("brokerName", "queueId", "queueOffset")
+CHUNK_SIZE = 5000  # messages sent together by one task: what a run that dies leaves to look for
+ROWS_MAX = 100  # of the closing table; the largest heaps come first
+
+
+@dataclass(frozen=True)
+class DlqJob(ConnectionOptions, JobOptions):
+    """Whose dead letters, which of them, and where they go."""
+
+    group: str = option("group", "", "Consumer group whose dead letters are meant. Required.")
+    target: str = option(
+        "to",
+        "retry",
+        "Where messages go: retry, to this group alone, over its retry topic; origin, to the topic each came from, so "
+        "that every group gets it again; or the name of a topic.",
+    )
+    where: str = option(
+        "where",
+        "",
+        "Condition of Spark's SQL that chooses messages, over the columns of a read and `origin` (the topic a message "
+        "came from), `age` (hours since it became a dead letter) and `redeliveries`.",
+    )
+    ledger: str = option(
+        "ledger", "", "File that remembers what was sent, so that no run sends it again; without one nothing is sent."
+    )
+    redeliveries_max: int = option(
+        "maxRedeliveries", 3, "Messages that were sent again so often stay where they are.", minimum=1
+    )
+    rate: int = option("rate", 0, "Messages a second; 0 is as fast as it goes.", unit="1/s", minimum=0)
+
+
+def run(context: Context[DlqJob]) -> Outcome:
+    """Tell what is there, and send what is chosen and was not sent before."""
+    options = context.options
+    for key, value in (("nameServer", options.name_server), ("group", options.group)):
+        if not value:
+            raise ConfigurationError(f"option {key} is missing")
+    frame = letters(context.spark(), options)
+    table = triage(frame)
+    counts: dict[str, int | str] = {"dead letters": frame.count()}
+    chosen = frame.where(options.where) if options.where else frame
+    if not options.ledger:
+        return Outcome({**counts, "chosen": chosen.count()}, table)
+    with open_ledger(Path(options.ledger)) as ledger:
+        selection = select(chosen, options, ledger)
+        counts |= selection.counts
+        if not options.dry_run:
+            counts |= redeliver(context, ledger, selection)
+    homeless = selection.homeless
+    failed = [f"{homeless} messages do not tell which topic they came from; name one with --to"] if homeless else []
+    return Outcome(counts, table, failed)
+
+
+# ------------------------------------------------------------------------------------------------------ what is there
+
+
+def letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
+    """The dead letters, and what can be told of each."""
+    reader = spark.read.format(TopicSource.name()).options(**connection(options), **narrower)
+    reader = reader.options(columns=",".join(COLUMNS), failOnDataLoss="false")
+    hours = (f.unix_millis(f.current_timestamp()) - f.unix_millis("storeTimestamp")) / 3_600_000
+    frame = reader.load() if narrower else reader.load(dlq_topic(options.group))
+    return frame.withColumns(
+        {
+            "origin": f.coalesce(_property(RETRY_TOPIC), _property(ORIGIN_5X)),
+            "age": hours,
+            "redeliveries": f.coalesce(_property(REDELIVERIES).cast("int"), f.lit(0)),
+        }
+    )
+
+
+def triage(frame: DataFrame) -> list[dict[str, int | str]]:
+    """The heaps of equal origin, number of attempts and redeliveries."""
+    heaps = frame.groupBy("origin", "reconsumeTimes", "redeliveries").agg(
+        f.count("*").alias("messages"), f.min("storeTimestamp").alias("oldest"), f.max("storeTimestamp").alias("newest")
+    )
+    return [
+        {
+            "origin": row.origin or "unknown",
+            "attempts": row.reconsumeTimes,
+            "redelivered": row.redeliveries,
+            "messages": row.messages,
+            "oldest": f"{row.oldest:%Y-%m-%d %H:%M:%S}",
+            "newest": f"{row.newest:%Y-%m-%d %H:%M:%S}",
+        }
+        for row in heaps.orderBy(f.desc("messages"), "origin", "reconsumeTimes").limit(ROWS_MAX).collect()
+    ]
+
+
+def _property(name: str) -> Column:
+    return f.col("properties")[name]
+
+
+# ---------------------------------------------------------------------------------------------------- what is sent
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a run sends: chunks that were under way when another died, and messages nobody has sent."""
+
+    resumed: Sequence[Chunk]
+    new: Sequence[Origin]
+    sent_before: int
+    worn_out: int
+    homeless: int
+
+    @property
+    def counts(self) -> dict[str, int | str]:
+        return {
+            "sent before": self.sent_before,
+            "under way when a run ended": sum(len(chunk.messages) for chunk in self.resumed),
+            "redelivered too often": self.worn_out,
+            "to send": len(self.new),
+        }
+
+
+def select(chosen: DataFrame, options: DlqJob, ledger: Ledger) -> Selection:
+    """What of the chosen messages is to be sent."""
+    known, topic = ledger.known(), dlq_topic(options.group)
+    new: list[Origin] = []
+    worn_out = homeless = 0
+    for row in chosen.select(*PLACE, "msgId", "redeliveries", "origin").orderBy(*PLACE).collect():
+        message = Origin(topic, row.brokerName, row.queueId, row.queueOffset, row.msgId)
+        if message in known:
+            continue
+        if row.redeliveries >= options.redeliveries_max:
+            worn_out += 1
+        elif row.origin is None and options.target in ("retry", "origin"):
+            homeless += 1
+        else:
+            new.append(message)
+    resumed = ledger.unfinished()
+    return Selection(resumed, new, len(known) - sum(len(chunk.messages) for chunk in resumed), worn_out, homeless)
+
+
+def redeliver(context: Context[DlqJob], ledger: Ledger, selection: Selection) -> dict[str, int | str]:
+    """Send chunk by chunk; each is in the ledger before it is sent."""
+    options, new = context.options, selection.new
+    began, sent, done = time.monotonic(), Sent(), 0
+    total = sum(len(chunk.messages) for chunk in selection.resumed) + len(new)
+    with context.progress(f"dead letters of {options.group}", "messages") as advance:
+        advance(0, total)
+        for chunk in selection.resumed:
+            sent += deliver(context.spark(), options, chunk)
+            ledger.finish(chunk)
+            advance(done := done + len(chunk.messages), total)
+        for start in range(0, len(new), CHUNK_SIZE):
+            chunk = ledger.plan(options.target, new[start : start + CHUNK_SIZE])
+            sent += deliver(context.spark(), options, chunk)
+            ledger.finish(chunk)
+            advance(done := done + len(chunk.messages), total)
+    gone = total - sent.messages - sent.skipped
+    told = {"sent": sent.messages, "found stored": sent.skipped, "gone meanwhile": gone}
+    return {**told, "seconds": f"{time.monotonic() - began:.1f}"}
+
+
+def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> Sent:
+    """Send the messages of a chunk, leaving out what is stored under its name already."""
+    frame = letters(spark, options, **_range_of(chunk))
+    wanted = spark.createDataFrame(
+        [message[1:4] for message in chunk.messages], "brokerName STRING, queueId INT, queueOffset BIGINT"
+    )
+    redelivery = f.create_map(f.lit(REDELIVERIES), (f.col("redeliveries") + 1).cast("string"))
+    others = f.map_filter("properties", lambda name, _: name != REDELIVERIES)
+    rows = frame.join(f.broadcast(wanted), list(PLACE), "left_semi").select(
+        *PLACE,
+        _topic(options.group, chunk.target).alias("topic"),
+        "body", "keys", "tags", "flag",
+        f.map_concat(others, redelivery).alias("properties"),
+        f.concat_ws("/", f.lit(chunk.name), *PLACE).alias("idempotencyKey"),
+    )  # fmt: skip
+    one_task = rows.coalesce(1).sortWithinPartitions(*PLACE)  # the same rows in the same order when it is repeated
+    sink = {"jobId": chunk.name, "deliveryGuarantee": "effectively-once", "idempotencyKeyIn": "keys"}
+    rate = {"maxRowsPerSecond": str(options.rate)} if options.rate else {}
+    return send(one_task, connection(options) | sink | rate)
+
+
+def _range_of(chunk: Chunk) -> dict[str, str]:
+    """Options of a read of no more than the queues and offsets of the chunk."""
+    topic = chunk.messages[0].topic
+    offsets: dict[str, dict[str, list[int]]] = {}
+    for message in chunk.messages:
+        offsets.setdefault(message.broker, {}).setdefault(str(message.queue), []).append(message.offset)
+    queues = {broker: [int(queue) for queue in on_broker] for broker, on_broker in offsets.items()}
+    starts = {broker: {q: min(found) for q, found in on_broker.items()} for broker, on_broker in offsets.items()}
+    ends = {broker: {q: max(found) + 1 for q, found in on_broker.items()} for broker, on_broker in offsets.items()}
+    texts = {"assign": queues, "startingOffsets": starts, "endingOffsets": ends}
+    return {key: json.dumps({topic: value}) for key, value in texts.items()}
+
+
+def _topic(group: str, target: str) -> Column:
+    if target == "origin":
+        return f.col("origin")
+    return f.lit(retry_topic(group) if target == "retry" else target)
+
+
+JOB = Job(
+    "dlq",
+    "Without a ledger it only tells what is there. With one, messages that no run has sent yet are sent, keeping\n"
+    "keys, tags and properties; ORBIT_REDELIVERIES counts, and each can be looked up by the key it gets, ORBIT_IK.\n"
+    "Dead letters stay where they are; what was sent stands in the ledger, and a run that died is repeated without\n"
+    "copies.",
+    DlqJob,
+    run,
+    (
+        "--name-server 127.0.0.1:9876 --group billing",
+        "--name-server 127.0.0.1:9876 --group billing --ledger billing.ledger --where \"origin = 'orders'\"",
+        "--name-server 127.0.0.1:9876 --group billing --ledger billing.ledger --to orders-repaired --rate 100",
+    ),
+)

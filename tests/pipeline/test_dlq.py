@@ -1,0 +1,143 @@
+"""Dead letters of a real consumer group are looked at and sent again, each once; the same on RocketMQ and orbitmq."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
+from orbitmq.client.sync import Producer, PushConsumer
+from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.pipeline import dlq
+from orbitmq.pipeline.dlq import DlqJob, deliver
+from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
+from tests.spark import sinks
+from tests.spark.conftest import System, create_topic
+from tests.support.jobs import run_job
+from tests.support.process import wait_until
+
+GROUP, TOPIC = "billing", "invoices"
+LETTERS = f"%DLQ%{GROUP}"
+COUNT = 6
+
+
+@contextmanager
+def consumer(system: System, *, fails: bool) -> Iterator[list[MessageExt]]:
+    """The group at work; with `fails` it takes nothing, and the broker gives up at once."""
+    seen: list[MessageExt] = []
+
+    def work(messages: list[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        seen.extend(messages)
+        return ConsumeConcurrentlyStatus.RECONSUME_LATER if fails else ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    worker = PushConsumer(
+        GROUP, system.namesrv_address, max_reconsume_times=0 if fails else 16, consume_from_where=first
+    )
+    worker.subscribe(TOPIC)
+    worker.set_listener(work)
+    with worker:
+        yield seen
+
+
+def letter_count(system: System) -> int:
+    try:
+        return len([message for queue in sinks.stored(system.namesrv_address, LETTERS).values() for message in queue])
+    except SourceError:  # the topic is made with its first message
+        return 0
+
+
+@pytest.fixture(scope="module")
+def letters(system: System) -> System:
+    """Messages the group could not consume, one that nobody knows the origin of, and one that was sent too often."""
+    create_topic(system, TOPIC)
+    with Producer("invoicing", system.namesrv_address) as producer:
+        for number in range(COUNT):
+            producer.send(Message(TOPIC, b"%d" % number, keys=f"k{number}", tags="T", properties={"colour": "blue"}))
+        with consumer(system, fails=True):
+            wait_until(lambda: letter_count(system) == COUNT, 90, "all messages are dead letters")
+        producer.send(Message(LETTERS, b"homeless"))
+        worn = Message(LETTERS, b"worn", properties={dlq.REDELIVERIES: "3"})
+        worn.properties["RETRY_TOPIC"] = TOPIC
+        producer.send(worn)
+    return system
+
+
+def test_dead_letters_are_told_apart_and_each_is_sent_once(
+    spark: SparkSession, letters: System, tmp_path: Path
+) -> None:
+    shared = {"nameServer": letters.namesrv_address, "group": GROUP, "where": "keys <> 'k5' OR keys IS NULL"}
+    ledger = tmp_path / "ledger"
+
+    told = run_job(dlq.JOB, spark, **shared)
+    assert told.counts == {"dead letters": COUNT + 2, "chosen": COUNT + 1}
+    heaps = {(row["origin"], row["redelivered"]): row["messages"] for row in told.table}
+    assert heaps == {(TOPIC, 0): COUNT, (TOPIC, 3): 1, ("unknown", 0): 1}
+
+    dry = run_job(dlq.JOB, spark, **shared, ledger=ledger, dryRun=True)
+    assert (dry.counts["to send"], dry.counts["redelivered too often"]) == (COUNT - 1, 1)
+    assert "sent" not in dry.counts
+
+    with consumer(letters, fails=False) as seen:
+        outcome = run_job(dlq.JOB, spark, **shared, ledger=ledger)
+        assert (outcome.counts["sent"], outcome.counts["gone meanwhile"]) == (COUNT - 1, 0)
+        assert outcome.failed == ["1 messages do not tell which topic they came from; name one with --to"]
+        again = run_job(dlq.JOB, spark, **shared, ledger=ledger)
+        assert (again.counts["sent"], again.counts["sent before"], again.counts["to send"]) == (0, COUNT - 1, 0)
+
+        # A run that dies behind the send: the last message is stored, and the ledger does not know it.
+        options = DlqJob.parse({key: str(value) for key, value in shared.items()})
+        with open_ledger(ledger) as opened:
+            (last,) = dlq.letters(spark, options).where("keys = 'k5'").collect()
+            place = Origin(LETTERS, last.brokerName, last.queueId, last.queueOffset, last.msgId)
+            assert deliver(spark, options, opened.plan("retry", [place])).messages == 1
+        resumed = run_job(dlq.JOB, spark, **shared, ledger=ledger)
+        assert resumed.counts["under way when a run ended"] == 1
+        assert (resumed.counts["sent"], resumed.counts["found stored"]) == (0, 1)
+
+        wait_until(lambda: len({message.body for message in seen}) == COUNT, 60, "the group has them all")
+    assert Counter(message.body for message in seen) == {b"%d" % number: 1 for number in range(COUNT)}
+    assert {message.topic for message in seen} == {TOPIC}  # the group sees them as messages of their topic
+    assert {(message.tags, message.properties["colour"], message.properties[dlq.REDELIVERIES]) for message in seen} == {
+        ("T", "blue", "1")
+    }
+    assert all(message.properties["KEYS"].split()[0] == f"k{int(message.body)}" for message in seen)
+
+
+def test_a_ledger_serves_one_run_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with open_ledger(path), pytest.raises(ConfigurationError, match="database is locked"), open_ledger(path):
+        pass
+
+
+def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("these are notes and no database at all" * 20)
+    refused = pytest.raises(ConfigurationError, match=r"option ledger: .*notes: file is not a database")
+    with refused, open_ledger(tmp_path / "notes"):
+        pass
+
+
+def test_a_chunk_is_known_from_the_moment_it_is_planned(tmp_path: Path) -> None:
+    messages = [Origin("t", "b", 0, offset, f"id{offset}") for offset in range(3)]
+    with open_ledger(tmp_path / "ledger") as ledger:
+        chunk = ledger.plan("retry", messages)
+    with open_ledger(tmp_path / "ledger") as ledger:
+        assert ledger.known() == set(messages)
+        assert ledger.unfinished() == [chunk]
+        ledger.finish(chunk)
+        assert ledger.unfinished() == []
+        assert ledger.known() == set(messages)
+
+
+def test_a_chunk_reads_no_more_than_its_queues_and_offsets() -> None:
+    messages = [Origin("t", "b", 0, 7, "x"), Origin("t", "b", 0, 3, "y"), Origin("t", "c", 1, 5, "z")]
+    assert dlq._range_of(Chunk("n", "retry", messages)) == {
+        "assign": '{"t": {"b": [0], "c": [1]}}',
+        "startingOffsets": '{"t": {"b": {"0": 3}, "c": {"1": 5}}}',
+        "endingOffsets": '{"t": {"b": {"0": 8}, "c": {"1": 6}}}',
+    }
