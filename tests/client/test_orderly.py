@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -312,5 +313,62 @@ def test_what_is_at_work_holds_the_offset_when_a_pull_brings_nothing_for_us() ->
                 assert stored(system) == 0
                 release.set()
                 await until(lambda: stored(system) == 1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+def test_a_slow_listener_ends_and_nothing_is_lost_or_counted_twice(kind: str) -> None:
+    """One member leaves in the middle of slow work; another goes on where it stopped."""
+    done: list[bytes] = []
+
+    async def coroutine(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+        await asyncio.sleep(0.002)
+        done.extend(message.body for message in messages)
+        return Status.SUCCESS
+
+    def function(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+        time.sleep(0.002)
+        done.extend(message.body for message in messages)
+        return Status.SUCCESS
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            put(system, *map(str, range(60)))
+            for enough in (10, 25, 60):
+                listener = coroutine if kind == "coroutine" else function
+                async with consuming(system, listener, persist_offset_interval_ms=3_600_000):
+                    await until(lambda enough=enough: len(done) >= enough)  # type: ignore[misc]
+                assert stored(system) == len(done), "every call that ran has ended and is committed"
+        assert done == [b"%d" % i for i in range(60)]
+
+    run(scenario())
+
+
+def test_a_dead_letter_that_is_rolled_back_is_not_delivered_again() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            seen: list[tuple[bytes, int]] = []
+            rolled_back = False
+
+            async def listener(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+                nonlocal rolled_back
+                context.auto_commit = False
+                (message,) = messages
+                if "RETRY_TOPIC" in message.properties:  # a broker would have put it among the dead letters
+                    return Status.COMMIT
+                seen.append((message.body, message.reconsume_times))
+                if message.body == b"a":
+                    return SUSPEND
+                if message.body == b"b" and not rolled_back:
+                    rolled_back = True
+                    return Status.ROLLBACK
+                return Status.COMMIT
+
+            put(system, "a", "b")
+            async with consuming(system, listener, max_reconsume_times=1):
+                await until(lambda: stored(system) == 2)
+            assert seen == [(b"a", 0), (b"a", 1), (b"b", 0), (b"b", 0)]
+            assert system.count(RequestCode.SEND_MESSAGE_V2) == 1
 
     run(scenario())

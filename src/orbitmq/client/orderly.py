@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from orbitmq.client.consumer import Held
@@ -31,11 +32,12 @@ ARRIVAL_LOOK_S = 1.0  # messages wake it; this only bounds how late a queue that
 
 
 class Orderly:
-    """`locks` is None for a broadcasting consumer: each has the queues for itself."""
+    """`locks` is None for a broadcasting consumer: each has the queues alone. `beside` runs what outlives `serve`."""
 
     def __init__(
         self,
         submit: Callable[[Portion], None],
+        beside: Callable[[Coroutine[Any, Any, None]], object],
         table: OffsetTable,
         returning: Returning,
         locks: OwnedQueues | None,
@@ -48,6 +50,7 @@ class Orderly:
     ) -> None:
         self._namespace = namespace
         self._submit = submit
+        self._beside = beside
         self._table = table
         self._returning = returning
         self._locks = locks
@@ -82,12 +85,28 @@ class Orderly:
         dead = self._dead.get(cached, set())
         context = OrderlyContext(self._namespace.unwrap_queue(held.queue))
         portion = Portion(held, cached, [m for m in batch if m.queue_offset not in dead], context)
-        await self._listen(portion)
+        try:
+            await self._listen(portion)
+        except asyncio.CancelledError:  # the consumer ends, and its listener is at work: what it says still counts
+            self._beside(self._follow(held, cached, portion))
+            raise
+        return await self._obey(held, cached, portion)
+
+    async def _follow(self, held: Held, cached: ProcessQueue, portion: Portion) -> None:
+        """Do what the listener says when it is done."""
+        assert portion.ended is not None, "the listener has the portion"
+        await portion.ended.wait()
+        await self._obey(held, cached, portion)
+
+    async def _obey(self, held: Held, cached: ProcessQueue, portion: Portion) -> int:
+        """Do what the listener said; milliseconds the queue rests now."""
         if cached.dropped or portion.skipped:
             return 0
+        context = cast("OrderlyContext", portion.context)
         status = portion.status if isinstance(portion.status, ConsumeOrderlyStatus) else None
         step = step_after(status, context) if portion.messages else Step.COMMIT
-        self._count(portion, len(portion.messages) if step in (Step.RETRY, Step.ROLLBACK) else 0)
+        if portion.messages:
+            self._count(portion, len(portion.messages) if step in (Step.RETRY, Step.ROLLBACK) else 0)
         if step is Step.RETRY and await self._retry(cached, portion.messages):
             return suspend_ms(context, self._suspend_ms)
         if step is Step.ROLLBACK:

@@ -429,6 +429,7 @@ class PushConsumer(ReadingConsumer):
             settings = self._settings
             self._orderly = Orderly(
                 self._running_workers.submit,
+                self._returning.spawn,
                 self._offsets.table,
                 self._returns,
                 self._locks,
