@@ -7,6 +7,7 @@ reads the sources. Must not hold a fact of its own about any name.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -338,7 +339,17 @@ def _parameter(one: griffe.Parameter) -> str:
     if one.annotation is not None:
         text += f": {one.annotation}"
     is_given = one.default is not None and one.kind not in stars
-    return f"{text} = {one.default}".replace("'", '"') if is_given else text
+    return f"{text} = {_default(one)}".replace("'", '"') if is_given else text
+
+
+def _default(one: griffe.Parameter) -> str:
+    """As it is written, but a constant of a module by its value: its name is nothing a reader could look up."""
+    if isinstance(one.default, griffe.Expr):
+        with contextlib.suppress(KeyError):
+            found = defined(sources().modules_collection[one.default.canonical_path])
+            if isinstance(found, griffe.Attribute) and isinstance(found.parent, griffe.Module):
+                return str(found.value)
+    return str(one.default)
 
 
 # ----------------------------------------------------------------------------------------------------------- markdown

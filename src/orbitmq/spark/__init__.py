@@ -1,9 +1,9 @@
 """Topics as DataFrames: the Spark data source `orbitmq`. Knows the wire, not the client or the broker.
 
-import orbitmq.spark
+    import orbitmq.spark
 
-orbitmq.spark.register(spark)
-spark.read.format("orbitmq").option("nameServer", "localhost:9876").load("orders").show()
+    orbitmq.spark.register(spark)
+    spark.read.format("orbitmq").option("nameServer", "localhost:9876").load("orders").show()
 """
 
 from __future__ import annotations
