@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -156,9 +157,12 @@ def test_a_commit_of_some_queues_keeps_the_others_in_the_file(tmp_path: Path) ->
         store.table.set(Q[1], 5)
         await store.commit(Q[1:2])
         store.close()
-        again = FileOffsets(str(tmp_path), "me", "g")
-        await again.open()
-        assert [await again.stored(queue) for queue in Q] == [3, 5, 3]
-        again.close()
+        for number in (6, 7):  # also of those that were there at the start
+            again = FileOffsets(str(tmp_path), "me", "g")
+            await again.open()
+            assert [await again.stored(queue) for queue in Q] == [3, number - 1, 3]
+            again.table.set(Q[1], number)
+            await asyncio.gather(*(again.commit(Q[1:2]) for _ in range(20)))
+            again.close()
 
     run(scenario())

@@ -120,6 +120,8 @@ class FileOffsets:
         self._path = Path(root).expanduser() / owner / group / "offsets.json"
         self._lock: int | None = None
         self._written: dict[MessageQueue, int] = {}
+        """What the file holds."""
+        self._writing = asyncio.Lock()
 
     async def open(self) -> None:
         await asyncio.to_thread(self._open)
@@ -135,7 +137,8 @@ class FileOffsets:
                 BROKER_MISSING,
                 f"another broadcasting consumer keeps its offsets in {self._path}; give this one an instance_name",
             ) from error
-        self.table = OffsetTable(load_with_backup(self._path, decode_file))
+        self._written = load_with_backup(self._path, decode_file) or {}
+        self.table = OffsetTable(self._written)
 
     async def stored(self, queue: MessageQueue) -> int:
         return self.table.read(queue)
@@ -143,12 +146,15 @@ class FileOffsets:
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Replaces the file; it holds these queues only, as Java's does."""
         try:
-            await self._write(self.table.of(queues))
+            async with self._writing:
+                await self._write(self.table.of(queues))
         except OSError as error:
             _log.warning("event=offsets_not_stored path=%s error=%s", self._path, error)
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
-        await self._write({**self._written, **self.table.of(queues)})
+        """Changes these queues in the file and keeps the others."""
+        async with self._writing:
+            await self._write({**self._written, **self.table.of(queues)})
 
     async def _write(self, found: dict[MessageQueue, int]) -> None:
         if found and found != self._written:
