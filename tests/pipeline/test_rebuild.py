@@ -21,8 +21,6 @@ from tests.store.test_rebuild import contents
 from tests.support import golden
 from tests.support.stores import open_store, record
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 CASES = ["plain", "cqext", "lmq", "transaction", "expired", "crash_crc", "crash_rebuild"]
 
 

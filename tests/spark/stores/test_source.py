@@ -16,8 +16,6 @@ from orbitmq.store.engine import MessageStore
 from tests.support import golden
 from tests.support.stores import open_store, record
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def load(spark: SparkSession, path: Path | str, **options: object) -> DataFrame:
     texts = {name: str(value) for name, value in options.items()}

@@ -17,8 +17,6 @@ from orbitmq.spark.stores.stream import StoreStreamReader
 from orbitmq.store.engine import MessageStore
 from tests.support.stores import open_store, record
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ALL = ReadAllAvailable()
 
 
