@@ -48,9 +48,9 @@ FACTS: dict[str, list[str]] = {
         r"broker back: 3 sent, the topic has 4",
     ],
     "fault_tolerance.py": [
-        r"in turn: [2-4] of 6 went to the slow broker",
-        r"with latency_fault: [0-2] of 6 went to the slow broker",
-        r"seen to be slow: broker-b",
+        r"in turn: 12 sent, ([3-9]|1\d) attempts failed on the way",
+        r"with latency_fault: 12 sent, [12] attempts failed on the way",
+        r"left out for a while: broker-b",
     ],
     "push_consumer.py": [r"begun (\d+), ended \1: nothing was cut off", r"each came once"],
     "lite_pull.py": [
