@@ -354,3 +354,26 @@ def test_what_was_pulled_is_traced() -> None:
             assert before[4] == after[1], "both are of one delivery"
 
     run(scenario())
+
+
+def test_a_seek_does_not_outlive_its_assignment() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            for i in range(4):
+                system.put("T", 0, b"%d" % i)
+            consumer = LitePullConsumer("g", system.address, auto_commit=False)
+            consumer.assign(Q[:1])
+
+            async def seek(queues: list[MessageQueue]) -> None:
+                await consumer.seek_to_begin(queues[0])
+
+            consumer.on_revoked(seek)
+            async with consumer:
+                consumer.assign([])
+                await until(lambda: not consumer.assignment())
+                consumer.assign(Q[:1])
+                await until(lambda: consumer.assignment())
+                assert await consumer.poll(0.05) == [], "a group without offset begins at the end"
+
+    run(scenario())

@@ -387,6 +387,7 @@ class LitePullConsumer(ReadingConsumer):
         self._unconfirmed.difference_update(queues)
         for queue in queues:
             self._consumed.pop(queue, None)
+            self._sought.pop(queue, None)
         self._forget_dropped()
 
     def _forget_dropped(self) -> None:
