@@ -8,7 +8,7 @@ from orbitmq.client import Message, Producer
 from orbitmq.testing import Cluster, Fault
 
 TOPIC = "ExampleFaults"
-COUNT = 12
+COUNT = 24
 
 
 async def send_some(producer: Producer, fault: Fault) -> str:

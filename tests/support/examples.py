@@ -48,8 +48,8 @@ FACTS: dict[str, list[str]] = {
         r"broker back: 3 sent, the topic has 4",
     ],
     "fault_tolerance.py": [
-        r"in turn: 12 sent, ([3-9]|1\d) attempts failed on the way",
-        r"with latency_fault: 12 sent, [12] attempts failed on the way",
+        r"in turn: 24 sent, ([3-9]|1\d) attempts failed on the way",
+        r"with latency_fault: 24 sent, [12] attempts failed on the way",
         r"left out for a while: broker-b",
     ],
     "push_consumer.py": [r"begun (\d+), ended \1: nothing was cut off", r"each came once"],
