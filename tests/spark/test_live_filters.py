@@ -9,7 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
+from orbitmq.client.sync import Producer
 from orbitmq.errors import SourceError
+from orbitmq.message.model import Message
 from orbitmq.spark import create_view
 from tests.spark.conftest import COUNT, QUEUES, Topic
 
@@ -61,7 +63,7 @@ def test_a_session_that_does_not_push_conditions_says_how_to_allow_it(spark: Spa
 
 
 def test_a_view_pushes_no_conditions(spark: SparkSession, topic: Topic) -> None:
-    with pytest.raises(SourceError, match="^ORBITMQ_BAD_OPTION: option filterPushdown: Spark would apply"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option filterPushdown: Spark would apply"):
         create_view(spark, "pushed", nameServer=topic.system.namesrv_address, subscribe=topic.name, filterPushdown=True)
 
 
@@ -77,6 +79,16 @@ def test_a_topic_reads_as_with_rocketmq_spark(spark: SparkSession, topic: Topic)
     row = topic.reader(spark, schema="rocketmq-spark").load(topic.name).where("queueId = 0").first()
     properties = json.loads(row.properties)
     assert properties["TAGS"] == "Tag" + "ABC"[int(properties["index"]) % 3]
+
+
+def test_a_namespace_is_neither_given_nor_shown_with_topics(spark: SparkSession, topic: Topic) -> None:
+    with Producer("tenants", topic.system.namesrv_address, namespace="shop") as producer:
+        sent = {producer.send(Message("receipts", b"%d" % number)).queue_offset for number in range(6)}
+    offsets = json.dumps({"receipts": {str(queue_id): -2 for queue_id in range(4)}})
+    options = {"namespace": "shop", "startingOffsets": offsets, "columns": "topic,queueOffset"}
+    rows = topic.reader(spark, **options).load("receipts").collect()
+    assert {(row.topic, row.queueOffset) for row in rows} == {("receipts", offset) for offset in sent}
+    assert len(rows) == 6
 
 
 def test_single_queues_are_read(spark: SparkSession, topic: Topic) -> None:

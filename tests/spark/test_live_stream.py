@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import random
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +120,49 @@ def test_a_first_batch_that_fails_is_repeated_from_where_it_began(
     sent += send(producer, "repeated", 10)
     table.run(stream(spark, system).load("repeated"))
     assert table.places("*.parquet") == sorted(sent)
+
+
+def test_killed_workers_cost_no_message_and_double_none(
+    spark: SparkSession, system: System, producer: Producer, table: Table
+) -> None:
+    """Spark's Python processes are killed (-9), the one that plans and those that read, while messages come."""
+    sent = send(producer, "killed", 40)
+    frame = stream(spark, system, startingOffsets="earliest", maxOffsetsPerTrigger=20, columns=COLUMNS).load("killed")
+    chance = random.Random(5)
+    for _ in range(2):
+        query = table.begin(frame, processingTime="0 seconds")
+        wait_until(lambda running=query: running.recentProgress, 60, "a batch")
+        sent += send(producer, "killed", chance.randrange(1, 200))
+        kill_workers(spark)
+        with pytest.raises(StreamingQueryException):
+            query.awaitTermination(60)
+    table.run(frame)
+    assert table.places() == sorted(sent)
+
+
+def kill_workers(spark: SparkSession) -> None:
+    """Kill the Python processes that read and plan for this session, but not the daemons that fork readers."""
+    driver = spark.sparkContext._gateway.proc.pid
+    parents = {int(path.parent.name): parent_of(path) for path in Path("/proc").glob("[0-9]*/stat")}
+    readers = {pid for pid, daemon in parents.items() if parents.get(daemon) == driver}
+    planners = {pid for pid, parent in parents.items() if parent == driver and is_planner(pid)}
+    assert planners
+    for pid in planners | readers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_planner(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return b"python_streaming_source_runner" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def parent_of(stat: Path) -> int:
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def test_tools_show_the_lag_of_a_stream(

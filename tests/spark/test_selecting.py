@@ -62,6 +62,22 @@ def test_queues_are_assigned_one_by_one(cluster: Cluster) -> None:
     }
 
 
+def test_topics_of_a_namespace_are_named_without_it() -> None:
+    routes = {topic: {"broker-a": (1, NOWHERE)} for topic in ("shop%orders", "shop%refunds", "orders", "mall%orders")}
+    with ScriptedPeer(name_server_script(routes)) as peer:
+        cluster = Cluster([peer.address], 5000, Retries(0, 0))
+        assert selected(cluster, subscribe="orders", namespace="shop") == {queue("shop%orders")}
+        assert selected(cluster, assign='{"refunds": [0]}', namespace="shop") == {queue("shop%refunds")}
+        assert selected(cluster, subscribePattern="o.*", namespace="shop") == {queue("shop%orders")}
+        assert selected(cluster, subscribePattern=".*orders") == {
+            queue("orders"), queue("shop%orders"), queue("mall%orders"),
+        }  # fmt: skip
+
+
+def queue(topic: str) -> MessageQueue:
+    return MessageQueue(topic, "broker-a", 0)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

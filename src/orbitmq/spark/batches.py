@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from orbitmq.errors import SourceError, UnitError
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.spark.columns import Rows, record_batch
 from orbitmq.spark.fetch import QueueRange, data_loss
 from orbitmq.spark.forms import BODIES, FORMS, NATIVE
@@ -33,6 +34,8 @@ class BatchSettings:
     on_corrupt: str = "fail"
     form: str = NATIVE
     """One of FORMS, which names the columns of `schema`."""
+    names: Namespace = NO_NAMESPACE
+    """Of the topics, which are shown without it."""
 
 
 class RangeBatches:
@@ -76,7 +79,7 @@ class RangeBatches:
         try:
             if settings.verify_crc and not BODIES.isdisjoint(settings.schema.names):
                 units.check_bodies()
-            rows = Rows(units, self._range.queue.broker_name, settings.decompress)
+            rows = Rows(units, self._range.queue.broker_name, settings.decompress, settings.names)
             batch = record_batch(rows, settings.schema, FORMS[settings.form])
         except UnitError as error:
             if settings.on_corrupt == "fail":

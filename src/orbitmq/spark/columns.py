@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY
 from orbitmq.spark.units import Units
 
@@ -29,11 +30,13 @@ PROPERTIES_TYPES: dict[str, DataType] = {"map": MapType(StringType(), StringType
 
 
 class Rows(NamedTuple):
-    """What a column is made from: a run of units of one broker, and whether bodies are unpacked."""
+    """What a column is made from: a run of units of one broker, whether bodies are unpacked, and the namespace topics
+    are shown without."""
 
     units: Units
     broker_name: str
     decompress: bool
+    names: Namespace = NO_NAMESPACE
 
 
 class Column(NamedTuple):
@@ -51,6 +54,14 @@ def _timestamp(field: str) -> Callable[[Rows], pa.Array]:
     return lambda rows: pa.array(rows.units.field(field) * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
+def _topics(rows: Rows) -> pa.Array:
+    topics = rows.units.topics()
+    if not rows.names:
+        return topics
+    encoded = topics.dictionary_encode()
+    return pa.array(map(rows.names.unwrap, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
+
+
 def _properties(rows: Rows) -> pa.Array:
     return rows.units.properties.maps()
 
@@ -66,7 +77,7 @@ def _message_ids(rows: Rows) -> pa.Array:
 
 
 COLUMNS: dict[str, Column] = {
-    "topic": Column(StringType(), lambda rows: rows.units.topics()),
+    "topic": Column(StringType(), _topics),
     "brokerName": Column(StringType(), lambda rows: pa.repeat(rows.broker_name, len(rows.units))),
     "queueId": Column(IntegerType(), _number("queue_id")),
     "queueOffset": Column(LongType(), _number("queue_offset")),

@@ -14,6 +14,7 @@ from typing import Any
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.spark.fetch import QueueRange, data_loss
 
 LOG = logging.getLogger(__name__)
@@ -26,15 +27,17 @@ Offsets = Mapping[MessageQueue, int]
 Bounds = Mapping[MessageQueue, tuple[int, int]]  # first offset that can be read, next offset to be written
 
 
-def parse_offsets(option: str, text: str, queues: Iterable[MessageQueue], *, strict: bool) -> Offsets:
-    """The offsets of an option's text, or its times.
+def parse_offsets(
+    option: str, text: str, queues: Iterable[MessageQueue], *, strict: bool, names: Namespace = NO_NAMESPACE
+) -> Offsets:
+    """The offsets of an option's text, or its times; topics are named without their namespace.
 
     SourceError for a text that is none, and for queues that do not exist unless not `strict`: then they are left out.
     """
     known = sorted(queues)
     offsets: dict[MessageQueue, int] = {}
     for topic, level in _object(option, text).items():
-        for queue, offset in _queue_offsets(option, topic, level, known):
+        for queue, offset in _queue_offsets(option, names.wrap(topic), level, known):
             if queue in known:
                 offsets[queue] = offset
             elif strict:

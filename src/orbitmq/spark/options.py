@@ -11,6 +11,7 @@ from orbitmq.errors import ExpressionIllegal, MessageIllegal, SourceError
 from orbitmq.filter.sql92 import compile_sql92
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
+from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
@@ -36,6 +37,11 @@ MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_60
 class ReadOptions(ConnectionOptions):
     """How topics are read, once or as a stream."""
 
+    namespace: str = option(
+        "namespace",
+        "",
+        "Namespace of the topics and of groupId, which are given and shown without it; checkpoints have both.",
+    )
     subscribe: str = option(
         "subscribe", "", "Topics to read, separated by commas; the argument of `load` means the same."
     )
@@ -243,12 +249,22 @@ class ReadOptions(ConnectionOptions):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics named one by one."""
-        return parts(self.subscribe or self.path, ",")
+        """The topics named one by one, as brokers know them."""
+        return tuple(map(self.names.wrap, parts(self.subscribe or self.path, ",")))
+
+    @property
+    def names(self) -> Namespace:
+        """Whose topics and groups these are."""
+        return Namespace(self.namespace)
+
+    @property
+    def group(self) -> str:
+        """The group of `group_id` as brokers know it."""
+        return self.names.wrap(self.group_id)
 
     @property
     def pulling_group(self) -> str:
-        return self.group_id or TOOLS_CONSUMER_GROUP
+        return self.group or TOOLS_CONSUMER_GROUP
 
     @property
     def delay_max_ms(self) -> int:

@@ -25,7 +25,11 @@ def plan(cluster: Cluster, options: ReadOptions, queues: Queues, pushed: Pushed 
     bounds = cluster.bounds(queues)
     begin = begins(cluster, options, queues, bounds, stream=False)
     end = _ends(cluster, options, queues, bounds)
-    ranges = (QueueRange(queue, begin[queue], end[queue]) for queue in queues if pushed.includes(queue))
+    ranges = (
+        QueueRange(queue, begin[queue], end[queue])
+        for queue in queues
+        if pushed.includes(options.names.unwrap_queue(queue))
+    )
     return cut(options, (_narrowed(cluster, options, range_, queues[range_.queue], pushed) for range_ in ranges))
 
 
@@ -51,7 +55,7 @@ def begins(
 ) -> dict[MessageQueue, int]:
     """The offset each queue is read from. SourceError when the options ask for what is not there."""
     strict = options.fail_on_data_loss
-    times = _times("startingTimestamp", options.starting_timestamp, options.starting_timestamps, queues, strict=strict)
+    times = _times("startingTimestamp", options.starting_timestamp, options.starting_timestamps, options, queues)
     if times is not None:
         found = _offsets_at(cluster, options, queues, bounds, times)
         _check_late(options, found, bounds)
@@ -65,24 +69,26 @@ def begins(
 def _starting_offsets(cluster: Cluster, options: ReadOptions, queues: Queues, *, stream: bool) -> Offsets:
     text = options.starting_offsets.strip() or ("latest" if stream else "earliest")
     if text.lower() == GROUP:
-        return stored_offsets(cluster, options.group_id, queues)
+        return stored_offsets(cluster, options.group, queues)
     if text.lower() in WORDS:
         return dict.fromkeys(queues, WORDS[text.lower()])
-    return parse_offsets("startingOffsets", text, queues, strict=options.fail_on_data_loss)
+    return parse_offsets("startingOffsets", text, queues, strict=options.fail_on_data_loss, names=options.names)
 
 
 def _ends(cluster: Cluster, options: ReadOptions, queues: Queues, bounds: Bounds) -> dict[MessageQueue, int]:
     strict = options.fail_on_data_loss
-    times = _times("endingTimestamp", options.ending_timestamp, options.ending_timestamps, queues, strict=strict)
+    times = _times("endingTimestamp", options.ending_timestamp, options.ending_timestamps, options, queues)
     if times is not None:
         return ends(_offsets_at(cluster, options, queues, bounds, times), bounds, strict=strict)
     text = options.ending_offsets.strip()
-    given = {} if text.lower() == "latest" else parse_offsets("endingOffsets", text, queues, strict=strict)
+    given: Offsets = {}
+    if text.lower() != "latest":
+        given = parse_offsets("endingOffsets", text, queues, strict=strict, names=options.names)
     return ends(given, bounds, strict=strict)
 
 
 def _times(
-    option: str, for_all: int, for_each: str, queues: Iterable[MessageQueue], *, strict: bool
+    option: str, for_all: int, for_each: str, options: ReadOptions, queues: Iterable[MessageQueue]
 ) -> Mapping[MessageQueue, int] | None:
     """The time given for each queue; None when offsets decide."""
     if for_all >= 0:
@@ -90,7 +96,7 @@ def _times(
     if not for_each:
         return None
     option = option.replace("Timestamp", "OffsetsByTimestamp")
-    times = parse_offsets(option, for_each, queues, strict=strict)
+    times = parse_offsets(option, for_each, queues, strict=options.fail_on_data_loss, names=options.names)
     if any(time < 0 for time in times.values()):
         raise SourceError("ORBITMQ_BAD_OPTION", f"option {option}: a time is at least 0 ms since 1970")
     return times

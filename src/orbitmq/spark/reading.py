@@ -53,6 +53,7 @@ class RangeTasks:
             filters=filters,
             on_corrupt=options.on_corrupt_record,
             form=options.form,
+            names=options.names,
             verify_crc=options.verify_crc,
             decompress=options.decompress,
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
 from orbitmq.spark.cluster import Cluster, Place
 from orbitmq.spark.connecting import bad_option
@@ -25,6 +26,8 @@ class Selection:
     system_topics: bool
     assigned: Mapping[str, Any] | None
     """Topic -> broker -> list of queues, or topic -> list of queues."""
+    names: Namespace = NO_NAMESPACE
+    """Of the topics a pattern is matched with."""
 
     def look(self, cluster: Cluster) -> tuple[dict[MessageQueue, Place], dict[str, SourceError]]:
         """The queues there are now, and the topics that are named and do not exist."""
@@ -46,20 +49,24 @@ class Selection:
     def includes(self, queue: MessageQueue) -> bool:
         """Whether the options mean this queue, as far as its name tells."""
         if self.pattern is not None:
-            return self.pattern.fullmatch(queue.topic) is not None
+            return self._matches(queue.topic)
         if self.assigned is None:
             return queue.topic in self.topics
         level = self.assigned.get(queue.topic, [])
         return queue.queue_id in (level.get(queue.broker_name, []) if isinstance(level, dict) else level)
 
     def _matching(self, cluster: Cluster) -> list[str]:
-        assert self.pattern is not None
-        matching = [topic for topic in cluster.topics() if self.pattern.fullmatch(topic)]
+        matching = [topic for topic in cluster.topics() if self._matches(topic)]
         if self.system_topics:
             return matching
         info = cluster.info()
         own = {*info.brokers, *info.clusters}  # brokers keep topics of these names
         return [topic for topic in matching if topic not in own and not _is_of_the_system(topic)]
+
+    def _matches(self, topic: str) -> bool:
+        plain = self.names.unwrap(topic)
+        is_ours = plain != topic or not self.names
+        return is_ours and self.pattern is not None and self.pattern.fullmatch(plain) is not None
 
     def _check_assigned(self, topic: str, level: Any, found: Mapping[MessageQueue, Place]) -> None:
         wanted = level if isinstance(level, dict) else {None: level}
@@ -88,10 +95,12 @@ def selection(options: ReadOptions) -> Selection:
             pattern = re.compile(options.subscribe_pattern)
         except re.error as error:
             raise bad_option(f"option subscribePattern: {error}") from error
-    return Selection(options.topics, pattern, options.system_topics, _assigned(options.assign))
+    return Selection(
+        options.topics, pattern, options.system_topics, _assigned(options.assign, options.names), options.names
+    )
 
 
-def _assigned(text: str) -> dict[str, Any] | None:
+def _assigned(text: str, names: Namespace) -> dict[str, Any] | None:
     if not text:
         return None
     try:
@@ -100,7 +109,7 @@ def _assigned(text: str) -> dict[str, Any] | None:
         value = None
     if not isinstance(value, dict) or not value or not all(map(_is_level, value.values())):
         raise bad_option(f"option assign: {text!r} is not JSON topic -> broker -> list of queues")
-    return value
+    return {names.wrap(topic): level for topic, level in value.items()}
 
 
 def _is_level(level: Any) -> bool:

@@ -63,7 +63,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster = cluster_of(options)
         patience = Patience(options.unavailable == "hold", options.unavailable_timeout_ms)
         self._survey = Survey(self._cluster, self._selection, patience, strict=self._strict, clock=clock)
-        self._mirror = Mirror(self._cluster, options.group_id) if options.commit_offsets else None
+        self._mirror = Mirror(self._cluster, options.group) if options.commit_offsets else None
         self._clock = clock
         self._pause = pause
         self._initial: dict[str, Any] | None = None
