@@ -16,6 +16,8 @@ from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UnregisterClientHeader
 from orbitmq.wire.headers_admin import CreateTopicHeader
+from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
+from orbitmq.wire.objects import encode_standard
 from orbitmq.wire.signature import is_signed
 from tests.support.fake_system import FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
@@ -423,5 +425,42 @@ def test_a_failed_start_leaves_nothing_behind() -> None:
                 await consumer.start()
             async with push(system, instance_name="n"):
                 pass
+
+    run(scenario())
+
+
+def test_what_marks_a_request_of_a_stream_is_signed() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            settings = {"access_key": "user", "secret_key": "secret", "enable_stream_request_type": True}
+            async with Producer("g", system.address, **settings) as producer:  # type: ignore[arg-type]
+                await producer.send(Message("T", b"x"))
+            (route, *_) = [c for c in system.asked if c.code == RequestCode.GET_ROUTEINFO_BY_TOPIC]
+            assert (route.ext or {})["ReqT"] == "0"
+            assert is_signed(route, b"secret")
+
+    run(scenario())
+
+
+def test_producers_beat_at_masters_and_consumers_at_slaves_too() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as slave:
+            system.topics["T"] = 1
+
+            def with_slave(_connection: Connection, command: Command) -> Command | None:
+                topic = command.header(GetRouteInfoHeader).topic
+                if topic not in system.topics:
+                    return None
+                found = system.route(topic)
+                found.broker_datas[0].addresses[1] = slave.address
+                return command.response(ResponseCode.SUCCESS, body=encode_standard(found))
+
+            system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = with_slave
+            async with Producer("p", system.address) as producer:
+                await producer.send(Message("T", b"x"))
+                await until(lambda: system.count(RequestCode.HEART_BEAT) > 0)
+                assert not slave.asked
+                async with push(system):
+                    await until(lambda: slave.count(RequestCode.HEART_BEAT) > 0)
 
     run(scenario())

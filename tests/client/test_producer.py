@@ -432,3 +432,16 @@ def test_a_unit_is_told_with_each_message() -> None:
             assert asked.header(SendMessageV2Header).unit_mode
 
     run(scenario())
+
+
+def test_a_message_may_be_sent_again_and_is_another_one_then() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, namespace="NS") as producer:
+            message = Message("T", b"x" * 10_000, keys="k", tags="t")
+            before = (message.topic, message.body, dict(message.properties))
+            ids = {(await producer.send(message)).msg_id for _ in range(3)}
+            ids |= {(await producer.send_batch([message, message])).msg_id}
+            assert len({one for joined in ids for one in joined.split(",")}) == 5
+            assert (message.topic, message.body, message.properties) == before
+
+    run(scenario())
