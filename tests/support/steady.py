@@ -2,7 +2,7 @@
 
 A row says when the send began (milliseconds since the epoch), how many microseconds it took, which brokers were tried,
 and the `broker` that has the message or the `error`. As a program this is orbitmq's side; orbitmq.load.Steady of the
-Java module is the other and takes the same arguments. Knows nothing of brokers.
+Java module is the other and takes the same arguments but one. Knows nothing of brokers.
 """
 
 from __future__ import annotations
@@ -57,9 +57,18 @@ class Kind:
 
     client: str
     fault: bool
+    attempt_ms: int = -1
+    """Of orbitmq's, the time of an attempt that another one may follow; without, the first may take all there is."""
 
     def __str__(self) -> str:
-        return f"{self.client}, fault tolerance {'on' if self.fault else 'off'}"
+        attempt = f", {self.attempt_ms} ms an attempt" if self.attempt_ms > 0 else ""
+        return f"{self.client}, fault tolerance {'on' if self.fault else 'off'}{attempt}"
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """Of its program."""
+        attempt = {"attempt_ms": self.attempt_ms} if self.client == OURS else {}
+        return {"fault": str(self.fault).lower(), **attempt}
 
 
 OURS, JAVAS = "orbitmq", "Java 4.9.7"
@@ -72,7 +81,7 @@ class SteadySender:
     def __init__(self, kind: Kind, namesrv: str, topic: str, run: str, **more: object) -> None:
         self.kind, self.run = kind, run
         self._home = Path(tempfile.mkdtemp(prefix="steady-"))
-        arguments = {"namesrv": namesrv, "topic": topic, "run": run, "fault": str(kind.fault).lower(), **more}
+        arguments = {"namesrv": namesrv, "topic": topic, "run": run, **kind.arguments, **more}
         words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         if kind.client == OURS:
             program = [sys.executable, "-m", "tests.support.steady"]
@@ -127,6 +136,7 @@ async def _main(arguments: argparse.Namespace) -> None:
     settings: ProducerSettings = {
         "send_timeout_ms": arguments.timeout_ms,
         "latency_fault": arguments.fault == "true",
+        "max_timeout_per_attempt_ms": arguments.attempt_ms,
         "poll_namesrv_interval_ms": arguments.poll_ms,
     }
     if arguments.isolation:
@@ -167,6 +177,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--run", required=True, help="the producer group, and how keys of messages begin")
     parser.add_argument("--fault", default="false", help="latency fault tolerance: true or false")
     parser.add_argument("--timeout-ms", type=int, default=3000, help="for a send with its retries")
+    parser.add_argument("--attempt-ms", type=int, default=-1, help="for an attempt that another one may follow")
     parser.add_argument("--isolation", help="how long a broker is left out, instead of the usual seven durations")
     parser.add_argument("--poll-ms", type=int, default=30_000, help="between two questions for routes")
     parser.add_argument("--senders", type=int, default=4)
