@@ -59,6 +59,14 @@ FACTS: dict[str, list[str]] = {
         r"after a seek: 25, 26, 27, 28, 29",
         r"paused: 0 messages",
     ],
+    "pull_schedule.py": [r"40 messages of 4 queues"],
+    "rebalance.py": [
+        r"one gets 4 queues",
+        r"one gives 4 queues up",
+        r"another gets 4 queues",
+        r"another gives 4 queues up",
+        r"60 deliveries of 60 messages",
+    ],
     "pull_consumer.py": [
         r"4 queues",
         r"FOUND: 0 1 2 3 4",
