@@ -5,6 +5,7 @@ offsets, callbacks, questions about the group.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import pytest
 import uvloop
 
 from orbitmq.client import (
+    ConsumeOrderlyStatus,
     LitePullConsumer,
     MessageQueue,
     MessageSelector,
@@ -24,7 +26,7 @@ from orbitmq.client import (
 from tests.interop.conftest import System
 from tests.support.java_rocketmq import Driver
 from tests.support.loops import until
-from tests.support.python_client import FIRST, Collector, send
+from tests.support.python_client import FIRST, SUCCESS, Collector, send
 
 pytestmark = pytest.mark.with_five
 T = TypeVar("T")
@@ -200,3 +202,27 @@ def test_a_consumer_goes_back_to_a_time(system: System, label: str) -> None:
             assert sorted(row["properties"]["index"] for row in collector.rows[40:]) == sorted(map(str, range(40)))
 
     run(scenario())
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "in order"])
+def test_a_shutdown_in_the_middle_of_slow_work_loses_nothing_and_repeats_nothing(
+    system: System, label: str, *, orderly: bool
+) -> None:
+    got: list[str] = []
+
+    def slow(messages: Any, context: Any) -> Any:
+        time.sleep(0.01)
+        got.extend(message.properties["index"] for message in messages)
+        return ConsumeOrderlyStatus.SUCCESS if orderly else SUCCESS
+
+    async def scenario() -> None:
+        await send(system.namesrv_address, label, label, 100)
+        for enough in (20, 60, 100):
+            consumer = PushConsumer(label, system.namesrv_address, consume_from_where=FIRST, consume_threads=4)
+            consumer.subscribe(label)
+            consumer.set_listener(slow, orderly=orderly)
+            async with consumer:
+                await until(lambda enough=enough: len(got) >= enough)  # type: ignore[misc]
+
+    run(scenario())
+    assert sorted(got) == sorted(map(str, range(100)))
