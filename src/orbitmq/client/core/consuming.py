@@ -56,7 +56,7 @@ def retry_copy(
 
 def as_the_listener_sees(message: MessageExt, group: str, namespace: Namespace = NO_NAMESPACE) -> MessageExt:
     """A message delivered again shows its original topic; no topic shows its namespace."""
-    if namespace.wrap(message.topic) == retry_topic(group) and RETRY_TOPIC in message.properties:
+    if RETRY_TOPIC in message.properties and namespace.wrap(message.topic) == retry_topic(group):
         message.topic = message.properties[RETRY_TOPIC]
     if namespace:
         message.topic = namespace.unwrap(message.topic)
