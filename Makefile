@@ -40,7 +40,7 @@ check: setup
 	$(BIN)/ruff check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/test_docs.py
+	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py
 
 format: setup
 	$(BIN)/ruff check --fix --quiet

@@ -4,6 +4,8 @@
 
     orbitmq.spark.register(spark)
     spark.read.format("orbitmq").option("nameServer", "localhost:9876").load("orders").show()
+
+Programs import the names of this room; its modules may change without notice.
 """
 
 from __future__ import annotations
