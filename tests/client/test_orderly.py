@@ -372,3 +372,21 @@ def test_a_dead_letter_that_is_rolled_back_is_not_delivered_again() -> None:
             assert system.count(RequestCode.SEND_MESSAGE_V2) == 1
 
     run(scenario())
+
+
+def test_a_rollback_of_one_who_does_not_commit_is_a_success_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            got: list[bytes] = []
+
+            async def listener(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+                got.extend(message.body for message in messages)
+                return Status.ROLLBACK
+
+            put(system, "a", "b")
+            async with consuming(system, listener):
+                await until(lambda: stored(system) == 2)
+            assert got == [b"a", b"b"]
+
+    run(scenario())
+    assert caplog.text.count("event=counts_as_success") == 1

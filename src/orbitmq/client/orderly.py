@@ -27,6 +27,7 @@ from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 
 _log = logging.getLogger(__name__)
 
+BY_HAND = (ConsumeOrderlyStatus.COMMIT, ConsumeOrderlyStatus.ROLLBACK)  # for a listener that commits by itself
 LOCK_LOOK_S = 0.1  # a queue whose lock is not sure is looked at again after this
 ARRIVAL_LOOK_S = 1.0  # messages wake it; this only bounds how late a queue that is given up ends
 
@@ -51,6 +52,7 @@ class Orderly:
         self._namespace = namespace
         self._submit = submit
         self._beside = beside
+        self._warned = False
         self._table = table
         self._returning = returning
         self._locks = locks
@@ -104,6 +106,9 @@ class Orderly:
             return 0
         context = cast("OrderlyContext", portion.context)
         status = portion.status if isinstance(portion.status, ConsumeOrderlyStatus) else None
+        if context.auto_commit and status in BY_HAND and not self._warned:
+            self._warned = True
+            _log.warning("event=counts_as_success status=%s; only without auto_commit a listener commits", status)
         step = step_after(status, context) if portion.messages else Step.COMMIT
         if portion.messages:
             self._count(portion, len(portion.messages) if step in (Step.RETRY, Step.ROLLBACK) else 0)
