@@ -245,6 +245,15 @@ def test_rows_choose_their_topic(cluster: Cluster, topic: str) -> None:
     assert sinks.bodies(cluster.namesrv_address, other) == list(range(0, 40, 2))
 
 
+def test_a_namespace_stands_before_the_topic(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(f"NS%{topic}")
+    given = {"nameServer": cluster.namesrv_address, "namespace": "NS"}
+    run_task(sinks.options(**given, topic=topic), batches(3))
+    run_task(sinks.options(**given), [sinks.rows([3], topic=pa.array([topic]))])
+    assert sinks.bodies(cluster.namesrv_address, f"NS%{topic}") == [0, 1, 2, 3]
+    assert cluster.message_count(topic) == 0
+
+
 def test_a_large_message_fails_the_write_by_name(settings: Settings) -> None:
     with pytest.raises(SourceError, match=r"^ORBITMQ_OVERSIZE: a message to topic out\d+ has 11 bytes of body"):
         run_task(settings(maxMessageSize=10), [sinks.rows([1, 12345678901])])

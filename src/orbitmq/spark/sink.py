@@ -93,9 +93,10 @@ class SinkTask:
             await self._write_topic(topic, rows, self._columns)
 
     def _by_topic(self, rows: Rows) -> Iterator[tuple[str, Rows]]:
-        """The rows of each topic, in their order."""
+        """The rows of each topic, in their order; topics as brokers know them."""
+        wrap = self._options.names.wrap
         if self._options.topic or not len(rows):
-            yield from [(self._options.topic, rows)] if len(rows) else []
+            yield from [(wrap(self._options.topic), rows)] if len(rows) else []
             return
         topics = self._columns.text(rows.batch, "topic")
         if topics is None or topics.null_count:
@@ -104,7 +105,7 @@ class SinkTask:
         codes = encoded.indices.to_numpy(False)
         for code, topic in enumerate(encoded.dictionary.to_pylist()):
             require_topic("column topic", topic)
-            yield topic, rows.where(codes == code)
+            yield wrap(topic), rows.where(codes == code)
 
     async def _write_topic(self, topic: str, rows: Rows, columns: SinkColumns) -> None:
         lane = self._lanes.get(topic)
@@ -151,7 +152,7 @@ class SinkTask:
     async def _divert(self, topic: str, encoded: Encoded, rows: Rows, fits: NDArray[np.bool_]) -> None:
         """Send what is too large to the topic for it, cut and described; or fail."""
         first = int(np.argmin(fits))
-        elsewhere = self._options.dead_letter_topic
+        elsewhere = self._options.names.wrap(self._options.dead_letter_topic)
         if not elsewhere or elsewhere == topic:
             body, properties = encoded.size_of(first)
             raise SourceError(

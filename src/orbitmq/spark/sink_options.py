@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orbitmq.errors import MessageIllegal, SourceError
+from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import check_send_allowed, check_topic
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options
@@ -29,6 +30,7 @@ OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})
 class WriteOptions(ConnectionOptions):
     """How messages are written."""
 
+    namespace: str = option("namespace", "", "Namespace of the topics, which are given without it.")
     topic: str = option(
         "topic", "", "Topic of every message; the argument of `save` means the same. Without it column `topic` says."
     )
@@ -117,6 +119,11 @@ class WriteOptions(ConnectionOptions):
         "File on the driver that each commit and each abort appends a line of JSON to: counts, and first and last "
         "offset of each queue.",
     )
+
+    @property
+    def names(self) -> Namespace:
+        """Whose topics these are."""
+        return Namespace(self.namespace)
 
     @property
     def effectively_once(self) -> bool:
