@@ -57,7 +57,7 @@ from tests.support.python_members import name_of
 Broker: TypeAlias = JavaBroker | OrbitBroker
 
 PATIENCE_S = 90
-PAUSE_S = 0.025  # between two messages
+PAUSE_S = 0.04  # between two messages
 LATE_SHOWN = 3  # of the groups that kept a test waiting
 # How long the queues of an orderly member that was killed stay locked; members renew their locks every 2 s (Java, as
 # tests start it) or hold them as long as nobody else asks.
@@ -138,15 +138,15 @@ class Play:
             for group in GROUPS:
                 yield one, self.courses[one.name, group.name]
 
-    def listen(self) -> None:
-        for host in self.hosts():
-            host.report(self.courses)
+    def listen(self) -> bool:
+        """Take in what members have reported since; whether that was anything."""
+        reported = [host.report(self.courses) for host in self.hosts()]
+        return any(reported)
 
     def until(self, condition: Callable[[Course], bool], what: str) -> None:
         """Wait until it holds for every group, and say for which not if it does not."""
 
         def late() -> list[str]:
-            self.listen()
             return [
                 f"{system} {group}: {course.queues} instead of {course.expected()}"
                 for (system, group), course in self.courses.items()
@@ -154,7 +154,8 @@ class Play:
             ]
 
         try:
-            wait_until(lambda: not late(), PATIENCE_S, what)
+            if late():
+                wait_until(lambda: self.listen() and not late(), PATIENCE_S, what)
         except ProcessFailed as error:
             raise ProcessFailed("\n".join([str(error), *late()[:LATE_SHOWN]])) from None
 

@@ -92,6 +92,8 @@ class Course:
     client_ids: dict[Seat, str] = field(default_factory=dict)
     shares: dict[Seat, Sequence[str]] = field(default_factory=dict)
     deliveries: list[Delivery] = field(default_factory=list)
+    seen: set[tuple[str, int]] = field(default_factory=set)
+    """Queue and offset of every message that somebody got."""
     heard: set[Seat] = field(default_factory=set)
     """Who got a message since the last quiet point."""
     changed_at: list[int] = field(default_factory=list)
@@ -123,7 +125,7 @@ class Course:
 
     def is_complete(self) -> bool:
         """Whether every message up to the ends was delivered."""
-        return len({(one.queue, one.offset) for one in self.deliveries}) >= sum(self.ends.values())
+        return len(self.seen) >= sum(self.ends.values())
 
     def readers(self) -> list[tuple[str, Seat]]:
         """Each queue with each member that says it reads it."""
@@ -175,11 +177,14 @@ class Host:
         self._read_to += len(lines) + bool(lines)
         return [json.loads(line) for line in lines.splitlines()]
 
-    def report(self, courses: Courses) -> None:
-        """Enter what it printed into the courses of its groups. ProcessFailed when it has ended by itself."""
+    def report(self, courses: Courses) -> bool:
+        """Enter what it printed into the courses of its groups; whether that was anything. ProcessFailed when it has
+        ended by itself.
+        """
         if self.process.exit_code is not None and not self._is_killed:
             raise self.process.failed(f"ended with {self.process.exit_code}")
-        for row in self.rows():
+        rows = self.rows()
+        for row in rows:
             if "member" not in row:
                 continue
             system, _, group = row["member"].partition("/")
@@ -194,6 +199,8 @@ class Host:
                 case _:
                     course.deliveries.append(Delivery(self.seat, row["queue"], row["offset"], row["at"]))
                     course.heard.add(self.seat)
+                    course.seen.add((row["queue"], row["offset"]))
+        return bool(rows)
 
     def __enter__(self) -> Self:
         return self
