@@ -263,7 +263,10 @@ class Producer(Client):
                 async with asyncio.timeout_at(ends):
                     return await reply
             except TimeoutError as error:
-                raise RequestTimeout(f"no reply to {packed.msg_id} came within {timeout} s") from error
+                raise RequestTimeout(
+                    f"no reply to {packed.msg_id}, stored in topic {message.topic}, came within {timeout} s; see that "
+                    "a consumer of the topic runs and sends what create_reply_message makes"
+                ) from error
 
     def request_async(
         self,

@@ -130,7 +130,10 @@ class Routes:
         await self.refresh(queue.topic)
         address = self._brokers.get(queue.broker_name, {}).get(MASTER_ID)
         if address is None:
-            raise ClientError(BROKER_MISSING, f"broker {queue.broker_name} has no master for topic {queue.topic}")
+            raise ClientError(
+                BROKER_MISSING,
+                f"broker {queue.broker_name} has no master for topic {queue.topic}; it is down or not yet registered",
+            )
         return address
 
     async def _adopt_template(self, topic: str, template: str, queue_count: int) -> Known:

@@ -16,7 +16,7 @@ from orbitmq.message.model import Message, MessageQueue
 A = TypeVar("A")
 
 QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message, A], MessageQueue]
-"""`selector(queues, message, arg)` gives one of the queues."""
+"""`selector(queues, message, arg)` gives one of the queues. It runs on the event loop and must not wait."""
 
 ROOM_END = "@"  # a broker named `room@name` stands in that room
 
