@@ -17,6 +17,8 @@ def test_every_example_is_run_and_listed() -> None:
     listed = re.findall(r"^\| \[(\w+\.py)\]\(\1\)(?: \*)? \| \S.*\|$", text, re.MULTILINE)
     assert files == set(FACTS)
     assert sorted(files) == sorted(listed)
+    others = {path.name for path in EXAMPLES.iterdir() if path.is_file()} - files - {"README.md"}
+    assert not [name for name in others if f"]({name})" not in text]
 
 
 @pytest.fixture(scope="module")
