@@ -1,0 +1,398 @@
+"""The job `migrate`: topics and offsets of groups from one cluster to another, whichever of the two is orbitmq."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.flags import PERM_READ, PERM_WRITE
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.properties import RESERVED
+from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.moves import Migration, Move, load, paired
+from orbitmq.pipeline.passing import connection
+from orbitmq.pipeline.sending import send
+from orbitmq.runtime.options import option
+from orbitmq.spark.channel import Channel
+from orbitmq.spark.cluster import Cluster, Place, Retries, succeeded
+from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.group_offsets import Mirror, stored_offsets
+from orbitmq.spark.options import read_options
+from orbitmq.spark.selecting import selection
+from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
+from orbitmq.spark.source import TopicSource
+from orbitmq.wire.bodies import ConsumerOffsetTable
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.headers_admin import CreateTopicHeader
+from orbitmq.wire.objects import decode
+
+COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "body", "keys", "tags", "properties", "flag")
+QUEUE = ("topic", "brokerName", "queueId")
+MARK_AT_END = r" ?\b[0-9a-f]{32}$"  # the mark of a task, which the first message of a pass has among its keys
+ROUTE_SECONDS = 60.0  # a new topic is in the route when its broker has told the name server, at once or within 30 s
+ROUTE_LOOK_SECONDS = 0.2
+TIMEOUT_MS = 30_000
+RETRIES = Retries(3, 1000)
+
+
+@dataclass(frozen=True)
+class MigrateJob(ConnectionOptions, JobOptions):
+    """From where to where, and what."""
+
+    topics: str = option("topics", "", "Topics to copy, separated by commas.")
+    pattern: str = option("topicPattern", "", "Or: all topics whose whole name matches this regular expression.")
+    groups: str = option("groups", "", "Groups whose offsets are carried over, separated by commas; `*` for all.")
+    state: str = option(
+        "state", "", "File that keeps how far the migration is; the same for each of its runs. Required."
+    )
+    pass_size: int = option(
+        "passRows", 500_000, "Messages of a queue that are copied before the state is written.", minimum=1
+    )
+    create_topics: bool = option("createTopics", True, "Make topics and queues that the other side lacks.")
+    verify: bool = option("verify", True, "Read both sides at the end, and compare counts and hashes of each queue.")
+    to_name_server: str = option("toNameServer", "", "Name servers of the cluster to copy to. Required.")
+    to_cluster: str = option("toCluster", "", "Name of the cluster there, when there are several; empty is any.")
+    to_access_key: str = option("toAccessKey", "", "Account there.")
+    to_secret_key: str = option("toSecretKey", "", "Its secret.", secret=True)
+    to_use_tls: bool = option("toUseTLS", False, "Encrypt connections to the other side.")
+    to_trusted: str = option(
+        "toTrustCertPath",
+        "",
+        "File with the certificates of those who may sign its servers' ones; empty is the machine's.",
+    )
+
+    @property
+    def target(self) -> ConnectionOptions:
+        """How the other side is reached."""
+        return ConnectionOptions(
+            name_server=self.to_name_server,
+            access_key=self.to_access_key,
+            secret_key=self.to_secret_key,
+            use_tls=self.to_use_tls,
+            trusted=self.to_trusted,
+        )
+
+
+def run(context: Context[MigrateJob]) -> Outcome:
+    """Copy what is there now, carry the offsets over, compare."""
+    options = context.options
+    _check(options)
+    source, target = cluster(options), cluster(options.target)
+    path = Path(options.state)
+    ends = (";".join(options.name_servers), ";".join(options.target.name_servers))
+    migration = load(path, ends) or Migration(uuid.uuid4().hex, ends)
+    goals = enlist(migration, options, source, target)
+    if options.dry_run:
+        rows = [_row(move, goals.get(move.source, move.done) - move.done) for move in migration.moves]
+        return Outcome({"queues": len(rows), "messages to copy": _sum(rows)}, rows)
+    migration.save(path)
+    began, before = time.monotonic(), _copied(migration)
+    with context.progress("migrate", "messages") as advance:
+        copy(context.spark(), options, migration, goals, advance)
+    carried, failed = carry(options, migration, source, target)
+    counts: dict[str, int | str] = {
+        "messages copied": _copied(migration) - before,
+        "copied before": before,
+        "offsets carried": carried,
+    }
+    failed += foreign(migration, target)
+    if options.verify:
+        unequal = compare(context.spark(), options, migration)
+        counts |= {"queues": len(migration.moves), "queues equal": len(migration.moves) - len(unequal)}
+        failed += unequal
+    table = [_row(move, move.copied) for move in migration.moves]
+    return Outcome({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed)
+
+
+# ------------------------------------------------------------------------------------------------------- what to copy
+
+
+def cluster(options: ConnectionOptions) -> Cluster:
+    return Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+
+
+def enlist(migration: Migration, options: MigrateJob, source: Cluster, target: Cluster) -> dict[MessageQueue, int]:
+    """Take queues into the migration that are new to it, and tell how far each source queue goes now."""
+    wanted = {"subscribe": options.topics} if options.topics else {"subscribePattern": options.pattern}
+    places = selection(read_options(connection(options) | wanted)).queues(source)
+    bounds = source.bounds({queue: place.addresses for queue, place in places.items()})
+    known = {move.source for move in migration.moves}
+    for topic in sorted({queue.topic for queue in places}):
+        queues = [queue for queue in places if queue.topic == topic and queue not in known]
+        if not queues:
+            continue
+        there = homes(migration, topic, places, masters(target, options.to_cluster))
+        bases = _bases(target, options, {there[queue] for queue in queues})
+        for queue in sorted(queues):
+            migration.add(queue, there[queue], bounds[queue][0], bases[there[queue]])
+    return {queue: high for queue, (_, high) in bounds.items()}
+
+
+def homes(
+    migration: Migration, topic: str, places: Collection[MessageQueue], brokers: Collection[str]
+) -> dict[MessageQueue, MessageQueue]:
+    """The target of each queue of a topic. ConfigurationError when one is taken by a queue enlisted before: queues were
+    dealt out, and there are more now."""
+    there = paired((queue for queue in places if queue.topic == topic), sorted(brokers))
+    taken = {move.target: move.source for move in migration.moves}
+    for queue, home in there.items():
+        if taken.get(home, queue) != queue:
+            raise ConfigurationError(f"topic {topic} has got more queues since the migration began; begin a new one")
+    return there
+
+
+def masters(target: Cluster, name: str) -> dict[str, Place]:
+    """The brokers of the other side. ConfigurationError when there is none."""
+    info = target.info()
+    names = set(info.brokers) if not name else set(info.clusters.get(name, ()))
+    found = {
+        broker: Place((data.addresses[0],), has_master=True)
+        for broker, data in info.brokers.items()
+        if broker in names and 0 in data.addresses
+    }
+    if not found:
+        raise ConfigurationError(
+            f"the cluster {name} to copy to has no broker" if name else "no broker is there to copy to"
+        )
+    return found
+
+
+def _bases(target: Cluster, options: MigrateJob, wanted: set[MessageQueue]) -> dict[MessageQueue, int]:
+    """The offset each target queue goes on at; queues that are not there yet begin at 0, and are made but for a dry
+    run."""
+    topic = next(iter(wanted)).topic
+    found, _ = target.look_up([topic])
+    missing = wanted - found.keys()
+    if missing and not options.dry_run:
+        if not options.create_topics:
+            raise ConfigurationError(f"topic {topic} lacks queues on the other side, and option createTopics is false")
+        _create(target, options, topic, wanted)
+        found = _awaited(target, topic, wanted)
+    there = {queue: place.addresses for queue, place in found.items() if queue in wanted}
+    return dict.fromkeys(missing, 0) | {queue: high for queue, (_, high) in target.bounds(there).items()}
+
+
+def _create(target: Cluster, options: MigrateJob, topic: str, wanted: set[MessageQueue]) -> None:
+    brokers = masters(target, options.to_cluster)
+    present, _ = target.look_up([topic])
+    for name in sorted({queue.broker_name for queue in wanted}):
+        ids = [queue.queue_id for queue in {*wanted, *present} if queue.broker_name == name]
+        count = 1 + max(ids)  # no queue that is there is taken away
+        header = CreateTopicHeader(
+            topic, AUTO_CREATE_TOPIC, count, count, PERM_READ | PERM_WRITE, "SINGLE_TAG", order=False, topic_sys_flag=0
+        )
+        asked = request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        (answer,) = target.ask_broker(name, brokers[name].addresses, partial(_call, asked))
+        succeeded(f"topic {topic} on {name}", answer)
+
+
+def _awaited(target: Cluster, topic: str, wanted: set[MessageQueue]) -> dict[MessageQueue, Place]:
+    deadline = time.monotonic() + ROUTE_SECONDS
+    while True:
+        found, _ = target.look_up([topic])
+        if wanted <= found.keys():
+            return found
+        if time.monotonic() > deadline:
+            raise ConfigurationError(f"topic {topic} was made, but the name server does not know it")
+        time.sleep(ROUTE_LOOK_SECONDS)
+
+
+# ---------------------------------------------------------------------------------------------------------- the copy
+
+
+def copy(
+    spark: SparkSession, options: MigrateJob, migration: Migration, goals: Mapping[MessageQueue, int], advance: Advance
+) -> None:
+    """Pass by pass; each is in the state before it begins, and one that was under way is repeated under its name."""
+    path, total = Path(options.state), _copied(migration)
+    total += sum(max(0, goals.get(move.source, move.done) - move.done) for move in migration.moves)
+    advance(_copied(migration), total)
+    while migration.pending or migration.plan(goals, options.pass_size):
+        migration.save(path)
+        _pass(spark, options, migration)
+        migration.finish()
+        migration.save(path)
+        advance(_copied(migration), total)
+
+
+def _pass(spark: SparkSession, options: MigrateJob, migration: Migration) -> None:
+    moves = migration.pending
+    frame = read(spark, options, {move.source: (move.done, move.end) for move in moves})
+    rows = [(*_queue(move.source), move.target.broker_name, move.target.queue_id) for move in moves]
+    kinds = "topic STRING, brokerName STRING, queueId INT, toBroker STRING, toQueue INT"
+    there = frame.join(f.broadcast(spark.createDataFrame(rows, kinds)), list(QUEUE)).select(
+        "topic", "body", "keys", "tags", "properties", "flag",
+        f.col("toBroker").alias("brokerName"),
+        f.col("toQueue").alias("queueId"),
+        f.concat_ws("/", f.lit(migration.name), *QUEUE, "queueOffset").alias("idempotencyKey"),
+    )  # fmt: skip
+    sink = {
+        "jobId": f"{migration.name}/{migration.passes}",
+        "deliveryGuarantee": "effectively-once",
+        "queueSelector": "fixed",
+    }
+    send(there, connection(options.target) | sink)
+
+
+def read(spark: SparkSession, options: ConnectionOptions, ranges: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
+    """The messages of these ranges, each queue in its order in one task."""
+    queues: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    starts: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    ends: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for queue, (start, end) in ranges.items():
+        queues[queue.topic][queue.broker_name].append(queue.queue_id)
+        starts[queue.topic][queue.broker_name][queue.queue_id] = start
+        ends[queue.topic][queue.broker_name][queue.queue_id] = end
+    texts = {"assign": queues, "startingOffsets": starts, "endingOffsets": ends}
+    told = {key: json.dumps(value) for key, value in texts.items()}
+    reader = spark.read.format(TopicSource.name()).options(**connection(options), **told)
+    return reader.option("columns", ",".join(COLUMNS)).load()
+
+
+# -------------------------------------------------------------------------------------------------------- the offsets
+
+
+def carry(options: MigrateJob, migration: Migration, source: Cluster, target: Cluster) -> tuple[int, list[str]]:
+    """Set the offsets of the groups on the other side; how many, and what is not there as it should be."""
+    topics = {move.source.topic for move in migration.moves}
+    there = target.queues(*sorted(topics)) if topics else {}
+    here = {queue: place.addresses for queue, place in (source.queues(*sorted(topics)) if topics else {}).items()}
+    carried, failed = 0, []
+    for group in groups(options, source, topics):
+        stored = stored_offsets(source, group, here)
+        wanted = {move.target: move.offset_of(stored[move.source]) for move in migration.moves if move.source in stored}
+        Mirror(target, group).tell(wanted, there)
+        found = stored_offsets(target, group, {queue: there[queue].addresses for queue in wanted if queue in there})
+        carried += sum(found.get(queue) == offset for queue, offset in wanted.items())
+        failed += [
+            f"group {group} should stand at {offset} of queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+            for queue, offset in wanted.items()
+            if found.get(queue) != offset
+        ]
+    return carried, failed
+
+
+def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> list[str]:
+    """The groups whose offsets are wanted; with `*` all that have some for these topics."""
+    if options.groups != "*":
+        return list(parts(options.groups, ","))
+    found: set[str] = set()
+    for name, place in masters(source, "").items():
+        asked = request(RequestCode.GET_ALL_CONSUMER_OFFSET)
+        (answer,) = source.ask_broker(name, place.addresses, partial(_call, asked))
+        table = decode(ConsumerOffsetTable, succeeded(f"offsets of {name}", answer).body).offset_table
+        found |= {group for topic, _, group in (key.partition("@") for key in table) if topic in topics}
+    return sorted(found)
+
+
+# ----------------------------------------------------------------------------------------------------- the comparison
+
+
+def foreign(migration: Migration, target: Cluster) -> list[str]:
+    """Target queues that somebody else has written into: behind such a message offsets mean something else."""
+    places = target.queues(*sorted({move.target.topic for move in migration.moves})) if migration.moves else {}
+    bounds = target.bounds({move.target: places[move.target].addresses for move in migration.moves})
+    return [
+        f"queue {move.target.queue_id} of {move.target.topic} on {move.target.broker_name} ends at "
+        f"{bounds[move.target][1]} instead of {move.base + move.copied}: others write there, too"
+        for move in migration.moves
+        if bounds[move.target][1] != move.base + move.copied
+    ]
+
+
+def compare(spark: SparkSession, options: MigrateJob, migration: Migration) -> list[str]:
+    """The queues whose copy is not equal, message by message in their order."""
+    moves = [move for move in migration.moves if move.copied]
+    here = digests(spark, options, {move.source: (move.start, move.done) for move in moves})
+    there = digests(spark, options.target, {move.target: (move.base, move.base + move.copied) for move in moves})
+    return [
+        f"queue {move.source.queue_id} of {move.source.topic} on {move.source.broker_name}: "
+        f"(messages, hash) are {here.get(move.source)} here and {there.get(move.target)} there"
+        for move in moves
+        if here.get(move.source) != there.get(move.target)
+    ]
+
+
+def digests(
+    spark: SparkSession, options: ConnectionOptions, ranges: Mapping[MessageQueue, tuple[int, int]]
+) -> dict[MessageQueue, tuple[int, int]]:
+    """Number and hash of the messages of each range: of what the application gave, and of its place in the range."""
+    if not ranges:
+        return {}
+    rows = [(*_queue(queue), start) for queue, (start, _) in ranges.items()]
+    starts = spark.createDataFrame(rows, "topic STRING, brokerName STRING, queueId INT, start BIGINT")
+    frame = read(spark, options, ranges).join(f.broadcast(starts), list(QUEUE))
+    keys = f.regexp_replace(f.coalesce("keys", f.lit("")), MARK_AT_END, "")
+    digest = f.xxhash64(f.col("queueOffset") - f.col("start"), "body", keys, "tags", "flag", _own_properties())
+    found = frame.groupBy(*QUEUE).agg(f.count("*").alias("messages"), f.bit_xor(digest).alias("hash")).collect()
+    return {MessageQueue(row.topic, row.brokerName, row.queueId): (row.messages, row.hash) for row in found}
+
+
+def _own_properties() -> Column:
+    """The application's properties as one text."""
+    left_out = sorted(RESERVED | {IDEMPOTENCY_KEY})
+    own = f.map_filter(
+        f.coalesce("properties", f.create_map().cast("map<string,string>")), lambda k, _: ~k.isin(left_out)
+    )
+    return f.to_json(f.array_sort(f.map_entries(own)))
+
+
+# ------------------------------------------------------------------------------------------------------------- words
+
+
+def _check(options: MigrateJob) -> None:
+    needed = {"nameServer": options.name_server, "toNameServer": options.to_name_server, "state": options.state}
+    for key, value in needed.items():
+        if not value:
+            raise ConfigurationError(f"option {key} is missing")
+    if bool(options.topics) == bool(options.pattern):
+        raise ConfigurationError("give one of the options topics and topicPattern")
+
+
+def _call(asked: Command, channel: Channel) -> list[Command]:
+    return channel.call(asked)
+
+
+def _queue(queue: MessageQueue) -> tuple[str, str, int]:
+    return queue.topic, queue.broker_name, queue.queue_id
+
+
+def _copied(migration: Migration) -> int:
+    return sum(move.copied for move in migration.moves)
+
+
+def _row(move: Move, messages: int) -> dict[str, int | str]:
+    there = f"{move.target.broker_name}/{move.target.queue_id} from {move.base}"
+    topic, broker, queue = _queue(move.source)
+    return {"topic": topic, "broker": broker, "queue": queue, "to": there, "messages": messages}
+
+
+def _sum(rows: Sequence[Mapping[str, int | str]]) -> int:
+    return sum(int(row["messages"]) for row in rows)
+
+
+JOB = Job(
+    "migrate",
+    "Each queue is copied into a queue of its own in its order, so that offsets can be carried over: the groups go on\n"
+    "there where they stood here. Nobody else may write into those queues meanwhile. Repeated with the same state it\n"
+    "copies what has come since; a run that died goes on without copies. Ids, times and delays are new there, and the\n"
+    "first message of each pass has one key more. Retries and dead letters of groups are copied where they are named.",
+    MigrateJob,
+    run,
+    (
+        "--name-server 10.0.0.1:9876 --to-name-server 10.1.0.1:9876 --topics orders --state orders.json --dry-run",
+        "--name-server 10.0.0.1:9876 --to-name-server 10.1.0.1:9876 --topics orders --groups '*' --state orders.json",
+    ),
+)
