@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup java services check format test bench spark-kills bench-frozen demo reference lock
+.PHONY: help setup java services check format test bench spark-kills bench-frozen bench-spark demo reference lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -14,6 +14,7 @@ help:
 	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
 	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
+	@echo "make bench-spark what reads with Spark cost, in rows a CPU second; three minutes"
 	@echo "make spark-kills a stream into Parquet whose driver is killed 20 times, counted; three minutes"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
@@ -55,6 +56,9 @@ bench: setup java
 
 bench-frozen: setup java
 	$(BIN)/python bench/frozen.py
+
+bench-spark: setup
+	$(BIN)/python bench/spark_reads.py
 
 spark-kills: setup java
 	$(BIN)/python bench/spark_kills.py
