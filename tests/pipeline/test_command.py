@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def test_every_job_tells_what_it_does(name: str, capsys: pytest.CaptureFixture[s
     for key in job.options.table():
         assert command.flag(key) in text
     for example in job.examples:
-        command.parser(job).parse_args(example.replace("'", "").split())
+        command.parser(job).parse_args(shlex.split(example))
     assert JOBS[name].summary.endswith(".")
 
 

@@ -17,6 +17,7 @@ from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
+from orbitmq.pipeline.passing import connection
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, parts
@@ -108,11 +109,6 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
         raise ConfigurationError("option nameServer is missing; give the addresses of the name servers")
     limits = {"startingOffsets": options.starting_offsets, "maxOffsetsPerTrigger": str(options.batch_rows)}
     return shared | connection(options) | topics_wanted(options.topics) | limits
-
-
-def connection(options: ConnectionOptions) -> dict[str, str]:
-    """The options of the connection, for a data source."""
-    return {key: value for key, value in options.pairs().items() if key in ConnectionOptions.table() and value}
 
 
 def topics_wanted(text: str) -> dict[str, str]:

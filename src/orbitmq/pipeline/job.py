@@ -81,6 +81,7 @@ JOBS = {
     "archive": Entry("orbitmq.pipeline.archive", "Write messages of topics into a lake of Parquet files, each once."),
     "compact": Entry("orbitmq.pipeline.compact", "Put small files of the lake together, and remove what nobody needs."),
     "dlq": Entry("orbitmq.pipeline.dlq", "Look at the dead letters of a group, and send them again, each once."),
+    "replay": Entry("orbitmq.pipeline.replay", "Send messages of the lake, or of a store, again."),
     "migrate": Entry("orbitmq.pipeline.migrate", "Move topics and offsets of groups to another cluster."),
     "rebuild": Entry("orbitmq.pipeline.rebuild", "Make queues and index of a stopped store anew, on many cores."),
 }

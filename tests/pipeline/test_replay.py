@@ -1,0 +1,199 @@
+"""Messages of the lake are sent again: those wanted, in the order wanted, once under one name; what the log has let go
+comes back from the archive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from orbitmq.client import Message, MessageExt
+from orbitmq.client.sync import LitePullConsumer, Producer
+from orbitmq.errors import ConfigurationError
+from orbitmq.pipeline import archive, replay
+from orbitmq.pipeline.lake.manifest import MIXED, LakeFile
+from orbitmq.pipeline.lake_frame import wanted
+from orbitmq.testing import Cluster
+from tests.support.jobs import run_job
+from tests.support.process import wait_until
+
+COUNT = 40
+FILE_SIZE = 2 << 20  # the sink's requests of a megabyte must fit
+SMALL = {
+    "mappedFileSizeCommitLog": str(FILE_SIZE),
+    "cleanResourceInterval": "20",
+    "deleteCommitLogFilesInterval": "1",
+    "deleteWhen": ";".join(map(str, range(24))),
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[Cluster]:
+    with Cluster(home) as running:
+        yield running
+
+
+def received(name_server: str, topic: str) -> list[MessageExt]:
+    """Everything in a topic, queue by queue in order."""
+    found: list[MessageExt] = []
+    with LitePullConsumer("readers", name_server, auto_commit=False) as consumer:
+        queues = sorted(consumer.fetch_queues(topic))
+        consumer.assign(queues)
+        for queue in queues:
+            consumer.seek(queue, consumer.min_offset(queue))
+        missing = sum(consumer.max_offset(queue) - consumer.min_offset(queue) for queue in queues)
+        while missing > len(found):
+            found += consumer.poll(timeout=5)
+    return sorted(found, key=lambda message: (message.queue_id, message.queue_offset))
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with the topic Orders in two queues, keys and tags in turn."""
+    folder = tmp_path_factory.mktemp("lake")
+    cluster.create_topic("Orders", queues=2)
+    with Producer("senders", cluster.namesrv_address) as producer:
+        queues = producer.fetch_publish_queues("Orders")
+        for number in range(COUNT):
+            message = Message("Orders", b"%d" % number, tags=f"T{number % 4}", keys=f"k{number % 5} n{number}")
+            message.properties["colour"] = "blue"
+            producer.send(message, queue=queues[number % 2])
+    run_job(archive.JOB, spark, nameServer=cluster.namesrv_address, lake=folder, topics="Orders")
+    return folder
+
+
+def replayed(spark: SparkSession, cluster: Cluster, lake: Path, target: str, **options: object) -> dict[str, int | str]:
+    if target not in ("", "Orders"):
+        cluster.create_topic(target, queues=2)
+    outcome = run_job(
+        replay.JOB, spark, nameServer=cluster.namesrv_address, lake=lake, topics="Orders", to=target, tasks=2, **options
+    )
+    return dict(outcome.counts)
+
+
+def numbers(cluster: Cluster, topic: str) -> list[int]:
+    return [int(message.body) for message in received(cluster.namesrv_address, topic)]
+
+
+def test_a_replay_keeps_queues_order_and_properties(spark: SparkSession, cluster: Cluster, lake: Path) -> None:
+    counts = replayed(spark, cluster, lake, "Exact", preserve="exact")
+    assert counts == {"messages sent": COUNT, "sent before": 0}
+    found = received(cluster.namesrv_address, "Exact")
+    assert [int(message.body) for message in found] == [*range(0, COUNT, 2), *range(1, COUNT, 2)]
+    original = received(cluster.namesrv_address, "Orders")
+    for message, before in zip(found, original, strict=True):
+        assert (message.keys, message.tags, message.properties["colour"]) == (before.keys, before.tags, "blue")
+        assert message.properties["ORIGIN_MSG_ID"] == before.msg_id != message.msg_id
+        assert message.properties["ORIGIN_QUEUE_OFFSET"].endswith(f"/{before.queue_id}/{before.queue_offset}")
+
+
+def test_under_one_name_nothing_is_sent_twice(spark: SparkSession, cluster: Cluster, lake: Path) -> None:
+    assert replayed(spark, cluster, lake, "Named", name="friday", tags="T1")["messages sent"] == COUNT // 4
+    counts = replayed(spark, cluster, lake, "Named", name="friday", tags="T1")
+    assert (counts["messages sent"], counts["sent before"]) == (0, COUNT // 4)
+    assert sorted(numbers(cluster, "Named")) == list(range(1, COUNT, 4))
+    assert replayed(spark, cluster, lake, "Named", name="monday", tags="T1")["messages sent"] == COUNT // 4
+
+
+def drop_half(frame: DataFrame) -> DataFrame:
+    return frame.where("queueOffset < 10").withColumn("body", f.concat(f.lit("9"), f.col("body")).cast("binary"))
+
+
+def test_messages_are_chosen_and_changed(spark: SparkSession, cluster: Cluster, lake: Path) -> None:
+    options = {"keys": "k2,k3", "where": "queueId = 0", "transform": f"{__name__}:drop_half", "preserve": "key"}
+    replayed(spark, cluster, lake, "Chosen", **options)
+    expected = [int(f"9{number}") for number in range(0, 20, 2) if number % 5 in (2, 3)]
+    assert sorted(numbers(cluster, "Chosen")) == sorted(expected)
+    tomorrow = datetime.now(UTC).timestamp() + 86_400
+    outcome = run_job(
+        replay.JOB, spark, nameServer=cluster.namesrv_address, lake=lake, topics="Orders", dryRun="true",
+        **{"from": str(round(tomorrow * 1000))},
+    )  # fmt: skip
+    assert outcome.counts == {"messages": 0}
+
+
+def test_a_dry_run_tells_the_counts_of_each_queue(spark: SparkSession, cluster: Cluster, lake: Path) -> None:
+    outcome = run_job(
+        replay.JOB, spark, nameServer=cluster.namesrv_address, lake=lake, topics="Orders", dryRun="true", tags="T0,T1"
+    )
+    assert [(row["queue"], row["messages"]) for row in outcome.table] == [(0, COUNT // 4), (1, COUNT // 4)]
+
+
+def test_a_store_is_replayed_without_a_lake(spark: SparkSession, cluster: Cluster, lake: Path, home: Path) -> None:
+    cluster.create_topic("FromStore", queues=2)
+    outcome = run_job(
+        replay.JOB, spark, nameServer=cluster.namesrv_address, input="store", path=home / "store", topics="Orders",
+        to="FromStore",
+    )  # fmt: skip
+    assert outcome.counts["messages sent"] == COUNT
+    assert sorted(numbers(cluster, "FromStore")) == list(range(COUNT))
+
+
+def test_what_the_log_lets_go_comes_back_from_the_archive(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The guard keeps the log until the archive has it; then retention takes it, and a replay brings all back, once."""
+    with Cluster(tmp_path / "data", options=SMALL, archiveGuard=True) as cluster:
+        server = cluster.namesrv_address
+        cluster.create_topic("Kept", queues=2)
+        with Producer("senders", server) as producer:
+            sent = {producer.send(Message("Kept", os.urandom(200_000))).msg_id for _ in range(60)}
+        log = tmp_path / "data" / "store" / "commitlog"
+        full = [log / f"{start:020d}" for start in range(0, 5 * FILE_SIZE, FILE_SIZE)]  # the sixth is in use
+        assert all(file.exists() for file in full)
+        cluster.advance(73 * 3600)
+        wait_until(lambda: "event=log_file_kept" in caplog.text, 60, "the guard keeps what has expired")
+        before = {message.msg_id: message.body for message in received(server, "Kept")}
+        assert len(before) == 60
+        run_job(archive.JOB, spark, nameServer=server, lake=tmp_path / "lake", topics="Kept")
+        wait_until(lambda: not any(file.exists() for file in full), 60, "the log has let go what is archived")
+        assert len(received(server, "Kept")) == 10, "those of the last file"
+        cluster.create_topic("Back")
+        outcome = run_job(
+            replay.JOB, spark, nameServer=server, lake=tmp_path / "lake", topics="Kept", to="Back", name="back",
+        )  # fmt: skip
+        assert outcome.counts["messages sent"] == 60
+        back = received(server, "Back")
+        assert {message.properties["ORIGIN_MSG_ID"]: message.body for message in back} == before
+        assert len(back) == 60
+        assert set(before) == sent
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topics": "T"}, "option nameServer is missing"),
+        ({"nameServer": "x:1"}, "option topics is missing"),
+        ({"nameServer": "x:1", "topics": "T", "input": "store"}, "option path is missing"),
+        ({"nameServer": "x:1", "topics": "T", "lake": "x", "from": "noon"}, "option from: give a time"),
+        ({"nameServer": "x:1", "topics": "T", "transform": "nowhere:f"}, "option transform: nowhere:f"),
+        ({"nameServer": "x:1", "topics": "T"}, "option lake is missing"),
+    ],
+)
+def test_a_wrong_option_is_named(spark: SparkSession, options: dict[str, str], text: str, tmp_path: Path) -> None:
+    if "transform" in options:
+        options = options | {"lake": str(tmp_path)}
+    with pytest.raises(ConfigurationError, match=text):
+        run_job(replay.JOB, spark, **options)
+
+
+def test_files_are_left_out_by_topic_and_day() -> None:
+    def file(topic: str, day: str) -> LakeFile:
+        return LakeFile(path=f"{topic}{day}", topic=topic, day=day, rows=1, size=1)
+
+    files = [file(topic, day) for topic in ("A", "B", MIXED) for day in ("2026-01-01", "2026-01-02", "2026-01-03")]
+    second_ms = 1_767_312_000_000  # 2026-01-02T00:00Z
+    found = wanted(files, ("A",), second_ms, second_ms + 1)
+    assert [file.path for file in found] == ["A2026-01-02", f"{MIXED}2026-01-02"]
+    assert len(wanted(files, (), second_ms, 0)) == 6
+    assert len(wanted(files, (), 0, second_ms)) == 3
