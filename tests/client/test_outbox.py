@@ -25,7 +25,7 @@ from orbitmq.client.sync_outbox import Outbox as SyncOutbox
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreLocked
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -410,7 +410,7 @@ def test_limits_that_leave_no_room_are_refused(tmp_path: Path) -> None:
 
 def test_what_waits_can_be_purged(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with scene(tmp_path) as at:
+        async with scene(tmp_path, next_pause=lambda _: 3600.0) as at:
             at.down()
             await at.keep(b"old")
             at.clock.advance(1000)
@@ -418,7 +418,7 @@ def test_what_waits_can_be_purged(tmp_path: Path) -> None:
             assert await at.outbox.purge("other") == 0
             assert await at.outbox.purge(before_ms=at.clock.now_ms()) == 1
             assert len(at.outbox) == 1
-        async with scene(tmp_path) as at:
+        async with scene(tmp_path, next_pause=lambda _: 3600.0) as at:
             assert len(at.outbox) == 1
             assert await at.outbox.purge() == 1
             assert at.outbox.size == 0
@@ -501,5 +501,23 @@ def test_what_a_selector_chose_in_a_namespace_is_kept_with_its_queue(tmp_path: P
             assert result.queue == MessageQueue("T", BROKER, 2)
             (entry,) = outbox.entries()
             assert entry.topic == "NS%T"
+
+    run(scenario())
+
+
+def test_an_asynchronous_send_whose_turn_never_came_is_kept(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        outbox = Outbox(tmp_path / "outbox", raises=False)
+        async with (
+            fake_system() as system,
+            Producer("g", system.address, outbox=outbox, async_in_flight_max=1) as producer,
+        ):
+            await producer.send(Message("T", b"first"))
+            system.answers[SEND] = silence()
+            first = producer.send_async(Message("T", b"silent"), timeout=30)
+            second = producer.send_async(Message("T", b"waits"), timeout=0.05)
+            assert (await second).status is SendStatus.STORED_LOCALLY
+            assert [entry.attempts for entry in outbox.entries()] == [0]
+            first.cancel()
 
     run(scenario())

@@ -212,6 +212,8 @@ class Producer(Client):
                 async with asyncio.timeout_at(ends):
                     await self._pace.enter(size)
             except TimeoutError:
+                if self._outbox is not None:
+                    return await deliver(rules.with_timeout(0))  # fails at once, where the outbox keeps it
                 raise TooManyRequestsError(
                     f"the time was over before the send's turn came: {len(self._under_way)} sends are not finished; "
                     f"send less at a time, or give more time"
