@@ -25,9 +25,9 @@ from bench import peers
 from bench.proxy import JavaProxy
 from bench.systems import LOAD_JVM, OURS, RIVAL, Measurement, both
 from bench.works import SETTINGS
-from orbitmq.client import Producer
+from orbitmq.client import ClientError, Producer
 from tests.support.java_rocketmq import ROCKETMQ_5, Driver, JavaNameServer
-from tests.support.process import ProcessFailed
+from tests.support.process import ProcessFailed, wait_until
 
 ROOT = Path(__file__).parents[1]
 LOADS = Path(__file__).parent / "loads"
@@ -59,7 +59,7 @@ WORKS = {
     "client-oneway": Work("send_oneway", ("oneway",), ("oneway", "--threads", 1)),
     "client-batch": Work("send_batch, 32 a batch", ("batch",), ("batch", "--threads", 1, "--batch", 32)),
     "client-push": Work("push consumer", ("push",), ("push",)),
-    "client-poll": Work("lite pull, poll", ("poll",), ("poll",)),
+    "client-poll": Work("lite pull, 32 a pull", ("poll",), ("poll",)),
 }
 _READING = ("client-push", "client-poll")
 
@@ -73,12 +73,16 @@ class Place:
     backlog: int = BACKLOG
 
     def create(self, *topics: str) -> None:
-        async def ask() -> None:
+        async def ask() -> bool:
             async with Producer("observers", self.namesrv) as asking:
                 for topic in topics:
-                    await asking.create_topic(topic, queues=QUEUES)
+                    try:
+                        await asking.create_topic(topic, queues=QUEUES)
+                    except ClientError:  # 5.3.3 says that it has started before it is registered
+                        return False
+            return True
 
-        asyncio.run(ask())
+        wait_until(lambda: asyncio.run(ask()), TIMEOUT_S, f"{self.namesrv} to know a broker")
 
     def fill(self) -> None:
         self.create(READS, *WORKS)

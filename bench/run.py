@@ -48,10 +48,15 @@ def main() -> int:
         console.print(table(report))
     if of_clients := [name for name in clients.WORKS if name in chosen or "client" in chosen]:
         say = partial(console.print, markup=False, highlight=False)
-        report["clients"] = found = clients.measure(of_clients, arguments.rounds_of_clients, arguments.directory, say)
-        report["notes"] += clients.notes(found)
-        report["failures"] += found["failures"]
-        console.print(clients.table(found))
+        try:
+            report["clients"] = found = clients.measure(
+                of_clients, arguments.rounds_of_clients, arguments.directory, say
+            )
+            report["notes"] += clients.notes(found)
+            report["failures"] += found["failures"]
+            console.print(clients.table(found))
+        except ProcessFailed as error:  # the other rows are kept
+            report["failures"].append(f"clients: {error}")
     for note in report["notes"]:
         console.print(f"- {note}", highlight=False)
     console.print(f"written to {_save(report)}", highlight=False)

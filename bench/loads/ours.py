@@ -103,7 +103,7 @@ async def push(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
 
 
 async def poll(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
-    consumer = LitePullConsumer(GROUP, told.namesrv, consume_from_where=FIRST)
+    consumer = LitePullConsumer(GROUP, told.namesrv, consume_from_where=FIRST, pull_batch_size=told.batch)
     consumer.subscribe(told.topic)
 
     async def read() -> None:

@@ -95,7 +95,7 @@ def poll(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
     consumer.start()
 
     def read() -> None:
-        for one in consumer.pull(told.topic):
+        for one in consumer.pull(told.topic, max_num=told.batch):
             one.body  # noqa: B018 - see above
             meter.total += 1
 

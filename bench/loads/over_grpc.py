@@ -28,7 +28,6 @@ from rocketmq import (
 
 GROUP = f"readers-{time.time_ns()}"
 INVISIBLE_S = 60
-BATCH = 32
 PAUSE_S = 0.1
 
 
@@ -100,7 +99,7 @@ def poll(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
         asyncio.set_event_loop(asyncio.new_event_loop())  # it asks for the one of its caller's thread
         while True:
             try:
-                for one in consumer.receive(BATCH, INVISIBLE_S):
+                for one in consumer.receive(told.batch, INVISIBLE_S):
                     consumer.ack_async(one)
                     meter.total += 1
             except Exception:  # the proxy refuses until it has heard of the client

@@ -104,7 +104,7 @@ def push(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
 
 
 def poll(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
-    consumer = LitePullConsumer(GROUP, told.namesrv, consume_from_where=FIRST)
+    consumer = LitePullConsumer(GROUP, told.namesrv, consume_from_where=FIRST, pull_batch_size=told.batch)
     consumer.subscribe(told.topic)
     stopped = threading.Event()
 

@@ -85,6 +85,7 @@ final class Reading {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("load-polls-" + ProcessHandle.current().pid());
         consumer.setNamesrvAddr(load.namesrv);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setPullBatchSize(MESSAGES_A_PULL);
         consumer.subscribe(load.topic, "*");
         consumer.start();
         long first = pollUntil(consumer, 0, (long) (count * WARM_UP_SHARE));
