@@ -353,9 +353,13 @@ class Consumer(Client):
         with self._callbacks_may_ask(instance):
             await self._watching.revoked(self._held)
         await self._confirm(self._offsets_to_store())
+        await self._hand_over()
         await instance.dismiss(self.group, consumer=True)
         for held in self._held.values():
             held.drop()
+
+    async def _hand_over(self) -> None:
+        """What others wait for, done before they hear that this member leaves."""
 
     async def _leave(self, instance: Instance) -> None:
         await self._background.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -63,8 +63,10 @@ class Orderly:
         self._dead: WeakKeyDictionary[ProcessQueue, set[int]] = WeakKeyDictionary()
         """Offsets whose message is in the dead letter topic while earlier ones of its portion are not done yet."""
 
-    async def serve(self, held: Held) -> None:
-        """Consume a queue until it is given up."""
+    async def serve(self, held: Held, before: Iterable[Held] = ()) -> None:
+        """Consume a queue until it is given up; when the listener is done with what it has from the times `before`."""
+        for one in before:
+            await one.idle.wait()
         while not held.cached.dropped:
             held.arrived.clear()
             if self._locks is not None and not self._locks.owns(held.queue):

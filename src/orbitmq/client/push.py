@@ -137,6 +137,8 @@ class PushConsumer(ReadingConsumer):
         self._is_orderly = False
         self._orderly: Orderly | None = None
         self._locks: OwnedQueues | None = None
+        self._given_up: set[Held] = set()
+        """Queues whose listener must be done before another member may have them."""
         self._figures = Figures(self._clock)
         self._own_thresholds = self._thresholds
         self._paused = False
@@ -317,10 +319,12 @@ class PushConsumer(ReadingConsumer):
         await self._returning.finish(grace_s)
         if self._traces is not None:
             await self._traces.close()
-        held = list(self._held.values())
         await self._end_consuming(instance)
+
+    async def _hand_over(self) -> None:
         if self._locks is not None:  # a queue whose listener still works stays locked until the broker forgets it
-            await self._locks.unlock([one.queue for one in held if one.idle.is_set()])
+            at_work = [held.queue for held in (*self._held.values(), *self._given_up) if not held.idle.is_set()]
+            await self._locks.unlock_all(but=at_work)
 
     @property
     def _returns(self) -> Returning:
@@ -421,7 +425,8 @@ class PushConsumer(ReadingConsumer):
         held = self._held[queue]
         held.idle.set()
         if self._is_orderly:
-            self._background.spawn(self._in_order.serve(held))
+            before = [one for one in self._given_up if one.queue == queue]
+            self._background.spawn(self._in_order.serve(held, before))
 
     @property
     def _in_order(self) -> Orderly:
@@ -444,15 +449,17 @@ class PushConsumer(ReadingConsumer):
     async def _release(self, queues: Collection[MessageQueue]) -> None:
         released = [self._held[queue] for queue in queues]
         await super()._release(queues)
-        if self._locks is not None:
+        if self._is_orderly:
+            self._given_up.update(released)
             for held in released:
-                self._returning.spawn(self._unlock_when_idle(self._locks, held))
+                self._returning.spawn(self._let_go(held))
 
-    async def _unlock_when_idle(self, locks: OwnedQueues, held: Held) -> None:
+    async def _let_go(self, held: Held) -> None:
         """Another member gets the queue when our listener is done with it: that is what order means."""
         await held.idle.wait()
-        if held.queue not in self._held:
-            await locks.unlock([held.queue])
+        self._given_up.discard(held)
+        if self._locks is not None and held.queue not in self._held:
+            await self._locks.unlock([held.queue])
 
     async def _renew_locks(self, locks: OwnedQueues) -> None:
         while True:

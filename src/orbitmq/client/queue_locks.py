@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from orbitmq.client.instance import Instance
 from orbitmq.errors import OrbitMQError
@@ -31,6 +31,10 @@ class OwnedQueues:
         self._instance = instance
         self._group = group
         self._since: dict[MessageQueue, float] = {}  # loop time at which the last request for the lock began
+        self._asked: set[MessageQueue] = set()
+        """Queues that a broker may take for ours, also when its answer was lost or nobody waited for it."""
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """One request at a time and broker, so that no renewal overtakes what gives a lock back."""
 
     def owns(self, queue: MessageQueue) -> bool:
         """Whether the queue may be consumed now."""
@@ -39,6 +43,8 @@ class OwnedQueues:
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Take or renew locks; the queues that another member has. A broker that does not answer changes nothing."""
+        queues = list(queues)
+        self._asked.update(queues)
         found = await asyncio.gather(
             *(self._lock_at(address, asked) for address, asked in (await self._by_broker(queues)).items())
         )
@@ -54,6 +60,11 @@ class OwnedQueues:
         return asked
 
     async def _lock_at(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        async with self._turns[address]:
+            wanted = [queue for queue in queues if queue in self._asked]  # the others were given back meanwhile
+            return await self._ask(address, wanted) if wanted else set()
+
+    async def _ask(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         began = asyncio.get_running_loop().time()
         remoting, client_id = self._instance.remoting, self._instance.client_id
         try:
@@ -64,21 +75,30 @@ class OwnedQueues:
             _log.warning("event=queues_not_locked group=%s broker=%s error=%s", self._group, address, error)
             return set()
         for queue in queues:
-            if queue in owned:
+            if queue in owned and queue in self._asked:
                 self._since[queue] = began
             else:
                 self._since.pop(queue, None)
+                self._asked.discard(queue)
         return set(queues) - owned
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Give locks back. A broker that cannot be told forgets them by itself."""
-        mine = [queue for queue in queues if self._since.pop(queue, None) is not None]
+        mine = [queue for queue in queues if queue in self._asked]
+        self._asked.difference_update(mine)
+        for queue in mine:
+            self._since.pop(queue, None)
         asked = await self._by_broker(mine)
         await asyncio.gather(*(self._unlock_at(address, part) for address, part in asked.items()))
+
+    async def unlock_all(self, but: Collection[MessageQueue]) -> None:
+        """Give every lock back, those of a request that was cancelled included, but not these."""
+        await self.unlock(self._asked.difference(but))
 
     async def _unlock_at(self, address: str, queues: list[MessageQueue]) -> None:
         remoting, client_id = self._instance.remoting, self._instance.client_id
         try:
-            await membership.unlock_queues(remoting, address, client_id, self._group, queues, timeout_ms=TIMEOUT_MS)
+            async with self._turns[address]:
+                await membership.unlock_queues(remoting, address, client_id, self._group, queues, timeout_ms=TIMEOUT_MS)
         except OrbitMQError as error:
             _log.info("event=queues_not_unlocked group=%s broker=%s error=%s", self._group, address, error)
