@@ -65,7 +65,7 @@ class BrokerOffsets:
         )
         if offset is None:
             return -1
-        self.table.raise_to(queue, offset)  # who asks for the lag of a running consumer must not undo what it did
+        self.table.learn(queue, offset)  # who asks for the lag of a running consumer must not undo what it did
         return offset
 
     async def _address(self, queue: MessageQueue) -> str:
@@ -79,7 +79,7 @@ class BrokerOffsets:
             return next(iter(addresses.values()))
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        await asyncio.gather(*(self._tell(queue, offset) for queue, offset in self.table.of(queues).items()))
+        await asyncio.gather(*(self._tell(queue, offset) for queue, offset in self.table.own(queues).items()))
 
     async def _tell(self, queue: MessageQueue, offset: int) -> None:
         try:
@@ -91,7 +91,7 @@ class BrokerOffsets:
             )
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
-        commits = (self._commit(queue, offset) for queue, offset in self.table.of(queues).items())
+        commits = (self._commit(queue, offset) for queue, offset in self.table.own(queues).items())
         for outcome in await asyncio.gather(*commits, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome

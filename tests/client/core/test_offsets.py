@@ -26,6 +26,23 @@ def test_only_a_deliberate_set_lowers_an_offset() -> None:
     assert Q not in table
 
 
+def test_what_is_only_learned_is_not_this_consumers_to_store() -> None:
+    table = OffsetTable()
+    table.learn(Q, 7)
+    assert (table.read(Q), table.own([Q])) == (7, {})
+    table.raise_to(Q, 7)
+    assert table.own([Q]) == {}
+    table.raise_to(Q, 8)
+    assert table.own([Q]) == {Q: 8}
+    table.learn(Q, 3)
+    assert table.own([Q]) == {Q: 8}
+    table.set(Q, 2)
+    assert table.own([Q]) == {Q: 2}
+    table.forget(Q)
+    table.learn(Q, 5)
+    assert table.own([Q]) == {}
+
+
 @pytest.mark.parametrize("text", manifest("broadcast")["clientOffsetFiles"].values())
 def test_a_file_of_java_is_read_and_written_again(text: str) -> None:
     offsets = decode_file(text)

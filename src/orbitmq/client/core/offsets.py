@@ -18,6 +18,8 @@ class OffsetTable:
 
     def __init__(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         self._offsets = dict(offsets or {})
+        self._own: set[MessageQueue] = set()
+        """Queues whose offset comes from this consumer, not from the store."""
 
     def __contains__(self, queue: object) -> bool:
         return queue in self._offsets
@@ -30,14 +32,21 @@ class OffsetTable:
         """Take `offset` when it is higher than what is known."""
         if offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
+            self._own.add(queue)
+
+    def learn(self, queue: MessageQueue, offset: int) -> None:
+        """The store has `offset`; what is known to be higher stays."""
+        self._offsets[queue] = max(offset, self._offsets.get(queue, -1))
 
     def set(self, queue: MessageQueue, offset: int) -> None:
         """Take `offset` even when it is lower: the user or an operator moved it."""
         self._offsets[queue] = offset
+        self._own.add(queue)
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue belongs to another member."""
         self._offsets.pop(queue, None)
+        self._own.discard(queue)
 
     def of_topic(self, topic: str) -> dict[MessageQueue, int]:
         """The known offsets of the queues of a topic."""
@@ -50,6 +59,12 @@ class OffsetTable:
     def of(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """The known offsets of `queues`."""
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+
+    def own(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        """The offsets of `queues` that this consumer brought forward or set. One it only learned is another member's,
+        whose last word may have come since: to store it again would take that back.
+        """
+        return {queue: self._offsets[queue] for queue in queues if queue in self._own}
 
 
 def encode_file(offsets: Mapping[MessageQueue, int]) -> str:
