@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import StoreDamaged, StoreError
+from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.store import reader as reader_module
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.reader import StoreDirectory, StoreReader
@@ -187,3 +188,20 @@ def test_an_index_file_whose_head_leads_nowhere_is_damaged(tmp_path: Path) -> No
         directory.index_entries(name)
     path.unlink()
     assert directory.index_entries(name) == (0, b"")
+
+
+def test_queues_tell_which_message_holds_a_byte(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(90):
+        store.put(record(b"x" * (50 + number), "AB"[number % 2], number % 3))
+    store.put(record(b"in no queue", sys_flag=TRANSACTION_PREPARED))
+    store.close()
+    directory = StoreDirectory(tmp_path)
+    with StoreReader(tmp_path) as reader:
+        units = [(unit.physical_offset, unit.size) for unit in reader.log_units()]
+    for place, size in units[:-1]:
+        assert directory.behind_unit_at(place) == place
+        assert directory.behind_unit_at(place + 1) == directory.behind_unit_at(place + size - 1) == place + size
+    last, size = units[-1]
+    assert directory.behind_unit_at(last + 5) == last + 5
+    assert directory.behind_unit_at(last + size) == last + size

@@ -7,7 +7,7 @@ Readers know no options and no broker.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from orbitmq.store.index_file import HEADER
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.pieces import Pieces, read_at
 from orbitmq.store.positions import PhysicalOffset, QueueOffset
-from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FAR_AWAY, FILLER_SIZE, Entry
+from orbitmq.store.queue import ENTRY, ENTRY_SIZE, FAR_AWAY, FILLER_SIZE, NO_ENTRY, Entry
 from orbitmq.store.walk import SECTOR, Walk, WalkEnd
 
 _log = logging.getLogger(__name__)
@@ -161,6 +161,7 @@ def _end_of_entries(files: NumberedFiles) -> int:
 
 WINDOW_SIZE = 16 << 20  # bytes of the log looked at at a time; four times the largest message brokers take by default
 INDEX_FILE_SIZE_MAX = 1 << 31  # a file of the default shape has 420 MB
+QUEUES_ASKED = 1000  # for the message at a place of the log; with more of them that takes longer than a read
 DLEDGER_MAGIC = 1  # first number of a DLedger entry
 DLEDGER_HEAD_SIZE = 48  # a message follows behind it
 
@@ -237,6 +238,16 @@ class StoreDirectory:
                 return
             data = read_at(queue.path(start), 0, queue.file_size)
             yield QueueOffset(start // ENTRY_SIZE), data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]
+
+    def behind_unit_at(self, offset: int) -> int:
+        """Where the log goes on behind the message that holds the byte at `offset`, as far as a queue knows one: the
+        offset itself when a message begins there, or when no queue knows.
+        """
+        for topic, queue_id in self.queues()[:QUEUES_ASKED]:
+            place, size = _last_place(self._queue(topic, queue_id), offset)
+            if place <= offset < place + size and size != FILLER_SIZE:
+                return offset if place == offset else place + size
+        return offset
 
     def queue_size(self, topic: str, queue_id: int) -> int:
         """Bytes of the files of a queue."""
@@ -321,9 +332,26 @@ def _place_end(queue: Pieces) -> int:
     return -1
 
 
+def _last_place(queue: Pieces, offset: int) -> tuple[int, int]:
+    """Place and size of a queue's last message that begins at or before an offset of the log; (0, 0) without one."""
+    starts = queue.starts
+    index = bisect_right(starts, offset, key=lambda start: _entry_at(queue.path(start), 0)[0]) - 1
+    if index < 0:
+        return 0, 0
+    path, count = queue.path(starts[index]), queue.file_size // ENTRY_SIZE
+    behind = bisect_left(range(count), True, key=lambda number: _is_behind(_entry_at(path, number), offset))
+    place, size, _ = _entry_at(path, behind - 1) if behind else NO_ENTRY
+    return place, size
+
+
+def _is_behind(entry: Entry, offset: int) -> bool:
+    """Whether an entry was never written, or leads behind an offset."""
+    return entry[1] <= 0 or entry[0] > offset
+
+
 def _entry_at(path: Path, number: int) -> Entry:
     data = read_at(path, number * ENTRY_SIZE, ENTRY_SIZE)
-    return ENTRY.unpack(data) if len(data) == ENTRY_SIZE else (0, 0, 0)
+    return ENTRY.unpack(data) if len(data) == ENTRY_SIZE else NO_ENTRY
 
 
 def _warn(path: Path, position: int, text: str) -> None:

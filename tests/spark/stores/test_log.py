@@ -161,9 +161,9 @@ def test_what_a_broker_removes_meanwhile_is_gone_not_damaged(tmp_path: Path) -> 
 
 def test_the_next_unit_is_found_from_any_byte(tmp_path: Path) -> None:
     places = write_log(tmp_path, [b"y" * 300] * 40, with_copies=True)
-    log, end = StoreDirectory(tmp_path).log(), end_of_log(tmp_path)
+    directory, end = StoreDirectory(tmp_path), end_of_log(tmp_path)
     for position in range(0, end, 997):
-        assert next_unit(log, position, end) == next((place for place in places if place >= position), end)
+        assert next_unit(directory, position, end) == next((place for place in places if place >= position), end)
 
 
 @pytest.mark.parametrize("size", [100, 3000, 7000])

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import SourceError
+from orbitmq.message.hosts import encode_host
+from orbitmq.message.unit import Unit, body_crc, encode_unit
 from orbitmq.spark.stores.options import ScanOptions, scan_options
 from orbitmq.spark.stores.planning import Bounds, LogSplit, QueueSplit, batch_splits, known_bounds, log_splits
 from orbitmq.store.reader import StoreDirectory, StoreReader
@@ -164,3 +166,33 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     for name in ("entries", "named"):
         with pytest.raises(SourceError, match=r"^ORBITMQ_STORE_UNREADABLE: .*DLedger has written its log"):
             places(tmp_path / name)
+
+
+def forged_body(place: int, count: int) -> bytes:
+    """A body that was made for its place in the log: messages that say the offsets they lie at, the last of which ends
+    where the body does.
+    """
+    host = encode_host("10.0.0.1", 10911)
+    body, at = b"", place + 88
+    for number in range(count):
+        inner = b"forged %d" % number
+        unit = Unit(0, body_crc(inner), 0, 0, number, at, 0, 1, host, 2, host, 0, 0, inner, "forged", "")
+        body += encode_unit(unit)
+        at = place + 88 + len(body)
+    return body
+
+
+@pytest.mark.parametrize("size", [1024, 1500, 3000])
+def test_messages_forged_for_their_place_are_no_messages(tmp_path: Path, size: int) -> None:
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
+    place = 0
+    for number in range(60):
+        body = forged_body(place, 8)
+        store.put(record(body, "AB"[number % 2], number % 3))
+        place += 88 + len(body) + 1 + 1 + 2
+    store.close()
+    whole = all_places(tmp_path)
+    assert len(whole) == 60
+    assert places(tmp_path, splitBytes=size) == whole
+    inside = whole[30] + 300
+    assert places(tmp_path, startingPhysicalOffset=inside) == whole[31:]

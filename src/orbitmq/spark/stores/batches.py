@@ -82,7 +82,8 @@ class LogBatches:
         if split.by_queues:
             at, sizes = places(split.directory, self._settings.queue_topics, split.start, split.end)
             return iter(PlaceWalk(self._log, at, sizes))
-        return iter(LogWalk(self._log, split.start, split.end, is_aligned=split.is_aligned, range_end=split.range_end))
+        start = split.start if split.is_aligned else split.directory.behind_unit_at(split.start)
+        return iter(LogWalk(self._log, start, split.end, is_aligned=split.is_aligned, range_end=split.range_end))
 
     def _wanted(self, units: Units) -> Iterator[Units]:
         """The messages of the wanted topics, in portions that can be unpacked together."""

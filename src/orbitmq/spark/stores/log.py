@@ -1,8 +1,10 @@
 """Walks over a part of a commit log in large steps: runs of units, and what lies between them that is none.
 
 A part may begin anywhere. Its first unit is found by the magic number and by the physical offset that every unit has
-inside: a copy of a unit within a body says another one. A unit belongs to the part that holds its first byte, so parts
-that lie side by side have every unit once. Must not know Spark, columns or options.
+inside: a copy of a unit within a body says another one. A body made for the place it was going to get could say the
+right one; so whoever has queues asks them first which message the part begins in (`behind_unit_at`). A unit belongs to
+the part that holds its first byte, so parts that lie side by side have every unit once. Must not know Spark, columns or
+options.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from orbitmq.errors import UnitError
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT64, MAGIC, TOPIC_LENGTHS, UNIT_OVERHEAD
 from orbitmq.spark.units import SIZE_AND_MAGIC, Positions, Units, unit_run
-from orbitmq.store.reader import LogFiles
+from orbitmq.store.reader import LogFiles, StoreDirectory
 
 WINDOW_SIZE = 6 << 20  # some thousand units: enough to spread the cost of column operations, and fits a cache
 SPARE_SIZE = 64 << 10  # bytes read behind a small part: most messages that begin in it end there
@@ -198,9 +200,9 @@ class LogWalk:
             yield _hole(file, position, position, "no whole message begins here")
 
 
-def next_unit(log: LogFiles, position: int, end: int) -> int:
+def next_unit(directory: StoreDirectory, position: int, end: int) -> int:
     """The physical offset of the first unit at or behind a position; `end` when none begins before."""
-    for found in LogWalk(log, position, end):
+    for found in LogWalk(directory.log(), directory.behind_unit_at(position), end):
         if isinstance(found, Run):
             return int(found.units.field("physical_offset")[0])
     return end

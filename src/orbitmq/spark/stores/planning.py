@@ -90,7 +90,7 @@ def wanted_bounds(options: ScanOptions, broker: str, directory: StoreDirectory, 
     else:
         if options.fail_on_data_loss:
             check_start(broker, start, known)
-        first = next_unit(directory.log(), max(start, known.start), known.end)
+        first = next_unit(directory, max(start, known.start), known.end)
     return Bounds(first, max(first, last))
 
 

@@ -149,11 +149,11 @@ def limited(options: ScanOptions, wanted: dict[str, Bounds], rows: int, size: in
     whole = sum(bounds.end - bounds.start for bounds in wanted.values())
     found: Offsets = {}
     for broker, (start, end) in ((broker, (bounds.start, bounds.end)) for broker, bounds in wanted.items()):
-        log, share = options.stores[broker].log(), (end - start) / max(1, whole)
+        directory, share = options.stores[broker], (end - start) / max(1, whole)
         if size < whole:
-            end = next_unit(log, min(end, start + max(1, int(size * share))), end)
+            end = next_unit(directory, min(end, start + max(1, int(size * share))), end)
         if rows < UNREACHED and start < end:
-            end = rows_end(log, Bounds(start, end), max(1, int(rows * share)))
+            end = rows_end(directory.log(), Bounds(start, end), max(1, int(rows * share)))
         found[broker] = end
     return found
 
