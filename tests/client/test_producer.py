@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import cast
@@ -21,9 +22,11 @@ from orbitmq.errors import (
 )
 from orbitmq.message.properties import decode_properties
 from orbitmq.net.connection import Connection
+from orbitmq.wire.bodies import BrokerData, QueueData
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.objects import encode_standard
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
 from tests.support.loops import run, until
 
@@ -48,6 +51,24 @@ def test_sends_side_by_side_do_not_march_through_neighbouring_queues() -> None:
             system.topics["T"] = 16
             sends = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(4)))
             assert len({send.queue.queue_id // 4 for send in sends}) >= 3
+
+    run(scenario())
+
+
+def test_after_a_failed_send_the_next_begins_at_another_broker() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as hanging:
+            route = system.route("TBW102")
+            route.broker_datas.append(BrokerData(addresses={0: hanging.address}, broker_name="hangs", cluster="C"))
+            route.queue_datas.append(QueueData(broker_name="hangs", perm=6, read_queues=4, write_queues=4))
+            body = encode_standard(route)
+            system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, command: command.response(0, body=body)
+            hanging.answers[RequestCode.SEND_MESSAGE_V2] = silence()
+            async with Producer("g", system.address) as producer:
+                for _ in range(12):
+                    with contextlib.suppress(TooManyRequestsError):
+                        await producer.send(Message("T", b"x"), timeout=0.3)
+                assert 1 <= hanging.count(RequestCode.SEND_MESSAGE_V2) <= 3, "one of its queues in each round, not all"
 
     run(scenario())
 

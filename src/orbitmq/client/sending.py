@@ -92,6 +92,10 @@ class Sender:
         turn = turns.take(len(queues))
         try:
             return await self._try(message, loop, target, turn)
+        except OrbitMQError:
+            if loop.last_broker is not None and target.is_free:  # its other queues are next, and no better
+                turn.leave(queues, loop.last_broker)
+            raise
         finally:
             turns.give_back(turn)
 

@@ -74,6 +74,16 @@ def test_sends_side_by_side_do_not_come_to_one_broker_together(start: int) -> No
         assert len({queue.broker_name for queue in side_by_side(turns, 4)}) >= 3
 
 
+def test_a_turn_leaves_the_queues_of_a_broker_behind() -> None:
+    turn = RoundRobin(5)
+    turn.leave(MANY, "b")
+    assert turn.select(MANY) == MANY[8]
+    turn.leave(MANY, "b")
+    assert turn.select(MANY) == MANY[9], "those of another broker stay next"
+    turn.leave(MANY[:4], "a")
+    assert turn.select(MANY[:4]).broker_name == "a", "there is no other"
+
+
 @pytest.mark.parametrize("count", [16, 48, TURNS_MAX, 4 * TURNS_MAX])
 def test_bursts_spread_evenly(count: int) -> None:
     turns = Turns(7)

@@ -36,6 +36,13 @@ class RoundRobin:
         """The next queue that suits, None when none of them does."""
         return next((queue for queue in (self._step(queues) for _ in queues) if suits(queue)), None)
 
+    def leave(self, queues: Sequence[MessageQueue], broker_name: str) -> None:
+        """Go on behind the queues of a broker, when they are next and others follow."""
+        for _ in queues:
+            if queues[self._next % len(queues)].broker_name != broker_name:
+                return
+            self._step(queues)
+
     def jump(self, start: int) -> None:
         """Go on elsewhere."""
         self._next = start & COUNTER_MASK
