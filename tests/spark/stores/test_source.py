@@ -10,9 +10,11 @@ from typing import Self
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.reader import StoreDirectory
+from tests.spark.conftest import COUNT, Topic
 from tests.support import golden
 from tests.support.stores import open_store, record
 
@@ -106,3 +108,26 @@ def test_a_live_store_is_read_up_to_what_its_queues_hold(
     numbers = sorted(int(row.body[:6]) for row in rows)
     assert numbers == list(range(len(numbers)))
     assert before <= len(numbers) <= writer.sent
+
+
+def test_the_disk_of_a_running_broker_has_what_it_answers(spark: SparkSession, topic: Topic) -> None:
+    """Of RocketMQ's broker and of orbitmq's."""
+    columns = (
+        "topic,queueId,queueOffset,msgId,tags,keys,body,properties,bornTimestamp,storeTimestamp,bornHost,physOffset"
+    )
+    directory = topic.system.store_dir
+    assert StoreDirectory(directory).is_live
+    pulled = content(topic.reader(spark, columns=columns).load(topic.name))
+    assert len(pulled) == COUNT
+    assert content(load(spark, directory, columns=columns, topics=topic.name, topicsBy="log")) == pulled
+    entries = load(spark, directory, scan="consumequeue", topics=topic.name).orderBy("queueId", "queueOffset").collect()
+    assert [row.physOffset for row in entries] == [row.physOffset for row in pulled]
+
+
+def content(frame: DataFrame) -> list[Row]:
+    """The rows in the order of the queues, with digests for what is long or has no order."""
+    digests = {
+        "body": functions.sha2("body", 256),
+        "properties": functions.to_json(functions.array_sort(functions.map_entries("properties"))),
+    }
+    return frame.withColumns(digests).orderBy("queueId", "queueOffset").collect()
