@@ -23,8 +23,11 @@ from orbitmq.client.outbox import Outbox, OutboxEntry, OutboxLimits
 from orbitmq.client.outbox_file import NUMBER, OutboxFile
 from orbitmq.client.sync_outbox import Outbox as SyncOutbox
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreLocked
+from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import SendMessageResponseHeader
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 
@@ -521,3 +524,29 @@ def test_an_asynchronous_send_whose_turn_never_came_is_kept(tmp_path: Path) -> N
             first.cancel()
 
     run(scenario())
+
+
+def test_what_gets_through_while_the_outbox_closes_is_not_sent_once_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        arrived, gate = asyncio.Event(), asyncio.Event()
+
+        async def late(_connection: Connection, command: Command) -> Command:
+            arrived.set()
+            await gate.wait()
+            return command.response(0, header=SendMessageResponseHeader("stored", 0, 0))
+
+        async with scene(tmp_path) as at:
+            at.down()
+            await at.keep(b"1")
+            at.system.answers[SEND] = late
+            await at.turn(1)
+            await arrived.wait()
+            closing = asyncio.create_task(at.producer.shutdown())
+            await settle()
+            gate.set()
+            await closing
+            assert at.outbox.delivered == 1
+        async with scene(tmp_path) as at:
+            assert not at.outbox
+
+    run(scenario(), TurnedLoop)

@@ -169,6 +169,7 @@ class Outbox:
         self._unwritten: dict[int, Kept] = {}  # taken, not yet on disk
         self._evicted: deque[int] = deque()  # given up, not yet told
         self._file: OutboxFile | None = None
+        self._closing = False
         self._resend: Resend | None = None
         self._under_way = 0
         self._background = Background(f"outbox {path}")
@@ -195,7 +196,7 @@ class Outbox:
             raise InvalidStateError(f"the outbox {self.path} has a producer already; give each one of its own")
         deliver = asyncio.get_running_loop().call_soon_threadsafe
         file = await asyncio.to_thread(OutboxFile, self.path, bytes_max=self.limits.bytes_max, deliver=deliver)
-        self._file, self._resend = file, resend
+        self._file, self._resend, self._closing = file, resend, False
         self._losses.open()
         for number, data, history in await asyncio.to_thread(lambda: list(file.read_all())):
             self._found(file, number, data, decode_history(history) if history else History())
@@ -226,11 +227,13 @@ class Outbox:
         """Stop sending, write what waits to be written, let the directory go. What waits to be sent stays there.
         For the producer. Does not raise: what could not be written is told as lost.
         """
-        file, self._file = self._file, None
-        if file is None:
+        file = self._file
+        if file is None or self._closing:
             return
+        self._closing = True
         self._news.set()
         await self._background.finish(CLOSE_SECONDS)
+        self._file = None  # not before: what gets through meanwhile must leave the disk, or it is sent once more
         left = await asyncio.to_thread(file.close)
         if left:
             self._losses.tell(Loss(LossReason.WRITE_ERROR, f"the disk did not take {left} writes in time", count=left))
@@ -267,7 +270,7 @@ class Outbox:
     async def _keep(self, message: Outgoing, target: Target, error: OrbitMQError) -> bool:
         kept = new_kept(message, self._clock.now_ms(), str(error), target.queue, target.key)
         data, file = encode_kept(kept), self._file
-        if file is None:
+        if file is None or self._closing:
             self._losses.tell(kept.lost(LossReason.WRITE_ERROR, f"the outbox {self.path} is closed"))
             return False
         if (refusal := self._refusal(file, message, error, len(data))) is not None:
@@ -335,7 +338,7 @@ class Outbox:
     # ------------------------------------------------------------------------------------------------- sending again
 
     async def _send_what_is_due(self) -> None:
-        while self._file is not None:
+        while not self._closing:
             self._news.clear()
             now_ms = self._clock.now_ms()
             while self._under_way < LINES_AT_ONCE and (waiting := self._backlog.take(now_ms)) is not None:
@@ -462,7 +465,7 @@ class Outbox:
         InvalidStateError unless the producer of the outbox is running, StoreError when the disk does not take it.
         """
         file = self._file
-        if file is None:
+        if file is None or self._closing:
             raise InvalidStateError(f"the outbox {self.path} is not open")
         unwanted = [
             waiting.sequence
