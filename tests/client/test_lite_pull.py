@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client import ConsumeFromWhere, LitePullConsumer, MessageQueue
-from orbitmq.errors import BrokerError, ClientError, InvalidStateError
+from orbitmq.errors import BrokerError, ClientError, ConfigurationError, InvalidStateError
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.wire.bodies import ConsumeType
@@ -225,6 +225,31 @@ def test_messages_can_be_iterated() -> None:
                 if len(found) == 12:
                     break
             assert found == [b"%d" % i for i in range(12)]
+
+    run(scenario())
+
+
+def test_a_loop_that_is_left_has_had_what_it_was_given_and_no_more() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            async with lite(system, messages=12, auto_commit=True) as consumer:
+                async for message in consumer:
+                    if message.body == b"3":
+                        break
+                assert [m.body for m in await consumer.poll(5, max_messages=2)] == [b"4", b"5"]
+                async for message in consumer:
+                    assert message.body == b"6", "the next loop goes on where the other was left"
+                    break
+            assert system.offsets == {("g", "T", 0): 7}, "nothing is committed that nobody was given"
+
+    run(scenario())
+
+
+def test_a_poll_for_no_message_is_refused() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system) as consumer:
+            with pytest.raises(ConfigurationError, match="max_messages 0"):
+                await consumer.poll(max_messages=0)
 
     run(scenario())
 

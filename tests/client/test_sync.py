@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -136,6 +137,28 @@ def test_polling(system: FakeSystem) -> None:
         assert not consumer.auto_commit
         consumer.auto_commit = True
         assert consumer.core.auto_commit
+
+
+def test_an_interrupted_poll_takes_no_messages(system: FakeSystem) -> None:
+    system.topics["T"] = 1
+    with sync.LitePullConsumer("g", system.address, consume_from_where=FIRST, auto_commit=False) as consumer:
+        consumer.subscribe("T")
+        polled = threading.Event()
+        asked, here = consumer.core.poll, threading.get_ident()
+
+        async def poll(timeout: float | None) -> object:
+            polled.set()
+            return await asked(timeout)
+
+        def interrupt() -> None:
+            polled.wait(10)
+            signal.pthread_kill(here, signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            run(poll(60))
+        system.put("T", 0, b"x")
+        assert [message.body for message in consumer.poll(10)] == [b"x"]
 
 
 def test_a_coroutine_of_the_loop_cannot_wait_for_it(system: FakeSystem) -> None:

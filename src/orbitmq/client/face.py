@@ -130,7 +130,23 @@ def run(work: Coroutine[object, object, R]) -> R:
         work.close()
         raise InvalidStateError("a coroutine on the client's own loop cannot wait for it; use the asyncio client there")
     context = contextvars.copy_context()  # what the caller's thread knows of itself, a trace for example, goes along
-    return submit(lambda: asyncio.get_running_loop().create_task(work, context=context)).result()
+    task: asyncio.Task[R] | None = None
+
+    def start() -> asyncio.Task[R]:
+        nonlocal task
+        task = asyncio.get_running_loop().create_task(work, context=context)
+        return task
+
+    def give_up() -> None:
+        if task is not None:
+            task.cancel()
+
+    outcome = submit(start)
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:  # nobody waits any more: a poll that went on would take messages and give them to nobody
+        loop_thread().call(give_up)
+        raise
 
 
 class Face(Generic[C_co]):

@@ -25,7 +25,7 @@ from orbitmq.client.settings import LitePullSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
 from orbitmq.client.watching import OnTopicQueues, QueueListener
-from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError, RequestRejected
+from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError, RequestRejected
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -49,6 +49,8 @@ class Batch:
     held: Held
     cached: ProcessQueue
     messages: list[MessageExt]
+    is_begun: bool = False
+    """Some of it has been given out."""
 
 
 class LitePullConsumer(ReadingConsumer):
@@ -154,19 +156,25 @@ class LitePullConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------------ messages
 
-    async def poll(self, timeout: float | None = None) -> list[MessageExt]:
-        """The messages of one pull, at most `pull_batch_size` of one queue; empty when none came in `timeout` seconds
-        (default `poll_timeout_ms`). With `auto_commit` and `offset_commit="sync"` it first has what earlier calls
-        returned confirmed, and returns nothing as long as that fails. InvalidStateError unless the consumer is running.
+    async def poll(self, timeout: float | None = None, *, max_messages: int | None = None) -> list[MessageExt]:
+        """The messages of one pull, at most `pull_batch_size` of one queue, or the first `max_messages` of them (the
+        others come next); empty when none came in `timeout` seconds (default `poll_timeout_ms`).
+
+        With `auto_commit` and `offset_commit="sync"` it has what earlier calls returned confirmed before the first
+        messages of another pull, and returns nothing as long as that fails. InvalidStateError unless the consumer is
+        running, ConfigurationError for less than one message.
         """
         self._check_running()
+        if max_messages is not None and max_messages < 1:
+            raise ConfigurationError(f"max_messages {max_messages} is not allowed; give 1 or more")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._settings["poll_timeout_ms"] / 1000 if timeout is None else timeout)
-        if self.auto_commit and not await self._commit_by_itself(deadline):
+        is_begun = bool(self._batches) and self._batches[0].is_begun
+        if self.auto_commit and not is_begun and not await self._commit_by_itself(deadline):
             return []
         while True:
             while self._batches:
-                if (messages := self._give_out(self._batches.popleft())) is not None:
+                if (messages := self._give_out(self._batches.popleft(), max_messages)) is not None:
                     return messages
             self._arrived.clear()
             left_s = deadline - loop.time()
@@ -206,23 +214,31 @@ class LitePullConsumer(ReadingConsumer):
                 return False
             await asyncio.sleep(pause_s)
 
-    def _give_out(self, batch: Batch) -> list[MessageExt] | None:
-        self._cached_count -= len(batch.messages)
-        self._make_room()
+    def _give_out(self, batch: Batch, count_max: int | None) -> list[MessageExt] | None:
+        messages = batch.messages[:count_max]
+        batch.messages = batch.messages[len(messages) :]
+        self._cached_count -= len(messages)
+        if batch.messages:
+            batch.is_begun = True
+            self._batches.appendleft(batch)
+        else:
+            self._make_room()
         if batch.cached.dropped:
             return None
-        offset = batch.cached.remove(batch.messages)
+        offset = batch.cached.remove(messages)
         if offset >= 0:  # else a later batch with the same messages was given out before
             self._consumed[batch.held.queue] = offset
-        return batch.messages
+        return messages
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
-        """The messages one by one, until the consumer is shut down."""
+        """The messages one by one, until the consumer is shut down. Only those that the loop was given are committed:
+        when it is left the others come with the next loop or `poll`, here or at another member.
+        """
         return self._each()
 
     async def _each(self) -> AsyncIterator[MessageExt]:
         while self.is_running:
-            for message in await self.poll():
+            for message in await self.poll(max_messages=1):
                 yield message
 
     # ------------------------------------------------------------------------------------------------------- offsets

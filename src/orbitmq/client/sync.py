@@ -309,7 +309,7 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
 
     def __iter__(self) -> Iterator[MessageExt]:
         while self.is_running:
-            yield from self.poll()
+            yield from self.poll(max_messages=1)
 
     @property
     def auto_commit(self) -> bool:
