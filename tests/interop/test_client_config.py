@@ -28,14 +28,14 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from tests.interop.conftest import System
 from tests.support.delivery import assert_each_once, messages
-from tests.support.java_rocketmq import run_driver
+from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.loops import until
 from tests.support.peers import remoting
 from tests.support.python_client import FIRST, Collector, indexes, message, send
 
 pytestmark = pytest.mark.with_five
 COUNT = 60
-BURST = 12_500
+BURST, BURST_AT_JAVA = 12_500, 2_000  # what a large one may bring to light, it does in the client
 T = TypeVar("T")
 
 
@@ -245,8 +245,9 @@ async def until_queues(producer: Producer, topic: str, count: int) -> list[Messa
 
 
 def test_a_burst_of_threads_is_sent_whatever_its_size(system: System, label: str) -> None:
+    count = BURST_AT_JAVA if isinstance(system, JavaSystem) else BURST
     with threads.Producer("producers", system.namesrv_address) as producer:
-        futures = [producer.send_async(Message(label, b"%d" % i)) for i in range(BURST)]
+        futures = [producer.send_async(Message(label, b"%d" % i)) for i in range(count)]
         assert {future.result().status for future in futures} == {SendStatus.SEND_OK}
         queues = producer.fetch_publish_queues(label)
-        assert sum(producer.max_offset(queue) for queue in queues) == BURST
+        assert sum(producer.max_offset(queue) for queue in queues) == count
