@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
-from orbitmq.client.workers import Listener, Portion, TaskWorkers, ThreadWorkers, Workers, workers_for
+from orbitmq.client.workers import ABANDON_S, Listener, Portion, TaskWorkers, ThreadWorkers, Workers, workers_for
 from orbitmq.message.model import MessageExt, MessageQueue
-from tests.support.loops import run, until
+from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 
 SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 Q = MessageQueue("T", "b", 0)
@@ -190,6 +191,45 @@ def test_closing_does_not_wait_for_ever() -> None:
 
     run(scenario())
     release.set()
+
+
+def test_a_coroutine_that_is_not_to_be_cancelled_holds_up_nobody() -> None:
+    async def scenario() -> None:
+        begun, gate = asyncio.Event(), asyncio.Event()
+
+        async def stubborn(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+            begun.set()
+            while not gate.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await gate.wait()
+            return SUCCESS
+
+        workers = made(stubborn, Finished())
+        workers.submit(portion())
+        await begun.wait()
+        closing = asyncio.create_task(workers.close(0))
+        await settle()
+        assert not closing.done()
+        await turned_loop().turn(ABANDON_S)
+        await closing
+        gate.set()
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_listener_may_close_its_own_workers() -> None:
+    async def scenario() -> None:
+        async def last(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+            await workers.close(0)
+            return SUCCESS
+
+        finished = Finished()
+        workers = made(last, finished)
+        workers.submit(portion())
+        await until(lambda: finished)
+        assert finished[0].status is SUCCESS
+
+    run(scenario())
 
 
 def test_a_listener_that_never_waits_leaves_the_loop_its_turns() -> None:

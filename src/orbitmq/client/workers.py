@@ -32,6 +32,7 @@ from orbitmq.message.model import MessageExt
 
 _log = logging.getLogger(__name__)
 
+ABANDON_S = 1.0  # for a coroutine that is cancelled to end; one that goes on nevertheless must not hold up a shutdown
 TASK_TURN_S = 0.005  # a coroutine listener that never waits must not keep the loop longer than this
 
 FunctionListener: TypeAlias = Callable[[Sequence[MessageExt], ConcurrentContext], ConsumeConcurrentlyStatus | None]
@@ -306,10 +307,11 @@ class TaskWorkers(Workers):
         """Portions that wait are skipped by the running tasks; none is left when no task runs."""
 
     async def _abandon(self) -> None:
-        tasks = list(self._tasks)
+        tasks = self._tasks - {asyncio.current_task()}  # a listener may have shut its consumer down
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=ABANDON_S)
 
 
 def is_coroutine(listener: Callable[..., object]) -> bool:
