@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,16 +34,48 @@ def test_a_file_goes_name_first_and_its_blocks_in_bites(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disposal, "FREE_STEP", 4 * 4096)
-    file, sizes = made(tmp_path, "a"), []
-    shrink = file.shrink
-    monkeypatch.setattr(file, "shrink", lambda size: (sizes.append((size, (tmp_path / "a").exists())), shrink(size)))
+    file, bites = made(tmp_path, "a"), []
+    free = file.give_back
+
+    def give_back(start: int, size: int) -> None:
+        bites.append((start, size, (tmp_path / "a").exists()))
+        free(start, size)
+
+    monkeypatch.setattr(file, "give_back", give_back)
     out = Disposal(Files(), clock, RETRY_MS, PATIENCE_MS)
     out.add([file], named=True)
     assert not out.is_done
     out.work()
     assert out.is_done
-    assert sizes == [(12 * 4096, False), (8 * 4096, False), (4 * 4096, False), (0, False)]
+    assert bites == [(start * 4096, 4 * 4096, False) for start in (0, 4, 8, 12)]
     assert file.read(0, 1) == b"", "its descriptor is closed, so the disk has it back"
+
+
+def test_another_process_that_has_the_file_mapped_lives_on(tmp_path: Path, clock: ManualClock) -> None:
+    """`orbitmq store dump` looks at a store while its broker removes files; it sees that there is no message."""
+    file = made(tmp_path, "a")
+    looker = """if True:
+        import mmap, sys
+        file = open(sys.argv[1], "rb")
+        view = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        print(view[:1].decode(), flush=True)
+        sys.stdin.read()
+        print(sum(view[::4096]))
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", looker, tmp_path / "a"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "a\n"
+        blocks = (tmp_path / "a").stat().st_blocks
+        with (tmp_path / "a").open("rb") as held:
+            out = Disposal(Files(), clock, RETRY_MS, PATIENCE_MS)
+            out.add([file], named=True)
+            out.work()
+            assert os.fstat(held.fileno()).st_blocks < blocks / 2, "its blocks are free all the same"
+        printed, _ = process.communicate("")
+    assert (process.returncode, printed) == (0, "0\n")
 
 
 def test_a_file_without_a_name_only_gives_its_blocks_back(tmp_path: Path, clock: ManualClock) -> None:

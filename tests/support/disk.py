@@ -18,7 +18,6 @@ class FaultyFile(MappedFile):
         super().__init__(path, size, create=create, writable=writable)
         self.synced = bytes(self.view)
         self._disk = disk
-        self._size_now = size
 
     def reserve(self, start: int, size: int) -> None:
         claimed = min(size, self.size - start)
@@ -28,11 +27,10 @@ class FaultyFile(MappedFile):
             self._disk.room -= claimed
         super().reserve(start, size)
 
-    def shrink(self, size: int) -> None:
-        super().shrink(size)
+    def give_back(self, start: int, size: int) -> None:
+        super().give_back(start, size)
         if self._disk.room is not None:
-            self._disk.room += self._size_now - size
-        self._size_now = size
+            self._disk.room += size
 
     def clear_from(self, position: int) -> None:
         super().clear_from(position)

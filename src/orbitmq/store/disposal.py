@@ -102,7 +102,7 @@ def _free(file: MappedFile) -> bool:
             file.forget_pages(start, FORGET_STEP)
         if not file.unmap():
             return False
-    for size in range((file.size - 1) // FREE_STEP * FREE_STEP, -1, -FREE_STEP):
-        file.shrink(size)
+    for start in range(0, file.size, FREE_STEP):
+        file.give_back(start, min(FREE_STEP, file.size - start))
     file.close()
     return True

@@ -164,9 +164,11 @@ class MappedFile:
             return False
         return True
 
-    def shrink(self, size: int) -> None:
-        """Give back the disk blocks behind `size`. Only for a file that is unmapped: its readers would be killed."""
-        os.ftruncate(self._descriptor, size)
+    def give_back(self, start: int, size: int) -> None:
+        """Give the disk blocks of these bytes back, where the file system can; whoever has them mapped sees zeros. The
+        size stays: another process that looks into the store would be killed by a map without a file behind it.
+        """
+        _punch_hole(self._descriptor, start, size)
 
     def close(self) -> None:
         """Let go of the file; slices handed out keep its memory."""
