@@ -10,7 +10,7 @@ import pytest
 from orbitmq.client import LitePullConsumer, Message, Producer, PushConsumer
 from orbitmq.client.base import Client
 from orbitmq.client.core.addresses import VIP_CODES, vip_address
-from orbitmq.errors import BrokerError, ClientError, HookFailed, InvalidStateError, OrbitMQError
+from orbitmq.errors import BrokerError, ClientError, ConfigurationError, HookFailed, InvalidStateError, OrbitMQError
 from orbitmq.net.connection import Connection
 from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -415,6 +415,15 @@ def test_without_any_name_server_the_first_send_says_so(monkeypatch: pytest.Monk
                 await producer.send(Message("T", b"x"))
 
     run(scenario())
+
+
+@pytest.mark.parametrize("address", ["nameserver", "127.0.0.1:port", "127.0.0.1:70000", "127.0.0.1:9876;second"])
+def test_what_is_no_address_is_refused_at_once(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not host:port"):
+        Producer("g", address)
+    producer = Producer("g", "127.0.0.1:9876")
+    with pytest.raises(ConfigurationError, match="is not host:port"):
+        producer.update_namesrv_addr(address)
 
 
 def test_a_failed_start_leaves_nothing_behind() -> None:

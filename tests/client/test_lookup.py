@@ -55,6 +55,11 @@ def test_an_answer_without_addresses_is_none(web: str, page: str | None) -> None
         run(look_up(f"http://{web}/x"))
 
 
+def test_a_place_that_is_no_address_is_named() -> None:
+    with pytest.raises(ConnectError, match="nonnumeric port"):
+        run(look_up("http://127.0.0.1:port/x"))
+
+
 def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(ConnectError, match=r"http://127\.0\.0\.1:1/x"):
         run(look_up("http://127.0.0.1:1/x"))

@@ -15,12 +15,12 @@ from orbitmq.client import searching
 from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.instance import Instance, join, leave
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import InvalidStateError, OrbitMQError
+from orbitmq.errors import ConfigurationError, ConnectError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import Namespace, namespace_of
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_group, check_topic
-from orbitmq.net.remoting import RpcHook
+from orbitmq.net.remoting import RpcHook, split_address
 from orbitmq.operations import offsets, topics
 from orbitmq.runtime.clock import Clock, SystemClock
 
@@ -59,7 +59,7 @@ class Client(ABC):
 
     Whatever needs a running client raises InvalidStateError before `start`, after `shutdown` and in another process.
     Constructors raise MessageIllegal for a group that is no name, and ConfigurationError, which says what is allowed,
-    for a setting that is not known or a value that is not.
+    for a setting that is not known or a value that is not, addresses of name servers included.
     """
 
     _consumes: ClassVar[bool]
@@ -73,7 +73,7 @@ class Client(ABC):
         self.group = self._namespace.wrap(group)
         """As brokers know it: with its namespace."""
         check_group(self.group)
-        self._addresses = name_servers(given)
+        self._addresses = _checked(name_servers(given))
         self._base_settings = settings
         self._state = State.CREATED
         self._pid, self._age = os.getpid(), _age
@@ -150,9 +150,9 @@ class Client(ABC):
 
     def update_namesrv_addr(self, namesrv_addr: str | Iterable[str]) -> None:
         """Ask these name servers from now on, before or after start; all who share the client id do. An empty list
-        changes nothing.
+        changes nothing. ConfigurationError for one that is not `host:port`.
         """
-        given = name_servers(namesrv_addr)
+        given = _checked(name_servers(namesrv_addr))
         if self._state is State.CREATED:
             self._addresses = given or self._addresses
         else:
@@ -263,6 +263,16 @@ class Client(ABC):
                 failures.append(error)
         if len(failures) == len(brokers):
             raise failures[-1]
+
+
+def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    """The addresses. ConfigurationError unless each is `host:port`: a consumer would look for it for ever."""
+    for address in addresses:
+        try:
+            split_address(address)
+        except ConnectError as error:
+            raise ConfigurationError(f"namesrv_addr: {error}; several are separated by ;") from None
+    return addresses
 
 
 async def _tried(times: int, work: Callable[[], Awaitable[None]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 from urllib.parse import urlsplit
 
@@ -21,15 +22,13 @@ async def look_up(url: str) -> tuple[str, ...]:
 def _look_up(url: str) -> tuple[str, ...]:
     parts = urlsplit(url)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    connection = http.client.HTTPConnection(parts.netloc, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        text = response.read(ANSWER_MAX).decode(errors="replace")
+        with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=TIMEOUT_S)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            text = response.read(ANSWER_MAX).decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:
         raise ConnectError(f"cannot look name servers up at {url}: {error}") from error
-    finally:
-        connection.close()
     found = name_servers(text.splitlines()[0] if text.strip() else "")
     if response.status != http.client.OK or not found:
         raise ConnectError(f"{url} gives no addresses of name servers: status {response.status}")
