@@ -26,7 +26,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTI
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import encode_unit
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.command import request
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
@@ -314,6 +314,33 @@ def test_questions_about_others_and_nonsense_are_passed_over() -> None:
             ask(system)
             await until(lambda: ends(system))
             assert len(listener.checked) == 1
+
+    run(scenario())
+
+
+def test_a_hook_that_stops_one_answer_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Once:
+        refused = False
+
+        def before(self, _address: str, asked: Command) -> None:
+            if asked.code == RequestCode.END_TRANSACTION and not self.refused:
+                self.refused = True
+                raise ValueError("not now")
+
+        def after(self, _address: str, _asked: Command, _response: Command) -> None:
+            """Nothing to see."""
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            producer = TransactionProducer("payers", system.address, listener=Script())
+            producer.add_rpc_hook(Once())
+            async with producer:
+                await producer.fetch_publish_queues("TBW102")
+                await until(lambda: system.heartbeats)
+                ask(system)
+                await until(lambda: "event=transaction_question_not_answered" in caplog.text)
+                ask(system)
+                await until(lambda: ends(system))
 
     run(scenario())
 

@@ -109,6 +109,22 @@ def test_a_failing_listener_answers_nothing(caplog: pytest.LogCaptureFixture) ->
     assert "event=listener_gave_no_status value='fine'" in caplog.text
 
 
+def test_a_listener_that_wants_to_end_its_thread_costs_none() -> None:
+    def leave(messages: Any, context: Any) -> Any:
+        raise SystemExit
+
+    async def scenario() -> None:
+        finished = Finished()
+        workers = made(leave, finished, count=1)
+        for _ in range(3):
+            workers.submit(portion())
+        await until(lambda: len(finished) == 3)
+        assert [one.status for one in finished] == [None] * 3
+        await workers.close(1)
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("listener", [coroutine_listener, function_listener])
 def test_messages_of_a_queue_that_went_away_are_skipped(listener: Listener) -> None:
     async def scenario() -> None:

@@ -11,11 +11,15 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from orbitmq.errors import InvalidStateError
+
 R = TypeVar("R")
 
 
 async def on_thread(name: str, function: Callable[[], R]) -> R:
-    """What `function` returns or raises. When the caller is cancelled the thread goes on, and nobody hears of it."""
+    """What `function` returns or raises; InvalidStateError for what no task can raise, such as SystemExit. When the
+    caller is cancelled the thread goes on, and nobody hears of it.
+    """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[R] = loop.create_future()
 
@@ -27,7 +31,8 @@ async def on_thread(name: str, function: Callable[[], R]) -> R:
         try:
             result = function()
         except BaseException as error:
-            failed = error
+            plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failed = error if plain else InvalidStateError(f"the function left its thread: {error!r}")
             settle(lambda: outcome.set_exception(failed))
         else:
             settle(lambda: outcome.set_result(result))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import copy
 import inspect
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
@@ -20,8 +18,9 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.producer import Producer
 from orbitmq.client.questions import Question
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
+from orbitmq.client.threads import on_thread
 from orbitmq.client.tracing import DEFAULT_REGION
-from orbitmq.errors import InvalidStateError, OrbitMQError
+from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.ids import decode_offset_message_id
 from orbitmq.message.model import Message, MessageExt
@@ -222,7 +221,10 @@ class TransactionProducer(Producer, Generic[A_contra]):
     async def _answer_questions(self) -> None:
         while True:
             question = await self._questions.get()
-            await self._answer(question)
+            try:
+                await self._answer(question)
+            except OrbitMQError as error:  # a hook around requests did not let the answer go; the broker asks again
+                _log.warning("event=transaction_question_not_answered group=%s error=%s", self.group, error)
 
     async def _answer(self, question: Question) -> None:
         message, asked = self._seen(question.message), question.header
@@ -284,17 +286,5 @@ async def _called(function: Callable[..., object], *arguments: object) -> object
     """Run a coroutine function here, anything else on a thread that does not keep the interpreter from ending."""
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
-    outcome: concurrent.futures.Future[object] = concurrent.futures.Future()
-
-    def work() -> None:
-        try:
-            outcome.set_result(function(*arguments))
-        except Exception as error:
-            outcome.set_exception(error)
-        except BaseException as error:  # such as SystemExit: it ends this thread, and must not end the loop
-            outcome.set_exception(InvalidStateError(f"the listener left its thread: {error!r}"))
-            raise
-
-    threading.Thread(target=work, name="orbitmq-transaction", daemon=True).start()
-    found = await asyncio.wrap_future(outcome)
+    found = await on_thread("orbitmq-transaction", lambda: function(*arguments))
     return await found if inspect.isawaitable(found) else found

@@ -62,7 +62,7 @@ class Portion:
     messages: Sequence[MessageExt]
     context: Context
     status: Status | None = None
-    error: Exception | None = None
+    error: Exception | SystemExit | None = None
     """What the listener raised instead of saying something."""
     skipped: bool = False
     """The listener was not called: the queue was given up or the consumer shut down before."""
@@ -227,7 +227,7 @@ class ThreadWorkers(Workers):
         try:
             self._prepare(portion)
             portion.status = self._checked(self._listener(portion.messages, portion.context), portion.context)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a thread that ended would be one less, and its portion never done
             portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
 
