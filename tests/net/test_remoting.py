@@ -100,7 +100,14 @@ async def test_nobody_there_is_a_connect_error(both_loops: LoopFactory) -> None:
                 assert address in str(failure)
 
 
-@pytest.mark.parametrize("address", ["", "localhost", "host:", "host:0", "host:65536", "host:-1", "host:http"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "localhost", "host:", "host:0", "host:65536", "host:-1", "host:http", "host:²", f"host:{'9' * 5000}"),
+        *(f"{'a' * 70}:1", "a..b:1", "\udcff:1", "127.0.0.1\x00:1"),
+    ],
+    ids=lambda address: ascii(address)[:12],
+)
 async def test_an_address_that_is_none_is_a_connect_error(address: str) -> None:
     async with remoting() as client:
         with pytest.raises(ConnectError):

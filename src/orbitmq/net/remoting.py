@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_MS = 3000
 IDLE_SECONDS = 120.0  # both sides of RocketMQ close a connection that was silent so long
 IDLE_SCAN_SECONDS = 10.0
+PORT_DIGITS = 5  # of an address; `int` refuses thousands of them otherwise than others
 
 
 class RpcHook(Protocol):
@@ -180,7 +181,7 @@ class Remoting:
                     ssl=self._tls,
                     server_hostname=host if self._tls is not None else None,
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, ValueError) as error:  # routes may name what is no host: a ValueError of its encoding
             raise ConnectError(f"cannot connect to {address}: {str(error) or 'timed out'}") from error
         if self._closed:
             connection.abort()
@@ -228,6 +229,6 @@ def _failed(hook: RpcHook, address: str, command: Command, error: Exception) -> 
 def split_address(address: str) -> tuple[str, int]:
     """`host:port` -> (host, port); the last colon splits, brackets around an IPv6 address are taken off."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+    if not colon or not port.isdecimal() or len(port) > PORT_DIGITS or not 0 < int(port) < 65536:
         raise ConnectError(f"address {address!r} is not host:port")
     return host.strip("[]"), int(port)
