@@ -27,11 +27,13 @@ def properties(
     started_ms: int,
     is_orderly: bool = False,
 ) -> dict[str, str]:
-    """Every setting under Java's name, and what Java's tools look for."""
+    """Every setting under Java's name, and what Java's tools look for. Secrets are hidden: brokers, operators and the
+    other members of the group read this.
+    """
     assert member.consume_type is not None
     assert member.message_model is not None
     assert member.consume_from_where is not None
-    found = {option.key: as_text(settings[name]) for name, option in options_of(kind).items()}
+    found = {option.key: as_text(option.shown(settings[name])) for name, option in options_of(kind).items()}
     return found | {
         "consumerGroup": member.group_name,
         "messageModel": member.message_model.name,
