@@ -8,7 +8,7 @@ from typing import Any
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.offsets import OffsetTable
 from orbitmq.client.settings import options_of
-from orbitmq.runtime.options import as_text
+from orbitmq.runtime.options import HIDDEN, as_text
 from orbitmq.wire.bodies import ConsumerData, ProcessQueueInfo
 from orbitmq.wire.codes import VERSION
 
@@ -33,7 +33,10 @@ def properties(
     assert member.consume_type is not None
     assert member.message_model is not None
     assert member.consume_from_where is not None
-    found = {option.key: as_text(option.shown(settings[name])) for name, option in options_of(kind).items()}
+    found = {
+        option.key: HIDDEN if option.secret and settings[name] else as_text(settings[name])
+        for name, option in options_of(kind).items()
+    }
     return found | {
         "consumerGroup": member.group_name,
         "messageModel": member.message_model.name,
