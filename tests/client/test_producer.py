@@ -308,6 +308,32 @@ def test_an_asynchronous_send_takes_an_answer_of_the_broker_as_final() -> None:
     run(scenario())
 
 
+def test_settings_of_sends_have_their_effect() -> None:
+    async def scenario() -> None:
+        async with (
+            fake_system() as system,
+            Producer(
+                "g", system.address, compress_threshold=10, async_retry_times=0, queue_strategy="least_latency",
+                latency_fault=True, latency_max="0", not_available_duration="60000",
+            ) as producer,
+        ):  # fmt: skip
+            await producer.send(Message("T", b"y" * 20))
+            (sent,) = [c for c in system.asked if c.code == RequestCode.SEND_MESSAGE_V2]
+            assert sent.header(SendMessageV2Header).sys_flag & 1, "compressed from 10 bytes on"
+            left_out_ms = producer.faults[BROKER].available_from_ms - asyncio.get_running_loop().time() * 1000
+            assert 50_000 < left_out_ms <= 60_000
+            assert producer._choosing.latencies is not None
+
+            def broken(connection: Connection, _command: Command) -> None:
+                connection.abort()
+
+            system.answers[RequestCode.SEND_MESSAGE_V2] = broken
+            with pytest.raises(ClientError, match="in 1 attempts"):
+                await producer.send_async(Message("T", b"x"))
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("chosen", [False, True])
 def test_an_asynchronous_send_is_tried_again_after_the_network_failed(chosen: bool) -> None:
     queue = MessageQueue("T", BROKER, 2) if chosen else None

@@ -282,6 +282,39 @@ def test_pulling_stops_while_enough_is_cached() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({"pull_threshold_for_topic": 4}, 1),
+        ({"consume_max_span": 4}, 2),
+        ({"pull_interval_ms": 60_000}, 1),
+    ],
+    ids=str,
+)
+def test_every_limit_of_pulling_counts(settings: dict[str, int], count: int) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            for i in range(40):
+                system.put("T", 0, b"%d" % i)
+            release = asyncio.Event()
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                await release.wait()
+                return SUCCESS
+
+            def of_the_topic() -> int:
+                return sum(one.topic == "T" for one in pulls(system))
+
+            async with push(system, listener, pull_batch_size=5, **settings):
+                await until(lambda: of_the_topic() == count)
+                await asyncio.sleep(0.05)
+                assert of_the_topic() == count
+                release.set()
+
+    run(scenario())
+
+
 def test_pause_and_resume() -> None:
     async def scenario() -> None:
         async with fake_system() as system:
