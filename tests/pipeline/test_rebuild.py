@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from orbitmq.errors import StoreError
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.pipeline.command import main
-from orbitmq.pipeline.rebuild import Executors
+from orbitmq.pipeline.executors import Executors
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import portions
 from orbitmq.store import rebuild as rebuild_module
@@ -37,7 +37,7 @@ def test_executors_make_what_one_process_makes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuild_module, "BUNDLE_ENTRIES", 500)  # several pieces of queues, too
-    executors = Executors(spark.sparkContext)
+    executors = Executors(spark.sparkContext, StoreError)
     for case in CASES:
         root = golden.unpack(case, tmp_path / "a" / case)
         other = golden.unpack(case, tmp_path / "b" / case)
@@ -56,7 +56,9 @@ def test_index_files_that_follow_one_another_are_as_a_broker_writes_them(spark: 
     shutil.rmtree(tmp_path / "store" / "consumequeue")
     options = StoreOptions(mapped_file_size_consume_queue=200)
     levels = parse_delay_levels(DEFAULT_DELAY_LEVELS)
-    made = rebuild(tmp_path / "store", options, levels, ManualClock(), workers=Executors(spark.sparkContext))
+    made = rebuild(
+        tmp_path / "store", options, levels, ManualClock(), workers=Executors(spark.sparkContext, StoreError)
+    )
     assert contents(tmp_path / "store") == before
     assert (made.messages, made.index_entries, made.stopped_by) == (120, 240, None)
 
@@ -81,7 +83,7 @@ def test_an_error_in_a_task_is_told_in_a_line_and_leaves_the_old(spark: SparkSes
         raise StoreError(f"{argument}: is not there")
 
     def workers(function: object, arguments: list[object]) -> object:
-        return Executors(spark.sparkContext)(fail, arguments)
+        return Executors(spark.sparkContext, StoreError)(fail, arguments)
 
     with pytest.raises(StoreError, match=r"^\d+: is not there$"):
         rebuild(root, StoreOptions(), (), ManualClock(), workers=workers)  # type: ignore[arg-type]

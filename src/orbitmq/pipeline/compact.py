@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orbitmq.errors import LakeConflict
+from orbitmq.errors import LakeConflict, LakeError
+from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.compacting import Bin, plan
@@ -45,13 +46,13 @@ def run(context: Context[CompactJob]) -> Outcome:
     failed: list[str] = []
     replaced = 0
     with context.progress("compact", "bins") as advance:
-        for done, (number, files) in enumerate(_merge(context, lake.place, bins), 1):
+        for done, (found, files) in enumerate(zip(bins, _merge(context, lake.place, bins), strict=True), 1):
             try:
-                lake.replace(bins[number].files, files)
+                lake.replace(found.files, files)
                 made += files
-                replaced += len(bins[number].files)
+                replaced += len(found.files)
             except LakeConflict as error:
-                failed.append(f"{bins[number].topic} of {bins[number].day}: {error}; run compact again")
+                failed.append(f"{found.topic} of {found.day}: {error}; run compact again")
             advance(done, len(bins))
     swept = sweep(lake, SystemClock().now_ms())
     counts: dict[str, int | str] = {
@@ -64,18 +65,16 @@ def run(context: Context[CompactJob]) -> Outcome:
     return Outcome(counts, (), failed)
 
 
-def _merge(context: Context[CompactJob], place: Place, bins: Sequence[Bin]) -> Iterator[tuple[int, list[LakeFile]]]:
+def _merge(context: Context[CompactJob], place: Place, bins: Sequence[Bin]) -> Iterator[list[LakeFile]]:
     """The new files of each bin, in the order of the bins; each is made by a task of its own."""
     if not bins:
         return
 
-    def work(number: int) -> tuple[int, str]:
-        files = merged(place, [file.path for file in bins[number].files], "compact")
-        return number, manifest.encode(TaskReport(files=files))
+    def work(found: Bin) -> str:
+        return manifest.encode(TaskReport(files=merged(place, [file.path for file in found.files], "compact")))
 
-    tasks = context.spark().sparkContext.parallelize(range(len(bins)), len(bins)).map(work)
-    for number, report in tasks.toLocalIterator(prefetchPartitions=True):
-        yield number, manifest.decode(report).files
+    for report in Executors(context.spark().sparkContext, LakeError)(work, bins):
+        yield manifest.decode(report).files
 
 
 JOB = Job(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import ConfigurationError, StoreError
 from orbitmq.message.delay import parse_delay_levels
+from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option, read_properties
@@ -24,11 +18,6 @@ from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreDirectory
 from orbitmq.store.rebuild import Rebuilt, rebuild
 from orbitmq.store.verify import state_of
-
-PIECES_A_CORE = 4  # given to Spark together: enough that no core waits for the last one long, few enough for progress
-A = TypeVar("A")
-B = TypeVar("B")
-_ERROR = re.compile(r"^(?:orbitmq\.errors\.\w+|OSError|\w*Error): [^\n]+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -68,27 +57,9 @@ def run(context: Context[RebuildJob]) -> Outcome:
     with context.progress("rebuild", "bytes") as advance:
         made = rebuild(
             root, StoreOptions.parse(pairs), levels, SystemClock(), logs,
-            progress=advance, workers=Executors(context.spark().sparkContext),
+            progress=advance, workers=Executors(context.spark().sparkContext, StoreError),
         )  # fmt: skip
     return _outcome(made)
-
-
-class Executors:
-    """Runs pieces of work on the executors of a session, some at a time, and gives what came of them in order."""
-
-    def __init__(self, spark: SparkContext) -> None:
-        self._spark = spark
-
-    def __call__(self, function: Callable[[A], B], arguments: Sequence[A]) -> Iterator[B]:
-        step = PIECES_A_CORE * self._spark.defaultParallelism
-        for start in range(0, len(arguments), step):
-            wave = list(arguments[start : start + step])
-            try:
-                yield from self._spark.parallelize(wave, len(wave)).map(function).collect()
-            except (PySparkException, Py4JJavaError) as error:
-                if found := _ERROR.findall(str(error)):
-                    raise StoreError(found[-1].partition(": ")[2]) from error
-                raise
 
 
 def _outcome(made: Rebuilt) -> Outcome:
