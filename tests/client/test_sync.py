@@ -19,7 +19,7 @@ import pytest
 
 from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
-from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run
+from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run, submit
 from orbitmq.errors import InvalidStateError
 from orbitmq.wire.headers import UnregisterClientHeader
 from tests.support.fake_system import FakeSystem, fake_system
@@ -114,6 +114,79 @@ def test_a_listener_runs_on_threads_and_may_send(system: FakeSystem) -> None:
             consumer.resume()
             assert consumer.assignment()
     assert sum(len(units) for (topic, _), units in system.messages.items() if topic == "U") == 1
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("where", ["listener", "callback", "hook"])
+def test_a_coroutine_that_wants_to_end_the_loop_has_failed_and_all_goes_on(
+    system: FakeSystem, caplog: pytest.LogCaptureFixture, error: type[BaseException], where: str
+) -> None:
+    calls: list[str] = []
+
+    def leave_once(here: str) -> None:
+        if here == where and here not in calls:
+            calls.append(here)
+            raise error
+
+    class Hook:
+        def before(self, context: Any) -> None:
+            leave_once("hook")
+
+        def after(self, context: Any) -> None: ...
+
+    got: list[bytes] = []
+    system.topics["T"] = 1
+    consumer = sync.PushConsumer("g", system.address, consume_from_where=FIRST)
+    consumer.subscribe("T")
+    consumer.add_consume_hook(Hook())
+
+    @consumer.on_assigned
+    async def assigned(queues: Any) -> None:
+        leave_once("callback")
+
+    @consumer.on_message
+    async def handle(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        leave_once("listener")
+        got.append(messages[0].body)
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    with sync.Producer("p", system.address) as producer, consumer:
+        producer.send(Message("T", b"x"))
+        producer.send(Message("T", b"y"))
+        wait_until(lambda: b"y" in got, 10, "the second message")
+        if where != "callback":
+            wait_until(lambda: len(system.sent_back) == 1, 10, "the message that failed")
+        assert consumer.assignment()
+    failures = [one for one in caplog.records if one.exc_info]
+    assert [one.exc_info[0] for one in failures if one.exc_info] == [error]
+    assert calls == [where]
+
+
+def test_whatever_is_raised_on_the_loop_reaches_the_thread_that_asked_and_the_loop_goes_on(system: FakeSystem) -> None:
+    async def leave() -> None:
+        raise SystemExit(1)
+
+    def never_begun() -> Any:
+        raise SystemExit(2)
+
+    with pytest.raises(SystemExit, match="1"):
+        run(leave())
+    with pytest.raises(SystemExit, match="2"):
+        submit(never_begun).result(10)
+    with sync.Producer("p", system.address) as producer:
+        assert producer.send(Message("T", b"x"))
+
+
+def test_a_transaction_listener_that_wants_to_end_the_loop_leaves_the_outcome_open(system: FakeSystem) -> None:
+    class Leaves:
+        async def execute(self, message: Any, argument: Any) -> Any:
+            raise SystemExit
+
+        async def check(self, message: Any) -> Any: ...
+
+    with sync.TransactionProducer("p", system.address, listener=Leaves()) as producer:
+        sent = producer.send_in_transaction(Message("T", b"x"))
+        assert sent.local_state is client.LocalTransactionState.UNKNOWN
 
 
 def test_polling(system: FakeSystem) -> None:

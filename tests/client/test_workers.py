@@ -343,3 +343,44 @@ def test_a_listener_without_answers_is_told_of_once(caplog: pytest.LogCaptureFix
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "value=None" in line
     assert "must return a ConsumeConcurrentlyStatus" in line
+
+
+def test_a_coroutine_that_wants_to_end_the_loop_ends_that_of_the_application(caplog: pytest.LogCaptureFixture) -> None:
+    async def leave(messages: Any, context: Any) -> Any:
+        raise SystemExit(3)
+
+    async def scenario() -> None:
+        made(leave, Finished()).submit(portion())
+        await asyncio.Event().wait()
+
+    with pytest.raises(SystemExit, match="3"):
+        run(scenario())
+    assert "event=listener_failed" not in caplog.text
+
+
+def test_a_coroutine_listener_that_closes_its_workers_does_not_wait_for_itself_but_for_the_others() -> None:
+    async def scenario() -> None:
+        async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+            if not began:
+                began.append(1)
+                await other.wait()
+            else:
+                await workers.close(60)
+                closed.append(len(finished))
+            return SUCCESS
+
+        began: list[int] = []
+        closed: list[int] = []
+        other = asyncio.Event()
+        finished = Finished()
+        workers = made(listener, finished)
+        workers.submit(portion())
+        workers.submit(portion())
+        await settle()
+        assert not closed
+        other.set()
+        await settle()
+        assert closed == [1]
+        assert [one.status for one in finished] == [SUCCESS] * 2
+
+    run(scenario(), TurnedLoop)

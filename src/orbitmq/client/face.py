@@ -13,6 +13,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import functools
+import logging
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import uvloop
 
+from orbitmq.client.leaving import keep
 from orbitmq.client.threads import on_thread
 from orbitmq.client.workers import is_coroutine
 from orbitmq.errors import InvalidStateError
@@ -30,6 +32,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
+
+_log = logging.getLogger(__name__)
 
 
 TURN_S = 0.005  # of calls in one turn of the loop: connections and timers must have their turn as well
@@ -42,6 +46,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = uvloop.new_event_loop()
+        keep(self.loop)
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
@@ -49,7 +54,11 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while True:
+            try:
+                return self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):  # an application's: every thread that calls needs the loop
+                _log.exception("event=loop_not_left; code of the application on the clients' loop cannot end it")
 
     @property
     def is_current(self) -> bool:
@@ -108,7 +117,7 @@ def submit(start: Callable[[], asyncio.Future[R]]) -> concurrent.futures.Future[
             return
         try:
             start().add_done_callback(functools.partial(_pass_on, outcome))
-        except Exception as error:  # the caller's, whose thread waits for it
+        except BaseException as error:  # the caller's, whose thread waits for it
             outcome.set_exception(error)
 
     loop_thread().call(begin)

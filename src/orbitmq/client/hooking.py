@@ -30,7 +30,7 @@ def hooked(
         try:
             context.status = cast("Callable[..., Status | None]", listener)(messages, told)
             return context.status
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             context.error = error
             raise
         finally:
@@ -41,7 +41,7 @@ def hooked(
         try:
             context.status = await cast("Callable[..., Awaitable[Status | None]]", listener)(messages, told)
             return context.status
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             context.error = error
             raise
         finally:

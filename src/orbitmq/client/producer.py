@@ -23,6 +23,7 @@ from orbitmq.client.core.replies import asking
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
 from orbitmq.client.instance import Instance
+from orbitmq.client.leaving import is_failure
 from orbitmq.client.pacing import Pace
 from orbitmq.client.probing import probe_regularly
 from orbitmq.client.sending import ANYWHERE, Sender, Target
@@ -451,7 +452,9 @@ def _tell(callback: SendCallback, task: asyncio.Task[SendResult]) -> None:
     error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
     try:
         callback(None if error is not None else task.result(), error)
-    except Exception:  # the application's code
+    except BaseException as raised:  # the application's code
+        if not is_failure(raised):
+            raise
         _log.exception("event=send_callback_failed")
 
 

@@ -12,6 +12,7 @@ from orbitmq.client.background import Background
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.instance import Instance
+from orbitmq.client.leaving import is_failure
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pull import PullConsumer
 from orbitmq.client.settings import PullSettings
@@ -118,7 +119,9 @@ class PullSchedule(PullConsumer):
                 await cast("Awaitable[object]", task(context.message_queue, context))
             else:
                 await on_thread(f"{self.group}-pull", lambda: task(context.message_queue, context))
-        except Exception:  # the application's code
+        except BaseException as error:  # the application's code
+            if not is_failure(error):
+                raise
             context.next_delay_ms = AFTER_ERROR_MS
             _log.exception("event=pull_task_failed group=%s queue=%s", self.group, context.message_queue)
 

@@ -15,6 +15,7 @@ from orbitmq.client.core.hooks import each
 from orbitmq.client.core.model import LocalTransactionState, SendResult, SendStatus, TransactionSendResult
 from orbitmq.client.core.outgoing import outgoing
 from orbitmq.client.instance import Instance
+from orbitmq.client.leaving import is_failure
 from orbitmq.client.producer import Producer
 from orbitmq.client.questions import Question
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
@@ -263,12 +264,14 @@ async def _outcome(work: Callable[[], Awaitable[object]]) -> tuple[LocalTransact
     """What a listener said, and what the broker's log should say when it said nothing useful."""
     try:
         state = await work()
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         return failed(error)
     return checked(state)
 
 
-def failed(error: Exception) -> tuple[LocalTransactionState, str | None]:
+def failed(error: BaseException) -> tuple[LocalTransactionState, str | None]:
     """The outcome of a listener that raised; to be called where it was caught."""
     _log.warning("event=transaction_listener_failed", exc_info=True)
     return LocalTransactionState.UNKNOWN, f"the listener failed: {type(error).__name__}: {error}"

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
+from orbitmq.client.leaving import is_failure
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import Namespace
 
@@ -90,5 +91,7 @@ class Watching:
                 answer = callback(*arguments)
                 if inspect.isawaitable(answer):
                     await answer
-        except Exception:  # the application's code
+        except BaseException as error:  # the application's code
+            if not is_failure(error):
+                raise
             _log.exception("event=callback_failed owner=%s callback=%r", self._owner, callback)

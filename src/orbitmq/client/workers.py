@@ -27,6 +27,7 @@ from orbitmq.client.core.model import (
     OrderlyContext,
 )
 from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.leaving import is_failure
 from orbitmq.client.threads import on_thread
 from orbitmq.message.model import MessageExt
 
@@ -41,7 +42,9 @@ CoroutineListener: TypeAlias = Callable[
 ]
 Listener: TypeAlias = FunctionListener | CoroutineListener
 """Gets messages and their context and says what became of them: a function, called on threads, or a coroutine function.
-An exception, and no answer at all, mean that the messages come again."""
+An exception, and no answer at all, mean that the messages come again. A SystemExit is an exception like others on a
+thread, and for a coroutine function of the synchronous classes; on an application's own loop it ends the loop, as
+everywhere in asyncio, and the messages come again to others."""
 OrderlyFunctionListener: TypeAlias = Callable[[Sequence[MessageExt], OrderlyContext], ConsumeOrderlyStatus | None]
 OrderlyCoroutineListener: TypeAlias = Callable[
     [Sequence[MessageExt], OrderlyContext], Awaitable[ConsumeOrderlyStatus | None]
@@ -62,7 +65,7 @@ class Portion:
     messages: Sequence[MessageExt]
     context: Context
     status: Status | None = None
-    error: Exception | SystemExit | None = None
+    error: BaseException | None = None
     """What the listener raised instead of saying something."""
     skipped: bool = False
     """The listener was not called: the queue was given up or the consumer shut down before."""
@@ -81,6 +84,8 @@ class Workers(ABC):
         self._closing = False
         self._warned = False
         self._open_count = 0
+        self._awaited_below = 1
+        """Closing waits until fewer portions are open."""
         self._idle = asyncio.Event()
 
     @abstractmethod
@@ -100,7 +105,8 @@ class Workers(ABC):
         """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
         self._closing = True
         self._wind_down()
-        if self._open_count:
+        self._awaited_below = 2 if self._is_in_a_listener() else 1  # a listener's own portion is open while it waits
+        if self._open_count >= self._awaited_below:
             self._idle.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
@@ -109,7 +115,7 @@ class Workers(ABC):
 
     def _done(self, portion: Portion) -> None:
         self._open_count -= 1
-        if not self._open_count:
+        if self._open_count < self._awaited_below:
             self._idle.set()
         self._finished(portion)
 
@@ -131,6 +137,10 @@ class Workers(ABC):
             wanted.__name__,
         )
         return None
+
+    def _is_in_a_listener(self) -> bool:
+        """Whether the running task is one that calls the listener."""
+        return False
 
     @abstractmethod
     def _enqueue(self, portion: Portion) -> None: ...
@@ -227,7 +237,7 @@ class ThreadWorkers(Workers):
         try:
             self._prepare(portion)
             portion.status = self._checked(self._listener(portion.messages, portion.context), portion.context)
-        except (Exception, SystemExit) as error:  # a thread that ended would be one less, and its portion never done
+        except BaseException as error:  # a thread that ended would be one less, and its portion never done
             portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
 
@@ -299,12 +309,17 @@ class TaskWorkers(Workers):
         try:
             self._prepare(portion)
             portion.status = self._checked(await self._listener(portion.messages, portion.context), portion.context)
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             portion.error = error
             _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
 
     def _wind_down(self) -> None:
         """Portions that wait are skipped by the running tasks; none is left when no task runs."""
+
+    def _is_in_a_listener(self) -> bool:
+        return asyncio.current_task() in self._tasks
 
     async def _abandon(self) -> None:
         tasks = self._tasks - {asyncio.current_task()}  # a listener may have shut its consumer down

@@ -84,7 +84,7 @@ class ConsumeContext:
     cost_ms: int = 0
     """What the call took, in milliseconds; there afterwards."""
     status: ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 def message_kind(message: Outgoing) -> MessageKind:
