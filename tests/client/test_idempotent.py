@@ -14,7 +14,15 @@ import sqlalchemy
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, MessageExt, MessageQueue
+from orbitmq.client import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    MessageExt,
+    MessageQueue,
+    OrderlyContext,
+    PushConsumer,
+)
 from orbitmq.client.idempotent import TOKEN_PROPERTY, Idempotent, LocalCache, RedisCache, serialised_sqlite, usual_token
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.properties import KEYS, UNIQ_KEY
@@ -23,6 +31,7 @@ from tests.support.postgres import postgres
 from tests.support.received import received
 
 DONE, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+IN_ORDER, REST = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 BOOKINGS = Table("bookings", MetaData(), Column("order", String(50)))  # no unique key of its own: it would hide a fault
 PATIENCE_SECONDS = 20
 
@@ -69,6 +78,10 @@ def message(keys: str = "order-1", topic: str = "T", **properties: str) -> Messa
 
 def context() -> ConcurrentContext:
     return ConcurrentContext(MessageQueue("T", "b", 0))
+
+
+def in_order() -> OrderlyContext:
+    return OrderlyContext(MessageQueue("T", "b", 0))
 
 
 def book(message: MessageExt, connection: Connection) -> None:
@@ -257,9 +270,62 @@ def test_a_shared_cache_spares_the_database(engine: Engine) -> None:
     assert second.counts["cache"] == 1
 
 
+def test_an_orderly_listener_has_its_own_words_for_it(engine: Engine) -> None:
+    attempts: list[str] = []
+
+    def fails_once(message: MessageExt, connection: Connection) -> None:
+        book(message, connection)
+        attempts.append(message.properties[KEYS])
+        if len(attempts) == 2:
+            raise RuntimeError("a bug, or a service that is away")
+
+    once = once_of(engine)
+    listen = once(fails_once)
+    three = [message("1"), message("2"), message("3")]
+    assert listen(three, in_order()) is REST
+    assert bookings(engine) == ["1"], "what failed is rolled back, and what is behind it waits"
+    assert listen(three, in_order()) is IN_ORDER, "the queue gives the whole portion again"
+    assert attempts == ["1", "2", "2", "3"], "what was done is not done again"
+    assert bookings(engine) == ["1", "2", "3"]
+    assert dict(once.counts) == {"done": 3, "cache": 1, "database": 0, "failed": 1}
+    assert listen([message("1")], in_order()) is IN_ORDER, "a portion of duplicates alone lets the queue go on"
+    assert once_of(engine)(book)([message("1")], in_order()) is IN_ORDER, "and so when the database alone knows it"
+    assert bookings(engine) == ["1", "2", "3"]
+
+
+def test_coroutines_serve_orderly_listeners_as_well(engine: Engine, urls: tuple[str, str]) -> None:
+    async def work(message: MessageExt, connection: AsyncConnection) -> None:
+        if message.keys == "bad":
+            raise RuntimeError("no")
+        await connection.execute(insert(BOOKINGS).values(order=message.keys))
+
+    async def scenario() -> None:
+        asynchronous = create_async_engine(urls[1])
+        if asynchronous.dialect.name == "sqlite":
+            serialised_sqlite(asynchronous.sync_engine)
+        once = Idempotent(asynchronous, "g")
+        await once.create_table_async()
+        listen = once(work)
+        assert await listen([message(), message("bad")], in_order()) is REST
+        assert await listen([message(), message("2")], in_order()) is IN_ORDER
+        await asynchronous.dispose()
+
+    asyncio.run(scenario())
+    assert bookings(engine) == ["2", "order-1"]
+
+
+def test_both_kinds_of_decorators_take_it(tmp_path: Path) -> None:
+    once = Idempotent(create_engine(f"sqlite:////{tmp_path}/orders.db"), "g")
+    concurrent, orderly = PushConsumer("g"), PushConsumer("h")
+    listen = once(book)
+    assert concurrent.on_message(listen) is listen
+    assert orderly.on_message_orderly(listen) is listen
+
+
 def test_a_database_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:////{tmp_path}/missing/orders.db")
     assert Idempotent(engine, "g")(book)([message()], context()) is LATER
+    assert Idempotent(engine, "g")(book)([message()], in_order()) is REST
 
 
 def test_old_tokens_can_be_forgotten(engine: Engine) -> None:

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, insert, select
 
-from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt
+from orbitmq.client import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    Message,
+    MessageExt,
+    OrderlyContext,
+)
 from orbitmq.client.idempotent import Idempotent, serialised_sqlite
 from orbitmq.client.sync import Producer, PushConsumer
 from tests.interop.conftest import System
@@ -69,6 +76,37 @@ def test_an_order_sent_twice_is_booked_once(system: System, label: str, engine: 
         wait_until(lambda: sum(once.counts.values()) == 2 * ORDERS, PATIENCE_SECONDS, "every message consumed")
     assert effects(engine) == EXPECTED
     assert once.counts["done"] == once.counts["cache"] + once.counts["database"] == ORDERS
+
+
+def test_a_queue_in_order_goes_on_behind_duplicates_and_failures(system: System, label: str, engine: Engine) -> None:
+    """Work fails once in the middle of a portion; the queue rests and goes on, and every effect is there once."""
+    send_orders(system, label, times=2)
+    once, failed = once_of(engine, label), set[str]()
+
+    def fails_once(message: MessageExt, connection: Connection) -> None:
+        book(message, connection)
+        if message.keys in ("order-7", "order-30") and message.keys not in failed:
+            failed.add(message.keys)
+            raise RuntimeError("a service that is away for a moment")
+
+    inner, settled = once(fails_once), set[str]()
+
+    def listen(messages: Sequence[MessageExt], context: OrderlyContext) -> ConsumeOrderlyStatus:
+        status = inner(messages, context)
+        if status is ConsumeOrderlyStatus.SUCCESS:
+            settled.update(message.msg_id for message in messages)
+        return status
+
+    consumer = PushConsumer(
+        label, system.namesrv_address, consume_from_where=FIRST, consume_batch_max_size=4, suspend_current_queue_ms=10
+    )
+    consumer.subscribe(label)
+    consumer.on_message_orderly(listen)
+    with consumer:
+        wait_until(lambda: len(settled) == 2 * ORDERS, PATIENCE_SECONDS, "every queue consumed to its end")
+    assert effects(engine) == EXPECTED
+    assert (once.counts["done"], once.counts["failed"]) == (ORDERS, 2)
+    assert once.counts["cache"] + once.counts["database"] >= ORDERS
 
 
 def test_an_order_acknowledged_in_vain_is_booked_once(system: System, label: str, engine: Engine) -> None:

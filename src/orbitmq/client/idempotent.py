@@ -8,6 +8,8 @@
     def book(message: MessageExt, connection: Connection) -> None:
         connection.execute(insert(bookings).values(order=message.keys))
 
+The same listener serves `on_message_orderly`: it says what the kind of its consumer needs.
+
 RocketMQ delivers at least once: a producer may send twice, an acknowledgement may be lost, a rebalance may hand out
 messages that are being worked on. So a message carries a token, and the database of the application decides: the token
 is inserted under a unique key and the work is done in the same transaction. A second delivery finds the token, waits
@@ -30,7 +32,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, cast, overload
 
-from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.client.core.model import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    OrderlyContext,
+)
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import KEYS, UNIQ_KEY
@@ -45,14 +52,16 @@ except ImportError as error:
     raise ImportError("idempotent consumption needs SQLAlchemy: pip install 'orbitmq[idempotent]'") from error
 
 if TYPE_CHECKING:
-    from orbitmq.client.workers import CoroutineListener, FunctionListener
+    from orbitmq.client.workers import Context, Status
 
 __all__ = [
     "TOKEN_PROPERTY",
+    "AsyncOnceListener",
     "AsyncWork",
     "Cache",
     "Idempotent",
     "LocalCache",
+    "OnceListener",
     "RedisCache",
     "RedisClient",
     "Token",
@@ -77,6 +86,29 @@ AsyncWork: TypeAlias = Callable[[MessageExt, AsyncConnection], Awaitable[object]
 Token: TypeAlias = Callable[[MessageExt], str]
 """Gives the token of a message: equal for messages that mean the same thing, and never empty."""
 DONE, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+DONE_IN_ORDER, LATER_IN_ORDER = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+
+class OnceListener(Protocol):
+    """A function for `on_message` and for `on_message_orderly`: the context tells which of them calls."""
+
+    @overload
+    def __call__(self, messages: Sequence[MessageExt], context: ConcurrentContext, /) -> ConsumeConcurrentlyStatus: ...
+
+    @overload
+    def __call__(self, messages: Sequence[MessageExt], context: OrderlyContext, /) -> ConsumeOrderlyStatus: ...
+
+
+class AsyncOnceListener(Protocol):
+    """The same as a coroutine function."""
+
+    @overload
+    async def __call__(
+        self, messages: Sequence[MessageExt], context: ConcurrentContext, /
+    ) -> ConsumeConcurrentlyStatus: ...
+
+    @overload
+    async def __call__(self, messages: Sequence[MessageExt], context: OrderlyContext, /) -> ConsumeOrderlyStatus: ...
 
 
 def usual_token(message: MessageExt) -> str:
@@ -167,7 +199,8 @@ class Idempotent:
     """Makes listeners of work on single messages; see the module.
 
     Work that returns is done, whatever it returns; work that raises is rolled back, and its message and those behind it
-    in the same portion are delivered again. `group` keeps the tokens of consumer groups apart.
+    in the same portion are delivered again. An orderly listener has its queue rest then, and gets the whole portion
+    again: the messages that are done have no second effect. `group` keeps the tokens of consumer groups apart.
 
     `token` says what makes two messages the same, `cache` spares the database (a `LocalCache` unless given), `table` is
     the name of the table of tokens. `counts` says how many messages were "done", found in the "cache", found in the
@@ -257,43 +290,45 @@ class Idempotent:
     # ------------------------------------------------------------------------------------------------------ listeners
 
     @overload
-    def __call__(self, work: AsyncWork) -> CoroutineListener: ...
+    def __call__(self, work: AsyncWork) -> AsyncOnceListener: ...
 
     @overload
-    def __call__(self, work: Work) -> FunctionListener: ...
+    def __call__(self, work: Work) -> OnceListener: ...
 
-    def __call__(self, work: Work | AsyncWork) -> FunctionListener | CoroutineListener:
-        """The listener that has `work` done for every message that was not done before."""
+    def __call__(self, work: Work | AsyncWork) -> OnceListener | AsyncOnceListener:
+        """The listener, concurrent or orderly, that has `work` done for every message that was not done before."""
         if inspect.iscoroutinefunction(work):
             return self._coroutine_listener(self._async_engine(), cast("AsyncWork", work))
         return self._function_listener(self._plain_engine(), cast("Work", work))
 
-    def _function_listener(self, engine: Engine, work: Work) -> FunctionListener:
-        def listen(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+    def _function_listener(self, engine: Engine, work: Work) -> OnceListener:
+        def listen(messages: Sequence[MessageExt], context: Context) -> Status:
             for index, message in enumerate(messages):
                 try:
                     self._consume(engine, work, message)
                 except Exception:
                     return self._failed(message, index, context)
-            return DONE
+            return _done(context)
 
-        return listen
+        return cast("OnceListener", listen)
 
-    def _coroutine_listener(self, engine: AsyncEngine, work: AsyncWork) -> CoroutineListener:
-        async def listen(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+    def _coroutine_listener(self, engine: AsyncEngine, work: AsyncWork) -> AsyncOnceListener:
+        async def listen(messages: Sequence[MessageExt], context: Context) -> Status:
             for index, message in enumerate(messages):
                 try:
                     await self._consume_async(engine, work, message)
                 except Exception:
                     return self._failed(message, index, context)
-            return DONE
+            return _done(context)
 
-        return listen
+        return cast("AsyncOnceListener", listen)
 
-    def _failed(self, message: MessageExt, index: int, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
-        """Messages before `index` are done, the others come again."""
+    def _failed(self, message: MessageExt, index: int, context: Context) -> Status:
+        """Messages before `index` are done, the others come again; in order all of them do."""
         self._count("failed")
         _log.warning("event=work_failed topic=%s msg_id=%s", message.topic, message.msg_id, exc_info=True)
+        if isinstance(context, OrderlyContext):
+            return LATER_IN_ORDER
         context.ack_index = index - 1
         return DONE if index else LATER
 
@@ -364,6 +399,10 @@ class Idempotent:
     def _count(self, name: str) -> None:
         with self._guard:
             self.counts[name] += 1
+
+
+def _done(context: Context) -> Status:
+    return DONE_IN_ORDER if isinstance(context, OrderlyContext) else DONE
 
 
 def _digest(text: str) -> str:
