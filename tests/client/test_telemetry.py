@@ -20,14 +20,17 @@ from orbitmq.client import (
     LitePullConsumer,
     Message,
     MessageExt,
+    MessageQueue,
     Producer,
+    PullConsumer,
+    PullSchedule,
     PushConsumer,
     sync,
 )
 from orbitmq.client.telemetry import instrument
 from orbitmq.errors import BrokerError, MessageIllegal
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from tests.support.fake_system import FakeSystem, fake_system, refuse
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import run, until
 
 SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
@@ -209,3 +212,27 @@ def test_a_pull_consumer_has_spans_of_what_it_received() -> None:
         assert (received.name, received.links) == ("receive T", ())
 
     run(scenario())
+
+
+@pytest.mark.parametrize("kind", [PullConsumer, PullSchedule])
+def test_a_consumer_that_is_told_what_to_pull_has_them_as_well(kind: type[PullConsumer]) -> None:
+    async def scenario() -> None:
+        spans = Spans()
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            system.put("T", 0, b"untraced")
+            consumer = kind("g", system.address)
+            instrument(consumer, spans.provider)
+            async with consumer:
+                assert len((await consumer.pull(MessageQueue("T", BROKER, 0), "*", 0, 32)).messages) == 1
+            instrument(sync.PullSchedule("h", system.address), spans.provider)
+        (received,) = spans.of(SpanKind.CLIENT)
+        assert received.name == "receive T"
+
+    run(scenario())
+
+
+def test_what_makes_no_spans_is_refused() -> None:
+    nothing: Any = object()
+    with pytest.raises(TypeError, match="object makes no spans; give a producer or a consumer"):
+        instrument(nothing)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from orbitmq.client import lite_pull, producer, push, sync
+from orbitmq.client import consumer, lite_pull, producer, pull, push, sync
 from orbitmq.client.core.hooks import ConsumeContext, ReceiveContext, SendContext
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from orbitmq.errors import BrokerError
@@ -50,6 +50,10 @@ class ClientMetrics:
             "orbitmq_client_send_attempt_seconds", "Time of an attempt.", _LABELS, buckets=SECONDS, registry=registry
         )
         self._received = Counter("orbitmq_client_received_messages", "Messages pulled.", _LABELS, registry=registry)
+        self._pull_seconds = Histogram(
+            "orbitmq_client_pull_seconds", "Time of a pull that brought messages, with the broker's wait for them.",
+            _LABELS, buckets=SECONDS, registry=registry,
+        )  # fmt: skip
         self._consumed = Counter(
             "orbitmq_client_consumed_messages", "Messages a listener was called with.", (*_LABELS, "outcome"),
             registry=registry,
@@ -58,7 +62,7 @@ class ClientMetrics:
             "orbitmq_client_listener_seconds", "Time of a call.", _LABELS, buckets=SECONDS, registry=registry
         )
         self._delay_seconds = Histogram(
-            "orbitmq_client_delivery_delay_seconds", "From stored to the listener.", _LABELS, buckets=SECONDS,
+            "orbitmq_client_delivery_delay_seconds", "From stored to the application.", _LABELS, buckets=SECONDS,
             registry=registry,
         )  # fmt: skip
 
@@ -67,25 +71,39 @@ class ClientMetrics:
         client: producer.Producer
         | push.PushConsumer
         | lite_pull.LitePullConsumer
+        | pull.PullConsumer
         | sync.Producer
         | sync.PushConsumer
-        | sync.LitePullConsumer,
+        | sync.LitePullConsumer
+        | sync.PullConsumer,
     ) -> None:
-        """Count what a client does; before its start."""
+        """Count what a client does; before its start.
+
+        Of a producer: attempts to send and their time. Of every consumer, a `PullSchedule` among them: messages pulled,
+        the time of pulls that brought some, and how old messages are when the application gets them. Of a push
+        consumer also the calls of its listener. How far a group is behind only its brokers know: see `lag`.
+
+        TypeError for another object, InvalidStateError for a consumer that was started.
+        """
         core: object = getattr(client, "core", client)
         if isinstance(core, producer.Producer):
             core.add_send_hook(_Sends(self._sends, self._send_seconds))
-        elif isinstance(core, (push.PushConsumer, lite_pull.LitePullConsumer)):
+        elif isinstance(core, consumer.Consumer):
+            delays = _Delays(self._delay_seconds)
+            is_push = isinstance(core, push.PushConsumer)
+            core.add_consume_hook(_Calls(self._consumed, self._consume_seconds, delays) if is_push else delays)
             core.add_receive_hook(self._receive)
-        if isinstance(core, push.PushConsumer):
-            core.add_consume_hook(_Calls(self._consumed, self._consume_seconds, self._delay_seconds))
+        else:
+            raise TypeError(f"{type(client).__name__} has no such figures; give a producer or a consumer")
 
     def watch_outbox(self, outbox: Outbox | SyncOutbox, name: str) -> None:
         """Show an outbox under a name."""
         self._registry.register(_OutboxCollector(outbox, name))
 
     def _receive(self, context: ReceiveContext) -> None:
-        self._received.labels(context.group, context.queue.topic).inc(len(context.messages))
+        group, topic = context.group, context.queue.topic
+        self._received.labels(group, topic).inc(len(context.messages))
+        self._pull_seconds.labels(group, topic).observe(context.cost_ms / 1000)
 
 
 class _Sends:
@@ -111,16 +129,27 @@ def _send_outcome(context: SendContext) -> str:
     return type(context.error).__name__
 
 
-class _Calls:
-    def __init__(self, count: Counter, seconds: Histogram, delay: Histogram) -> None:
-        self._count = count
-        self._seconds = seconds
+class _Delays:
+    def __init__(self, delay: Histogram) -> None:
         self._delay = delay
 
     def before(self, context: ConsumeContext) -> None:
         for message in context.messages:
             delay_s = max(0, context.began_ms - message.store_timestamp) / 1000
             self._delay.labels(context.group, message.topic).observe(delay_s)
+
+    def after(self, context: ConsumeContext) -> None:
+        """What follows delays nothing."""
+
+
+class _Calls:
+    def __init__(self, count: Counter, seconds: Histogram, delays: _Delays) -> None:
+        self._count = count
+        self._seconds = seconds
+        self._delays = delays
+
+    def before(self, context: ConsumeContext) -> None:
+        self._delays.before(context)
 
     def after(self, context: ConsumeContext) -> None:
         group, topic = context.group, context.messages[0].topic

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from orbitmq import __version__
-from orbitmq.client import lite_pull, producer, push, sync
+from orbitmq.client import consumer, lite_pull, producer, pull, push, sync
 from orbitmq.client.core.hooks import ConsumeContext, ReceiveContext, SendContext
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from orbitmq.message.model import Message, MessageExt
@@ -32,8 +32,8 @@ except ImportError as error:
 
 __all__ = ["instrument"]
 
-Client = producer.Producer | push.PushConsumer | lite_pull.LitePullConsumer
-SyncClient = sync.Producer | sync.PushConsumer | sync.LitePullConsumer
+Client = producer.Producer | push.PushConsumer | lite_pull.LitePullConsumer | pull.PullConsumer
+SyncClient = sync.Producer | sync.PushConsumer | sync.LitePullConsumer | sync.PullConsumer
 
 LINKS_MAX = 128  # of one span, as SDKs keep no more by default
 _FAILED = frozenset(
@@ -47,8 +47,14 @@ _FAILED = frozenset(
 
 
 def instrument(client: Client | SyncClient, provider: TracerProvider | None = None) -> None:
-    """Have a client make spans; before its start. `provider` is the application's global one unless given."""
-    core: Client = client.core if isinstance(client, SyncClient) else client
+    """Have a client make spans; before its start. `provider` is the application's global one unless given.
+
+    A consumer without a listener, a `PullSchedule` among them, has spans of its pulls alone. TypeError for an object
+    that is neither a producer nor a consumer.
+    """
+    core: object = getattr(client, "core", client)
+    if not isinstance(core, (producer.Producer, consumer.Consumer)):
+        raise TypeError(f"{type(client).__name__} makes no spans; give a producer or a consumer")
     tracer = (provider or trace.get_tracer_provider()).get_tracer("orbitmq.client", __version__)
     if isinstance(core, producer.Producer):
         spans = SendSpans(tracer)
