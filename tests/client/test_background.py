@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orbitmq.client.background import Background
+from orbitmq.client.background import Background, one_round
 from tests.support.loops import run
 
 
@@ -50,5 +50,25 @@ def test_a_task_may_stop_its_owner() -> None:
     async def scenario() -> None:
         background = Background("owner")
         await background.spawn(background.stop())
+
+    run(scenario())
+
+
+def test_a_round_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        for _ in range(2):
+            with one_round("owner", "work"):
+                raise KeyError("broken")
+
+    run(scenario())
+    assert caplog.text.count("event=round_failed owner=owner work=work") == 2
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit])
+def test_a_round_that_is_to_end_ends(error: type[BaseException]) -> None:
+    async def scenario() -> None:
+        with pytest.raises(error), one_round("owner", "work"):
+            raise error
 
     run(scenario())

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 import pytest
 
 from orbitmq.client import LitePullConsumer, Message, Producer, PushConsumer
 from orbitmq.client.base import Client
 from orbitmq.client.core.addresses import VIP_CODES, vip_address
+from orbitmq.client.instance import Instance
+from orbitmq.client.offset_store import BrokerOffsets
+from orbitmq.client.queue_locks import OwnedQueues
+from orbitmq.client.routes import Routes
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, HookFailed, InvalidStateError, OrbitMQError
 from orbitmq.net.connection import Connection
 from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
@@ -144,6 +149,41 @@ def test_heartbeats_and_routes_come_at_their_intervals() -> None:
                     await until(lambda code=code, before=before: system.count(code) > before)  # type: ignore[misc]
 
     run(scenario(), TurnedLoop)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "seconds"),
+    [
+        (Instance, "beat", 30.1),
+        (Routes, "refresh_each", 30.1),
+        (PushConsumer, "_rebalance", 20.1),
+        (BrokerOffsets, "persist", 5.1),
+        (OwnedQueues, "lock", 20.1),
+        (PushConsumer, "_give_up_overdue", 900.1),
+    ],
+)
+def test_an_error_nobody_thought_of_ends_no_loop(
+    owner: type[Any], name: str, seconds: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise LookupError("nobody thought of this")
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            consumer = PushConsumer("g", system.address)
+            consumer.subscribe("T")
+            consumer.set_listener(Collector(), orderly=owner is OwnedQueues)
+            async with consumer:
+                with monkeypatch.context() as patch:
+                    patch.setattr(owner, name, fail)
+                    for times in (1, 2):
+                        await turned_loop().turn(seconds)
+                        await until(lambda: caplog.text.count("event=round_failed") >= times)  # noqa: B023
+
+    run(scenario(), TurnedLoop)
+    assert "nobody thought of this" in caplog.text
+    assert "event=task_failed" not in caplog.text
 
 
 @pytest.mark.parametrize("broken", [refuse(1), silence()])

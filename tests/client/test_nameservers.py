@@ -44,6 +44,27 @@ def test_no_answer_names_every_server() -> None:
         run(NameServers(["a", "b"], random.Random(1)).ask(Net()))
 
 
+def test_silence_is_told_once_until_one_answers_again(caplog: pytest.LogCaptureFixture) -> None:
+    net, servers = Net(), NameServers(["a", "b"], random.Random(1))
+
+    async def ask_in_vain() -> None:
+        with pytest.raises(ConnectError):
+            await servers.ask(net)
+
+    async def scenario() -> None:
+        await ask_in_vain()
+        await ask_in_vain()
+        assert caplog.text.count("event=no_name_server_answers addresses=a;b") == 1
+        assert "check namesrv_addr" in caplog.text
+        net.alive = {"a"}
+        await servers.ask(net)
+        net.alive = set()
+        await ask_in_vain()
+        assert caplog.text.count("event=no_name_server_answers") == 2
+
+    run(scenario())
+
+
 def test_no_address_says_what_to_do() -> None:
     with pytest.raises(ClientError, match="NAMESRV_ADDR") as raised:
         run(NameServers([], random.Random(1)).ask(Net()))

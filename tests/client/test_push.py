@@ -34,6 +34,7 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageV2Header
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
+from tests.support.process import free_port
 
 SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -626,6 +627,32 @@ def test_a_user_may_send_a_message_back() -> None:
                 await until(lambda: listener.got)
                 await consumer.send_message_back(listener.got[0], -1)
             assert [header.delay_level for header in system.sent_back] == [-1]
+
+    run(scenario())
+
+
+def test_a_consumer_without_any_subscription_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            consumer = PushConsumer("g", system.address)
+            consumer.set_listener(Listener())
+            async with consumer:
+                assert caplog.text.count("event=nothing_subscribed group=g; nothing comes until subscribe") == 1
+            caplog.clear()
+            async with push(system, Listener()):
+                assert "event=nothing_subscribed" not in caplog.text
+
+    run(scenario())
+
+
+def test_a_consumer_whose_name_servers_do_not_answer_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        consumer = PushConsumer("g", f"127.0.0.1:{free_port()};127.0.0.1:{free_port()}")
+        consumer.subscribe("T")
+        consumer.subscribe("U")
+        consumer.set_listener(Listener())
+        async with consumer:
+            assert caplog.text.count("event=no_name_server_answers") == 1
 
     run(scenario())
 

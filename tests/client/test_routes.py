@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orbitmq.client.nameservers import NameServers
-from orbitmq.client.routes import Routes
+from orbitmq.client.routes import LOOKUPS_AT_ONCE, Known, Routes
 from orbitmq.errors import ClientError
 from orbitmq.message.model import MessageQueue
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.objects import encode_standard
-from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
-from tests.support.loops import run
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
+from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.peers import remoting
 from tests.support.process import free_port
 
@@ -105,6 +105,43 @@ def test_one_topic_that_fails_does_not_stop_the_others(caplog: pytest.LogCapture
 
     run(scenario())
     assert "event=route_not_refreshed topic=A" in caplog.text
+
+
+def test_what_a_name_server_says_of_one_topic_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, _):
+            system.topics |= {"A": 1, "B": 1}
+            find = known.refresh
+
+            async def refresh(topic: str) -> Known | None:
+                if topic == "A":
+                    raise ValueError("no sense")
+                return await find(topic)
+
+            known.refresh = refresh  # type: ignore[method-assign]
+            await known.refresh_each(["A", "B"])
+            assert known.subscribed("B")
+
+    run(scenario())
+    assert "event=route_not_refreshed topic=A" in caplog.text
+    assert "ValueError: no sense" in caplog.text
+
+
+def test_a_name_server_that_hangs_costs_its_time_limit_once_for_several_topics() -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, _):
+            system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = silence()
+            topics = [f"T{i:02}" for i in range(2 * LOOKUPS_AT_ONCE)]
+            refreshing = asyncio.create_task(known.refresh_each(topics))
+            for rounds in (1, 2):
+                await until(lambda: system.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == rounds * LOOKUPS_AT_ONCE)  # noqa: B023
+                await settle()
+                assert system.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == rounds * LOOKUPS_AT_ONCE
+                assert not refreshing.done()
+                await turned_loop().turn(3.1)
+            await refreshing
+
+    run(scenario(), TurnedLoop)
 
 
 @pytest.mark.parametrize(

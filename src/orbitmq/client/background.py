@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from orbitmq.client.leaving import is_failure
+
 _log = logging.getLogger(__name__)
+
+
+@contextmanager
+def one_round(owner: str, work: str) -> Iterator[None]:
+    """Around one round of a loop that nobody begins again, its wait left outside: whatever fails in it is logged, and
+    the next round must still come.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        _log.exception("event=round_failed owner=%s work=%s", owner, work)
 
 
 class Background:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orbitmq.client import consistency
-from orbitmq.client.background import Background
+from orbitmq.client.background import Background, one_round
 from orbitmq.client.base import Client, State
 from orbitmq.client.consistency import SubscriptionCheck
 from orbitmq.client.core.allocation import AllocateAveragely, AllocateStrategy
@@ -397,10 +397,8 @@ class Consumer(Client):
     async def _persist_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._member_settings["persist_offset_interval_ms"] / 1000)
-            try:
+            with one_round(self._name(), "offsets"):  # the store may be the application's
                 await self._offsets.persist(self._offsets_to_store())
-            except Exception:  # the store may be the application's; the next time may do better
-                _log.exception("event=offsets_not_stored group=%s", self.group)
 
     def _offsets_to_store(self) -> Collection[MessageQueue]:
         """The queues whose offsets are stored now and then."""
@@ -414,7 +412,8 @@ class Consumer(Client):
                 async with asyncio.timeout(REBALANCE_INTERVAL_S):
                     await self._rebalance_wanted.wait()
             self._rebalance_wanted.clear()
-            await self._rebalance(instance)
+            with one_round(self._name(), "rebalance"):
+                await self._rebalance(instance)
 
     async def _rebalance(self, instance: Instance) -> None:
         """One round over all subscribed topics. A topic that fails keeps its queues and is asked about again soon."""

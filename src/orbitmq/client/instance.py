@@ -19,7 +19,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from orbitmq.client.answering import Answering, GroupMember
-from orbitmq.client.background import Background
+from orbitmq.client.background import Background, one_round
 from orbitmq.client.core.addresses import VIP_CODES, lookup_url, vip_address
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
 from orbitmq.client.core.retry import BROKER_MISSING
@@ -191,11 +191,13 @@ class Instance:
                     await self._routes_wanted.wait()
                 pause_s = MISSING_ROUTE_PAUSE_S
             self._routes_wanted.clear()
-            await self.routes.refresh_each(self._missing_topics())
+            with one_round(self.client_id, "routes"):
+                await self.routes.refresh_each(self._missing_topics())
             if loop.time() >= all_due:
                 all_due = loop.time() + interval_s
-                await self.routes.refresh_each(self.routes.topics())
-                self.routes.forget_brokers()
+                with one_round(self.client_id, "routes"):
+                    await self.routes.refresh_each(self.routes.topics())
+                    self.routes.forget_brokers()
             until_all_s = max(0.0, all_due - loop.time())
             pause_s = (
                 min(2 * pause_s, MISSING_ROUTE_PAUSE_MAX_S, until_all_s) if self._missing_topics() else until_all_s
@@ -219,8 +221,9 @@ class Instance:
             await self._route_news.wait()
             self._route_news.clear()
             changed, self._changed_topics = self._changed_topics, set()
-            addresses = self._broker_addresses(slaves=bool(self._consumers))
-            await asyncio.gather(*(self._beat_at(address) for address in addresses if address not in self._greeted))
+            with one_round(self.client_id, "greeting"):
+                addresses = self._broker_addresses(slaves=bool(self._consumers))
+                await asyncio.gather(*(self._beat_at(address) for address in addresses if address not in self._greeted))
             for member in self._consumers.values():
                 if not changed.isdisjoint(member.wanted_topics()):
                     member.wake_rebalance()
@@ -244,7 +247,8 @@ class Instance:
     async def _beat_regularly(self) -> None:
         while True:
             await asyncio.sleep(self.settings["heartbeat_interval_ms"] / 1000)
-            await self.beat()
+            with one_round(self.client_id, "heartbeat"):
+                await self.beat()
 
     async def beat(self) -> None:
         """Tell the brokers who we are: masters always, slaves as well when somebody consumes."""

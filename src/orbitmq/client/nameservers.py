@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
+from orbitmq.client.background import one_round
 from orbitmq.client.core.retry import NO_NAME_SERVER
 from orbitmq.errors import ClientError, ConnectError, OrbitMQError, RemotingError
 
@@ -33,6 +34,8 @@ class NameServers:
         self._look_up = look_up
         self._looking = asyncio.Lock()
         self._current = chance.choice(self.addresses) if addresses else ""
+        self._is_silent = False
+        """None of them answered last; told once."""
 
     async def ask(self, question: Callable[[str], Awaitable[T]]) -> T:
         """The answer of the first server that gives one, each tried once.
@@ -49,10 +52,21 @@ class NameServers:
                 failures.append(str(error))
             else:
                 self._current = address
+                self._is_silent = False
                 return answer
+        self._tell_silence()
         raise ConnectError(
             f"no name server answers: {'; '.join(failures)}; check namesrv_addr and that one of them runs"
         )
+
+    def _tell_silence(self) -> None:
+        if not self._is_silent:
+            self._is_silent = True
+            _log.warning(
+                "event=no_name_server_answers addresses=%s; topics that are not known yet can be neither sent to nor "
+                "consumed until one of them does; check namesrv_addr and that one of them runs",
+                ";".join(self.addresses),
+            )
 
     def _in_turn(self) -> list[str]:
         """Every address, the one in use first."""
@@ -75,10 +89,11 @@ class NameServers:
         while self._look_up is not None:
             await asyncio.sleep(pause_s)
             pause_s = LOOK_UP_S
-            try:
-                self.update(await self._look_up())
-            except OrbitMQError as error:
-                _log.warning("event=name_servers_not_looked_up error=%s", error)
+            with one_round("client", "name servers"):
+                try:
+                    self.update(await self._look_up())
+                except OrbitMQError as error:
+                    _log.warning("event=name_servers_not_looked_up error=%s", error)
 
     async def _look_up_once(self) -> None:
         if self._look_up is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from orbitmq.client.background import one_round
 from orbitmq.client.core.latency import PROBE_LOOK_S, PROBE_TIMEOUT_MS, FaultTable
 from orbitmq.client.core.route import MASTER_ID
 from orbitmq.client.instance import Instance
@@ -19,7 +20,8 @@ async def probe_regularly(instance: Instance, faults: FaultTable) -> None:
     while True:
         await asyncio.sleep(PROBE_LOOK_S)
         due = faults.to_probe(int(loop.time() * 1000))
-        await asyncio.gather(*(_probe(instance, faults, name) for name in due))
+        with one_round(instance.client_id, "probing"):
+            await asyncio.gather(*(_probe(instance, faults, name) for name in due))
 
 
 async def _probe(instance: Instance, faults: FaultTable, broker_name: str) -> None:

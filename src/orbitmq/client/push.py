@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar, Unpack, cast
 
-from orbitmq.client.background import Background
+from orbitmq.client.background import Background, one_round
 from orbitmq.client.consumer import REBALANCE_AGAIN_S, Held
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
@@ -287,6 +287,8 @@ class PushConsumer(ReadingConsumer):
     async def _begin(self, instance: Instance) -> None:
         if self._listener is None:
             raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"{self._name()} has no listener; set one before start")
+        if not self._subscriptions:
+            _log.warning("event=nothing_subscribed group=%s; nothing comes until subscribe names a topic", self.group)
         if self._message_model is MessageModel.CLUSTERING:
             self._subscribe(retry_topic(self.group), "*")
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
@@ -465,13 +467,17 @@ class PushConsumer(ReadingConsumer):
         while True:
             every = all(locks.owns(queue) for queue in self._held)
             await asyncio.sleep(RENEW_S if every else LOCK_AGAIN_S)
-            lost = await locks.lock(self._held)
-            async with self._rebalancing:
-                lost &= set(self._held)
-                if lost:
-                    _log.warning("event=locks_lost group=%s queues=%s", self.group, sorted(lost))
-                    await self._release(lost)
-                    self.wake_rebalance()
+            with one_round(self._name(), "locks"):
+                await self._renew(locks)
+
+    async def _renew(self, locks: OwnedQueues) -> None:
+        lost = await locks.lock(self._held)
+        async with self._rebalancing:
+            lost &= set(self._held)
+            if lost:
+                _log.warning("event=locks_lost group=%s queues=%s", self.group, sorted(lost))
+                await self._release(lost)
+                self.wake_rebalance()
 
     # ------------------------------------------------------------------------------------------------------ consuming
 
@@ -547,8 +553,9 @@ class PushConsumer(ReadingConsumer):
         timeout_ms = self._settings["consume_timeout_min"] * 60_000
         while True:
             await asyncio.sleep(timeout_ms / 1000)
-            for held in list(self._held.values()):
-                await self._give_up_overdue(held, timeout_ms)
+            with one_round(self._name(), "overdue messages"):
+                for held in list(self._held.values()):
+                    await self._give_up_overdue(held, timeout_ms)
 
     async def _give_up_overdue(self, held: Held, timeout_ms: int) -> None:
         for _ in range(OVERDUE_COUNT_MAX):

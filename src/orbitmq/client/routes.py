@@ -31,6 +31,8 @@ from orbitmq.wire.bodies import TopicRouteData
 
 _log = logging.getLogger(__name__)
 
+LOOKUPS_AT_ONCE = 8  # a name server that hangs costs its time limit once for so many topics; more would crowd it
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -107,12 +109,22 @@ class Routes:
         return self._topics.get(topic)
 
     async def refresh_each(self, topics: Iterable[str]) -> None:
-        """Ask for these topics; one that fails is logged and does not stop the others."""
-        for topic in sorted(set(topics)):
-            try:
-                await self.refresh(topic)
-            except OrbitMQError as error:
-                _log.warning("event=route_not_refreshed topic=%s error=%s", topic, error)
+        """Ask for these topics, a few at a time; one that fails is logged and does not stop the others."""
+        turns = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+
+        async def refresh(topic: str) -> None:
+            async with turns:
+                await self._refresh_logged(topic)
+
+        await asyncio.gather(*map(refresh, sorted(set(topics))))
+
+    async def _refresh_logged(self, topic: str) -> None:
+        try:
+            await self.refresh(topic)
+        except OrbitMQError as error:
+            _log.warning("event=route_not_refreshed topic=%s error=%s", topic, error)
+        except Exception:  # of what a name server said: the other topics have their routes all the same
+            _log.exception("event=route_not_refreshed topic=%s", topic)
 
     def addresses(self, broker_name: str) -> Mapping[int, str]:
         """Broker id -> address; empty for a broker no route names."""

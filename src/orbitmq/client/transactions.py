@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
 
+from orbitmq.client.background import one_round
 from orbitmq.client.core.ending import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.core.hooks import each
 from orbitmq.client.core.model import LocalTransactionState, SendResult, SendStatus, TransactionSendResult
@@ -222,10 +223,11 @@ class TransactionProducer(Producer, Generic[A_contra]):
     async def _answer_questions(self) -> None:
         while True:
             question = await self._questions.get()
-            try:
-                await self._answer(question)
-            except OrbitMQError as error:  # a hook around requests did not let the answer go; the broker asks again
-                _log.warning("event=transaction_question_not_answered group=%s error=%s", self.group, error)
+            with one_round(self.group, "transaction question"):  # a hook around requests may raise; it is asked again
+                try:
+                    await self._answer(question)
+                except OrbitMQError as error:
+                    _log.warning("event=transaction_question_not_answered group=%s error=%s", self.group, error)
 
     async def _answer(self, question: Question) -> None:
         message, asked = self._seen(question.message), question.header
