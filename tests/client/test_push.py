@@ -618,6 +618,25 @@ def test_shutdown_waits_for_listeners_and_keeps_what_they_did() -> None:
     run(scenario())
 
 
+def test_a_coroutine_listener_may_shut_its_consumer_down_and_does_not_wait_for_itself() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            ended: list[int] = []
+
+            async def last(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+                await consumer.shutdown()
+                ended.append(1)
+                return SUCCESS
+
+            consumer = push(system, last, await_termination_ms=3_600_000)
+            system.put("T", 0, b"x")
+            await consumer.start()
+            await until(lambda: ended)
+            assert not consumer.is_running
+
+    run(scenario())
+
+
 def test_a_user_may_send_a_message_back() -> None:
     async def scenario() -> None:
         async with fake_system() as system:
