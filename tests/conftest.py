@@ -35,6 +35,7 @@ def turned_clock() -> LoopFactory:
     return TurnedLoop
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_shared(item)))
