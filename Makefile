@@ -47,9 +47,9 @@ format: setup
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-# Two at a time: half of the time a test waits for a broker.
+# Three at a time: much of the time a test waits for a broker.
 test: setup java services check
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup
 
 bench: setup java
 	$(BIN)/python bench/run.py
