@@ -22,6 +22,8 @@ from tests.support.live import Client, client_of, live, made_broker, running
 # A value other than the default for each option that may be changed.
 CHANGES = {
     "brokerPermission": "4",
+    "archiveGuard": "true",
+    "archiveGuardTopics": "Orders",
     "autoCreateTopicEnable": "false",
     "autoCreateSubscriptionGroup": "false",
     "longPollingEnable": "false",

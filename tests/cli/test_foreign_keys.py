@@ -17,6 +17,9 @@ from orbitmq.store.options import StoreOptions
 ROCKETMQ_KEYS = set(Path(__file__).with_name("rocketmq-keys.txt").read_text().split())
 OURS = {
     "aclFile",
+    "archiveGuard",
+    "archiveGuardGroup",
+    "archiveGuardTopics",
     "bindAddress",
     "fastListenPort",
     "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these from the system properties of its JVM

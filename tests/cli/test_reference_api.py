@@ -21,7 +21,9 @@ def test_every_link_of_a_page_leads_to_one_heading(page: str) -> None:
 
 def test_calls_are_shown_as_they_are_written() -> None:
     text = api_page("client-api.md")
-    assert "\nasync poll(timeout: float | None = None) -> list[MessageExt]\n" in text
+    assert (
+        "\nasync poll(timeout: float | None = None, *, max_messages: int | None = None) -> list[MessageExt]\n" in text
+    )
     assert "\nqueue: MessageQueue | None = None,\n" in text.replace("    ", "")
     transaction = text.split("##### TransactionProducer.send_in_transaction\n")[1].split("#####")[0]
     assert transaction.count("async send_in_transaction(") == 2, "one for each form"
