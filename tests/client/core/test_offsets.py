@@ -74,3 +74,9 @@ def test_a_file_with_pairs_is_read() -> None:
 def test_a_broken_file_is_refused(text: str) -> None:
     with pytest.raises(BodyError):
         decode_file(text)
+
+
+def test_the_beginning_is_stored_though_it_was_only_learned() -> None:
+    table = OffsetTable()
+    table.learn(Q, 0)
+    assert table.own([Q]) == {Q: 0}

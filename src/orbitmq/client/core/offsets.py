@@ -35,8 +35,11 @@ class OffsetTable:
             self._own.add(queue)
 
     def learn(self, queue: MessageQueue, offset: int) -> None:
-        """The store has `offset`; what is known to be higher stays."""
+        """The store has `offset`; what is known to be higher stays. A broker says 0 of a queue it knows no offset of,
+        too: that one is stored, as by Java's client, or a group with an idle queue could not be reset."""
         self._offsets[queue] = max(offset, self._offsets.get(queue, -1))
+        if self._offsets[queue] == 0:
+            self._own.add(queue)
 
     def set(self, queue: MessageQueue, offset: int) -> None:
         """Take `offset` even when it is lower: the user or an operator moved it."""
