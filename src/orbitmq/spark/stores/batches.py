@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 
 from orbitmq.errors import SourceError, StoreError, UnitError
 from orbitmq.message.flags import COMPRESSED
-from orbitmq.spark.columns import Rows
+from orbitmq.spark.columns import Rows, record_batch
 from orbitmq.spark.fetch import data_loss
 from orbitmq.spark.stores.columns import (
     BODY,
     LOG_COLUMNS,
     RESOLVED,
     corrupt_batch,
-    log_batch,
     resolved_topics,
     table_batch,
 )
@@ -108,7 +107,7 @@ class LogBatches:
             if self._check_bodies:
                 units.check_bodies()
             rows = Rows(units, self._split.broker_name, settings.decompress)
-            batch = log_batch(rows, settings.schema, self._columns)
+            batch = record_batch(rows, settings.schema, self._columns)
         except UnitError as error:
             if len(units) == 1:
                 start = int(units.field("physical_offset")[0])

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import REAL_QID, REAL_TOPIC
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column, Rows
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column
 from orbitmq.spark.connecting import bad_option
 from orbitmq.spark.units import Units
 
@@ -103,17 +103,6 @@ def check_schema(schema: StructType, types: Mapping[str, DataType]) -> None:
             raise SourceError("ORBITMQ_BAD_SCHEMA", f"no column {field.name}; there are {', '.join(types)}")
         words = " or ".join(type_.simpleString() for type_ in allowed if type_)
         raise SourceError("ORBITMQ_BAD_SCHEMA", f"column {field.name} is {words}, nullable; cast it after the read")
-
-
-def log_batch(rows: Rows, schema: pa.Schema, columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """Messages as one batch of exactly `schema`."""
-    return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
-
-
-def _values(rows: Rows, field: pa.Field, columns: Mapping[str, Column]) -> pa.Array:
-    if field.name == PROPERTIES and pa.types.is_string(field.type):
-        return rows.units.properties_text()
-    return columns[field.name].values(rows)
 
 
 def corrupt_batch(schema: pa.Schema, broker_name: str, start: int, body: bytes, text: str) -> pa.RecordBatch:
