@@ -73,8 +73,9 @@ def test_all_columns_of_a_message() -> None:
         "physOffset": 900,
         "preparedTransactionOffset": 8,
         "offsetMsgId": "0A00000100002A9F0000000000000384",
+        "size": len(RUN) - len(unit(b"", "")),
     }
-    missing = {"tags": None, "keys": None, "body": b"", "properties": [], "bodyCrc": 0}
+    missing = {"tags": None, "keys": None, "body": b"", "properties": [], "bodyCrc": 0, "size": len(unit(b"", ""))}
     assert second == {**first, **missing, "msgId": first["offsetMsgId"]}
 
 

@@ -28,7 +28,8 @@ from orbitmq.spark.reading import RangePartition
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
 
-MESSAGES = StructType([StructField(name, column.type) for name, column in COLUMNS.items()])
+STORED_SIZE = "size"  # of the unit in the log: the lake keeps the message, not the unit
+MESSAGES = StructType([StructField(name, column.type) for name, column in COLUMNS.items() if name != STORED_SIZE])
 REPORTS = StructType([StructField("report", StringType())])
 ARROW_REPORTS = pa.schema([("report", pa.string())])
 BATCH_PROPERTY = "streaming.sql.batchId"  # of a task; Spark tells Python sources no other way

@@ -97,6 +97,7 @@ COLUMNS: dict[str, Column] = {
     "physOffset": Column(LongType(), _number("physical_offset")),
     "preparedTransactionOffset": Column(LongType(), _number("prepared_transaction_offset")),
     "offsetMsgId": Column(StringType(), lambda rows: rows.units.offset_ids()),
+    "size": Column(IntegerType(), _number("size")),
 }
 DEFAULT_COLUMNS = tuple(COLUMNS)[: tuple(COLUMNS).index("bornHost") + 1]
 

@@ -20,6 +20,7 @@ from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
 
 WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # what a task imports besides orbitmq itself
+PACKED = (".py", ".html")  # sources, and the pages that jobs fill in
 CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes several seconds
 
 
@@ -87,6 +88,6 @@ def pack(archive: Path) -> Path:
     """Write the sources of the orbitmq package into a zip file that Python can import from."""
     package = Path(orbitmq.__file__).parent
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
-        for source in sorted(package.rglob("*.py")):
+        for source in sorted(path for path in package.rglob("*") if path.suffix in PACKED):
             zip_file.write(source, source.relative_to(package.parent))
     return archive

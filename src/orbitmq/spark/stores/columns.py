@@ -22,7 +22,6 @@ HIDING_TOPICS = pa.array([SCHEDULE_TOPIC, HALF_TOPIC])  # whose messages are mea
 
 LOG_COLUMNS: dict[str, Column] = {
     **COLUMNS,
-    "size": Column(IntegerType(), lambda rows: pa.array(rows.units.field("size"))),
     CORRUPT: Column(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
 }
 QUEUE_COLUMNS: dict[str, DataType] = {
