@@ -10,13 +10,14 @@ import pytest
 
 from orbitmq.client import LitePullConsumer, MessageModel, PushConsumer
 from orbitmq.client.core.offsets import decode_file, encode_file
-from tests.interop.conftest import System
+from tests.interop.conftest import FIVE_TOO, System
 from tests.support.delivery import messages
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, run_driver
 from tests.support.python_client import FIRST, Collector, send
 
-# The broker sees nothing of the file, so one system will do.
-pytestmark = pytest.mark.parametrize("system", ["orbitmq"], indirect=True)
+# Java's clients of either version at brokers of their own, and both at orbitmq. No broker sees the file, but where a
+# consumer begins whose file does not know a queue yet is for the broker to say.
+PAIRS = [("java", ROCKETMQ_4), ("java-5", ROCKETMQ_5), ("orbitmq", ROCKETMQ_4), ("orbitmq", ROCKETMQ_5)]
 COUNT = 12
 
 
@@ -31,7 +32,7 @@ def file_below(directory: Path, group: str) -> Path:
     return found
 
 
-@pytest.mark.parametrize("version", [ROCKETMQ_4, ROCKETMQ_5])
+@pytest.mark.parametrize(("system", "version"), PAIRS, indirect=["system"])
 def test_push_consumers_go_on_where_those_of_the_other_kind_stopped(
     system: System, label: str, tmp_path: Path, version: str
 ) -> None:
@@ -68,6 +69,7 @@ def test_push_consumers_go_on_where_those_of_the_other_kind_stopped(
     assert sum(decode_file(file.read_text()).values()) == 3 * COUNT
 
 
+@pytest.mark.parametrize("system", FIVE_TOO, indirect=True)
 def test_lite_pull_consumers_go_on_where_those_of_the_other_kind_stopped(
     system: System, label: str, tmp_path: Path
 ) -> None:

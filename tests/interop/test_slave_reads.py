@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from orbitmq.client import BrokerError, PullConsumer, PushConsumer
-from tests.support.java_rocketmq import ROCKETMQ_4, JavaBroker, JavaNameServer
+from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, JavaBroker, JavaNameServer
 from tests.support.loops import until
 from tests.support.python_client import FIRST, Collector, send
 
@@ -22,9 +22,9 @@ COUNT = 200
 _OPTIONS = {"slaveReadEnable": "true", "accessMessageInMemoryMaxRatio": 0}
 
 
-@pytest.fixture
-def names() -> Iterator[JavaNameServer]:
-    with JavaNameServer() as running:
+@pytest.fixture(params=[ROCKETMQ_4, ROCKETMQ_5])
+def names(request: pytest.FixtureRequest) -> Iterator[JavaNameServer]:
+    with JavaNameServer(request.param) as running:
         yield running
 
 
@@ -68,11 +68,11 @@ def test_a_slave_is_read_when_told_and_when_the_master_is_gone(names: JavaNameSe
         return [row["properties"]["index"] for row in collector.rows if row["properties"]["run"] == label]
 
     with (
-        JavaBroker(names.address, ROCKETMQ_4, **_OPTIONS) as master,  # type: ignore[arg-type]
+        JavaBroker(names.address, names.version, **_OPTIONS) as master,  # type: ignore[arg-type]
         contextlib.ExitStack() as stack,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        slave = JavaBroker(names.address, ROCKETMQ_4, brokerId=1, brokerRole="SLAVE", **_OPTIONS)  # type: ignore[arg-type]
+        slave = JavaBroker(names.address, names.version, brokerId=1, brokerRole="SLAVE", **_OPTIONS)  # type: ignore[arg-type]
         stack.push(slave.__exit__)
         got = runner.run(scenario(master, slave))
     assert set(got) == {str(index) for index in range(COUNT - 4)}

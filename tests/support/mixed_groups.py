@@ -6,6 +6,7 @@ Knows no broker and asserts nothing.
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -43,14 +44,17 @@ class Group(NamedTuple):
         return f"{self.strategy}-{self.kind}"
 
 
+# Each kind and each strategy: what gives queues to members does not know how they read them.
 GROUPS = (
     Group("AVG", "push"), Group("AVG", "orderly"), Group("AVG", "lite"),
-    Group("AVG_BY_CIRCLE", "push"), Group("AVG_BY_CIRCLE", "orderly"),
-    Group("CONSISTENT_HASH", "push"), Group("CONSISTENT_HASH", "lite"),
+    Group("AVG_BY_CIRCLE", "orderly"),
+    Group("CONSISTENT_HASH", "push"),
     Group("CONFIG", "push"),
-    Group("MACHINE_ROOM", "push"), Group("MACHINE_ROOM", "orderly"),
-    Group("MACHINE_ROOM_NEARBY-AVG", "push"), Group("MACHINE_ROOM_NEARBY-AVG", "lite"),
+    Group("MACHINE_ROOM", "push"),
+    Group("MACHINE_ROOM_NEARBY-AVG", "lite"),
 )  # fmt: skip
+ONE_A_STRATEGY = tuple({group.strategy: group for group in GROUPS}.values())
+"""AVG's is the one that pulls, AVG_BY_CIRCLE's the one that keeps the order."""
 
 
 class Step(NamedTuple):
@@ -108,12 +112,8 @@ class Course:
         """What the strategy gives to each of the present members."""
         if self.group.strategy == "CONFIG":
             return {seat: sorted(self.shares[seat]) for seat in self.client_ids}
-        strategy = python_members.strategy(self.group.strategy, TOPIC)
-        all_queues, ids = [python_members.queue_of(TOPIC, name) for name in QUEUES], list(self.client_ids.values())
-        return {
-            seat: [python_members.name_of(one) for one in allocate(strategy, self.group.name, own, all_queues, ids)]
-            for seat, own in self.client_ids.items()
-        }
+        ids = tuple(self.client_ids.values())
+        return {seat: _allocated(self.group, own, ids) for seat, own in self.client_ids.items()}
 
     def is_quiet(self) -> bool:
         """Whether each member has what the strategy gives it."""
@@ -134,6 +134,14 @@ class Course:
     def left(self, seat: Seat) -> None:
         self.client_ids.pop(seat, None)
         self.queues.pop(seat, None)
+
+
+@functools.cache
+def _allocated(group: Group, own: str, ids: tuple[str, ...]) -> list[str]:
+    """Asked for over and over while members come and go."""
+    strategy = python_members.strategy(group.strategy, TOPIC)
+    all_queues = [queue_named(name) for name in QUEUES]
+    return [python_members.name_of(one) for one in allocate(strategy, group.name, own, all_queues, ids)]
 
 
 Courses = Mapping[tuple[str, str], Course]  # by system and group
