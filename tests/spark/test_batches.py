@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from orbitmq.errors import SourceError
 from orbitmq.spark import batches
 from orbitmq.spark.batches import BatchSettings, RangeBatches, regions
+from orbitmq.spark.damage import CORRUPT
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.forms import read_schema
 from orbitmq.spark.pulls import PullSettings
@@ -30,6 +31,8 @@ def decode(
     on_corrupt: str = "fail",
     columns: tuple[str, ...] = ("queueOffset", "tags", "body"),
 ) -> pa.Table:
+    if on_corrupt == "raw":
+        columns = (*columns, CORRUPT)
     schema = to_arrow_schema(read_schema(columns, "map"), timezone="UTC")
     pulls = PullSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=5000, strict=strict)
     filters = () if expression == "*" else (PropertyIn("TAGS", frozenset(expression.split("||"))),)
@@ -111,3 +114,46 @@ def test_a_message_that_is_damaged_may_be_skipped(caplog: pytest.LogCaptureFixtu
     rows = decode([bytes(run)], on_corrupt="skip")
     assert rows["queueOffset"].to_pylist() == [100, 101, 102, 103, 105, 106, 107, 108, 109]
     assert "queue offset 104" in caplog.text
+
+
+def test_a_message_that_is_damaged_may_come_as_stored() -> None:
+    messages = units(*range(100, 110))
+    messages[4] = messages[4].replace(b"body 104", b"body 10_")
+    rows = decode([b"".join(messages)], on_corrupt="raw")
+    assert rows["queueOffset"].to_pylist() == list(range(100, 110))
+    assert rows["body"][4].as_py() == messages[4]
+    assert "CRC" in rows[CORRUPT][4].as_py()
+    assert rows[CORRUPT].null_count == 9
+
+
+SIZE, MAGIC, BODY_SIZE = slice(0, 4), slice(4, 8), slice(84, 88)
+
+
+@pytest.mark.parametrize("field", [SIZE, MAGIC, BODY_SIZE], ids=["size", "magic", "body size"])
+@pytest.mark.parametrize("number", [0, 4, 9], ids=["first", "middle", "last"])
+def test_what_is_no_message_is_kept_apart_from_its_neighbours(number: int, field: slice) -> None:
+    messages = [bytearray(one) for one in units(*range(100, 110))]
+    messages[number][field] = b"\x7f\xff\xff\xff"
+    sound = [offset for offset in range(100, 110) if offset != 100 + number]
+    skipped = decode([b"".join(messages)], on_corrupt="skip")
+    assert skipped["queueOffset"].to_pylist() == sound
+    raw = decode([b"".join(messages)], on_corrupt="raw")
+    assert raw["queueOffset"].to_pylist() == list(range(100, 110))
+    assert raw["body"][number].as_py() == bytes(messages[number])
+    assert [text is None for text in raw[CORRUPT].to_pylist()] == [offset in sound for offset in range(100, 110)]
+
+
+def test_a_copy_of_a_message_in_a_broken_one_is_no_message() -> None:
+    messages = units(*range(100, 110))
+    stranger, earlier = stored_unit(50), stored_unit(101)
+    messages[4] = b"\x00" * 8 + stranger + earlier
+    raw = decode([b"".join(messages)], on_corrupt="raw")
+    assert raw["queueOffset"].to_pylist() == list(range(100, 110))
+    assert raw["body"][4].as_py() == messages[4]
+
+
+def test_a_message_that_did_not_come_is_lost_whatever_else_is_broken() -> None:
+    messages = [bytearray(one) for one in units(*range(100, 105), 106, 107, 108, 109)]
+    messages[1][MAGIC] = b"junk"
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*offset 104 is followed by 106"):
+        decode([b"".join(messages)], on_corrupt="skip")

@@ -175,11 +175,12 @@ def client_page() -> str:
 
 def spark_page() -> str:
     """The options of a read and the columns it can give."""
-    from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS  # loads pyspark, which only this page needs
+    from orbitmq.spark.columns import DEFAULT_COLUMNS  # loads pyspark, which only this page needs
+    from orbitmq.spark.forms import TOPIC_COLUMNS
 
     rows = [
         (f"`{name}`", column.type.simpleString(), "yes" if name in DEFAULT_COLUMNS else "")
-        for name, column in COLUMNS.items()
+        for name, column in TOPIC_COLUMNS.items()
     ]
     columns = _table(("column", "type", "without option `columns`"), rows)
     return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}{_spark_writes()}"
@@ -199,10 +200,10 @@ def _spark_writes() -> str:
 
 def spark_stores_page() -> str:
     """The options of reading a store directory and the columns it can give."""
-    from orbitmq.spark.stores.columns import INDEX_COLUMNS, LOG_COLUMNS, QUEUE_COLUMNS, default_log_columns
+    from orbitmq.spark.columns import DEFAULT_COLUMNS
+    from orbitmq.spark.stores.columns import INDEX_COLUMNS, LOG_COLUMNS, QUEUE_COLUMNS
 
-    shown = default_log_columns("map", with_corrupt=False)
-    messages = {name: (column.type, "yes" if name in shown else "") for name, column in LOG_COLUMNS.items()}
+    messages = {name: (column.type, "yes" if name in DEFAULT_COLUMNS else "") for name, column in LOG_COLUMNS.items()}
     kinds = {
         "Columns of messages": messages,
         "Columns with scan=consumequeue": {name: (kind, "yes") for name, kind in QUEUE_COLUMNS.items()},

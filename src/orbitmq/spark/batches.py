@@ -12,6 +12,7 @@ import pyarrow as pa
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.damage import CORRUPT, corrupt_batch, sound_units
 from orbitmq.spark.fetch import QueueRange, data_loss
 from orbitmq.spark.forms import BODIES, FORMS, NATIVE
 from orbitmq.spark.pulls import PullSettings, RangeReader
@@ -47,6 +48,7 @@ class RangeBatches:
         self._settings = settings
         self._next_offset = wanted.start
         self._seen = 0
+        self._is_blind = False  # since the last whole unit something broken came, whose offsets are not known
 
     def read(self, addresses: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Pull from the broker at `addresses`. SourceError when the range cannot be read as promised."""
@@ -54,17 +56,33 @@ class RangeBatches:
 
     def decode(self, bodies: Iterable[list[bytes]]) -> Iterator[pa.RecordBatch]:
         """The batches of runs of units that come in the order of the queue."""
-        for region in regions(bodies):
-            try:
+        try:
+            for region in regions(bodies):
                 yield from self._batches(region)
-            except UnitError as error:
-                raise SourceError(
-                    "ORBITMQ_CORRUPT_RECORD", f"{self._range}, at or behind offset {self._next_offset}: {error}"
-                ) from error
+        except UnitError as error:
+            raise SourceError("ORBITMQ_CORRUPT_RECORD", f"{self._place()}: {error}") from error
         self._check_end()
 
     def _batches(self, region: bytes) -> Iterator[pa.RecordBatch]:
-        units = Units(region, unit_positions(region))
+        if self._settings.on_corrupt == "fail":
+            yield from self._wanted(Units(region, unit_positions(region)))
+            return
+        for found in sound_units(region, self._belongs):
+            if isinstance(found, Units):
+                yield from self._wanted(found)
+            else:
+                self._is_blind = True
+                yield from self._broken({"queueOffset": self._next_offset, "body": found.stored}, found.text)
+
+    def _belongs(self, units: Units) -> bool:
+        """Whether the first of the units can be the next one of the range."""
+        is_of_queue = int(units.field("queue_id")[0]) == self._range.queue.queue_id
+        return is_of_queue and self._next_offset < int(units.field("queue_offset")[0]) < self._range.end
+
+    def _place(self) -> str:
+        return f"{self._range}, at or behind offset {self._next_offset}"
+
+    def _wanted(self, units: Units) -> Iterator[pa.RecordBatch]:
         self._count(units)
         for each in self._settings.filters:
             wanted = each.wanted(units)
@@ -85,7 +103,9 @@ class RangeBatches:
             if settings.on_corrupt == "fail":
                 raise
             if len(units) == 1:
-                LOG.warning("event=corrupt_record range=%s error=%s", self._range, error)
+                known = {"queueOffset": int(units.field("queue_offset")[0]), "body": units.stored(0)}
+                known["physOffset"] = int(units.field("physical_offset")[0])
+                yield from self._broken(known, str(error))
                 return
             first_half = np.arange(len(units)) < len(units) // 2
             yield from self._decoded(units[first_half])
@@ -93,9 +113,20 @@ class RangeBatches:
             return
         yield batch
 
+    def _broken(self, known: dict[str, object], text: str) -> Iterator[pa.RecordBatch]:
+        """What becomes of something that is no message: a line in the log, or a row."""
+        LOG.warning("event=corrupt_record range=%s offset=%s error=%s", self._range, known["queueOffset"], text)
+        if self._settings.on_corrupt == "raw":
+            queue = self._range.queue
+            place = {"topic": self._settings.names.unwrap(queue.topic), "brokerName": queue.broker_name}
+            known |= {**place, "queueId": queue.queue_id, CORRUPT: f"{self._range}: {text}"}
+            yield corrupt_batch(self._settings.schema, known)
+
     def _count(self, units: Units) -> None:
-        """Every offset of an unfiltered range must come, each once and in order."""
+        """Every offset of an unfiltered range must come, each once and in order, but for what was broken."""
         offsets = units.field("queue_offset")
+        if self._is_blind:
+            self._see(int(offsets[0]))
         steps = np.diff(offsets, prepend=self._next_offset - 1)
         if self._strict and (steps != 1).any():
             place = int(np.argmax(steps != 1))
@@ -104,7 +135,15 @@ class RangeBatches:
         self._seen += len(offsets)
         self._next_offset = int(offsets[-1]) + 1
 
+    def _see(self, offset: int) -> None:
+        """Nothing told the offsets of what was broken before `offset`; it did come."""
+        self._is_blind = False
+        self._seen += max(offset - self._next_offset, 0)
+        self._next_offset = max(offset, self._next_offset)
+
     def _check_end(self) -> None:
+        if self._is_blind:
+            self._see(self._range.end)
         lost = len(self._range) - self._seen
         if self._pulls.filtered or not lost:
             return

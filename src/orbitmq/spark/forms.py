@@ -25,6 +25,8 @@ from orbitmq.errors import SourceError
 from orbitmq.message.properties import KEYS
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column, Rows
 from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.damage import CORRUPT
+from orbitmq.spark.row_options import RowOptions
 
 NATIVE = "native"
 HEADERS = "headers"
@@ -72,11 +74,27 @@ ROCKETMQ_SPARK: dict[str, Column] = {
     "bornTimestamp": COLUMNS["bornTimestamp"],
     "storeTimestamp": COLUMNS["storeTimestamp"],
 }
-FORMS: dict[str, Mapping[str, Column]] = {NATIVE: COLUMNS, "kafka": KAFKA, "rocketmq-spark": ROCKETMQ_SPARK}
+TOPIC_COLUMNS: dict[str, Column] = {
+    **COLUMNS,
+    CORRUPT: Column(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
+}
+FORMS: dict[str, Mapping[str, Column]] = {NATIVE: TOPIC_COLUMNS, "kafka": KAFKA, "rocketmq-spark": ROCKETMQ_SPARK}
 BODIES = frozenset(("body", "value"))
 
 
-def read_schema(names: Sequence[str], properties: str, form: str = NATIVE) -> StructType:
+def schema_read(options: RowOptions, form: str = NATIVE) -> StructType:
+    """The schema of a read with these options whose user gave none. SourceError names the option at fault."""
+    with_corrupt = options.on_corrupt_record == "raw"
+    return read_schema(options.column_names, options.include_properties, form, with_corrupt=with_corrupt)
+
+
+def require_corrupt(schema: StructType, options: RowOptions) -> None:
+    """SourceError when broken messages are to be rows that nothing would tell from others."""
+    if options.on_corrupt_record == "raw" and CORRUPT not in schema.names:
+        raise bad_option(f"option onCorruptRecord: raw needs column {CORRUPT}, which tells such rows from messages")
+
+
+def read_schema(names: Sequence[str], properties: str, form: str = NATIVE, *, with_corrupt: bool = False) -> StructType:
     """The schema of a read whose user gave none.
 
     `names` are the columns wanted, empty for the default ones; `properties` is `map`, `string` or `none`.
@@ -84,7 +102,7 @@ def read_schema(names: Sequence[str], properties: str, form: str = NATIVE) -> St
     """
     columns = FORMS[form]
     left_out = {PROPERTIES, HEADERS} if properties == "none" else set()
-    default = DEFAULT_COLUMNS if form == NATIVE else tuple(columns)
+    default = (*DEFAULT_COLUMNS, *((CORRUPT,) if with_corrupt else ())) if form == NATIVE else tuple(columns)
     wanted = tuple(names) or tuple(name for name in default if name not in left_out)
     if unknown := [name for name in wanted if name not in columns]:
         raise bad_option(f"option columns: {_no_such_columns(unknown, columns)}")

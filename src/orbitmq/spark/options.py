@@ -15,6 +15,7 @@ from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
+from orbitmq.spark.row_options import RowOptions
 
 # What users of other sources write, and what they mean here.
 FOREIGN_OPTIONS = {
@@ -34,7 +35,7 @@ MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_60
 
 
 @dataclass(frozen=True)
-class ReadOptions(ConnectionOptions):
+class ReadOptions(RowOptions, ConnectionOptions):
     """How topics are read, once or as a stream."""
 
     namespace: str = option(
@@ -105,11 +106,6 @@ class ReadOptions(ConnectionOptions):
         "error",
         "When a queue has no message at or after the time to begin with: fail, or begin at its end.",
         choices=("error", "latest"),
-    )
-    fail_on_data_loss: bool = option(
-        "failOnDataLoss",
-        True,
-        "Fail when messages of the range are gone; otherwise read what is left and log the count.",
     )
     rows_max: int = option(
         "maxOffsetsPerTrigger",
@@ -190,13 +186,6 @@ class ReadOptions(ConnectionOptions):
         "The columns: orbitmq's own, those of Spark's Kafka source, or those of the connector rocketmq-spark.",
         choices=("native", "kafka", "rocketmq-spark"),
     )
-    columns: str = option("columns", "", "Columns to read, separated by commas. Fewer columns are read faster.")
-    include_properties: str = option(
-        "includeProperties",
-        "map",
-        "The column `properties`: a map, the stored text, or none.",
-        choices=("map", "string", "none"),
-    )
     pull_batch_size: int = option(
         "pullBatchSize",
         1024,
@@ -237,15 +226,6 @@ class ReadOptions(ConnectionOptions):
     fetch_retry_interval_ms: int = option(
         "fetchOffset.retryIntervalMs", 1000, "The pause before it is repeated.", unit="ms", minimum=0
     )
-    verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body read.")
-    on_corrupt_record: str = option(
-        "onCorruptRecord",
-        "fail",
-        "What becomes of a message that does not match its checksum or cannot be decoded: an error, or a line in the "
-        "log.",
-        choices=("fail", "skip"),
-    )
-    decompress: bool = option("decompress", True, "Unpack compressed bodies.")
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -282,10 +262,6 @@ class ReadOptions(ConnectionOptions):
         except MessageIllegal as error:
             raise bad_option(f"option subExpression: {error}") from error
 
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        return parts(self.columns, ",")
-
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
@@ -298,6 +274,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise bad_option("no topic is named; give option subscribe, subscribePattern or assign, or the topic to load()")
     if len(named) > 1:
         raise bad_option(f"options {' and '.join(named)} are both given; give one of them")
+    if options.on_corrupt_record == "raw" and options.form != "native":
+        raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} has not")
     _check_group(options)
     _check_expression(options)
     return options

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from orbitmq.spark.forms import NATIVE, check_schema, read_schema
+from orbitmq.spark.forms import NATIVE, check_schema, require_corrupt, schema_read
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
 from orbitmq.spark.planning import plan
 from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
@@ -32,17 +32,19 @@ class TopicSource(TopicSink):
 
     def schema(self) -> StructType:
         options = read_options(self.options)
-        return read_schema(options.column_names, options.include_properties, options.form)
+        return schema_read(options, options.form)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
         check_schema(schema, options.form)
+        require_corrupt(schema, options)
         return NarrowingTopicReader(options, schema) if options.pushes_filters else TopicReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = read_options(self.options)
         check_stream(options)
         check_schema(schema, options.form)
+        require_corrupt(schema, options)
         return TopicStreamReader(options, schema)
 
 

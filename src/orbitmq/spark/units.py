@@ -157,6 +157,11 @@ class Units:
             row = int(np.argmin(holds))
             raise UnitError(f"{self._place(row)}, at byte {self.positions[row]}: its lengths disagree")
 
+    def stored(self, row: int) -> bytes:
+        """All bytes of one unit."""
+        start = int(self.positions[row])
+        return bytes(memoryview(self._buffer)[start : start + int(self._head["size"][row])])
+
     def field(self, name: str) -> NDArray[Any]:
         """One number per unit, in the machine's byte order: a field of HEAD or TAIL, or `store_timestamp`."""
         if name in FIXED_NAMES or not self._has_moved:

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from orbitmq.errors import SourceError, StoreError, UnitError
 from orbitmq.message.flags import COMPRESSED
 from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.damage import CORRUPT, corrupt_batch
 from orbitmq.spark.fetch import data_loss
 from orbitmq.spark.stores.columns import (
     BODY,
     LOG_COLUMNS,
     RESOLVED,
-    corrupt_batch,
     resolved_topics,
     table_batch,
 )
@@ -129,9 +129,9 @@ class LogBatches:
         if self._settings.on_corrupt == "raw":
             size = max(1, min(damage.end - damage.start, RAW_SIZE_MAX))
             body = self._log.read(damage.start, size)
-            yield corrupt_batch(
-                self._settings.schema, self._split.broker_name, damage.start, body, f"{place}: {damage.text}"
-            )
+            text = f"{place}: {damage.text}"
+            known = {"brokerName": self._split.broker_name, "physOffset": damage.start, BODY: body, CORRUPT: text}
+            yield corrupt_batch(self._settings.schema, known)
 
     def _lose(self, gone: Gone) -> None:
         text = f"{gone.path} is gone, with {gone.end - gone.start} bytes of the range from {gone.start} on"

@@ -12,18 +12,15 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import REAL_QID, REAL_TOPIC
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column
+from orbitmq.spark.columns import PROPERTIES, PROPERTIES_TYPES, Column
 from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.forms import TOPIC_COLUMNS
 from orbitmq.spark.units import Units
 
 BODY = "body"
-CORRUPT = "corrupt"
 HIDING_TOPICS = pa.array([SCHEDULE_TOPIC, HALF_TOPIC])  # whose messages are meant for another one
 
-LOG_COLUMNS: dict[str, Column] = {
-    **COLUMNS,
-    CORRUPT: Column(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
-}
+LOG_COLUMNS = TOPIC_COLUMNS
 QUEUE_COLUMNS: dict[str, DataType] = {
     "topic": StringType(),
     "brokerName": StringType(),
@@ -77,12 +74,6 @@ def log_types(properties: str) -> dict[str, DataType]:
     return {**types, PROPERTIES: PROPERTIES_TYPES.get(properties, types[PROPERTIES])}
 
 
-def default_log_columns(properties: str, *, with_corrupt: bool) -> tuple[str, ...]:
-    """What is read when neither option nor schema names columns."""
-    names = (name for name in DEFAULT_COLUMNS if name != PROPERTIES or properties != "none")
-    return (*names, CORRUPT) if with_corrupt else tuple(names)
-
-
 def schema_of(types: Mapping[str, DataType], names: Sequence[str]) -> StructType:
     """The schema with these columns. SourceError names a column that is unknown or repeated."""
     if unknown := [name for name in names if name not in types]:
@@ -102,14 +93,6 @@ def check_schema(schema: StructType, types: Mapping[str, DataType]) -> None:
             raise SourceError("ORBITMQ_BAD_SCHEMA", f"no column {field.name}; there are {', '.join(types)}")
         words = " or ".join(type_.simpleString() for type_ in allowed if type_)
         raise SourceError("ORBITMQ_BAD_SCHEMA", f"column {field.name} is {words}, nullable; cast it after the read")
-
-
-def corrupt_batch(schema: pa.Schema, broker_name: str, start: int, body: bytes, text: str) -> pa.RecordBatch:
-    """One row for bytes that are no whole message: where they begin, what they are, and the reason."""
-    known = {"brokerName": broker_name, "physOffset": start, BODY: body, CORRUPT: text}
-    return pa.RecordBatch.from_arrays(
-        [pa.array([known.get(field.name)], field.type) for field in schema], schema=schema
-    )
 
 
 def table_batch(values: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:

@@ -18,7 +18,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from orbitmq.errors import UnitError
-from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT64, MAGIC, TOPIC_LENGTHS, UNIT_OVERHEAD
+from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT64, TOPIC_LENGTHS, UNIT_OVERHEAD
+from orbitmq.spark.damage import MAGIC_AT, MAGIC_START
 from orbitmq.spark.units import SIZE_AND_MAGIC, Positions, Units, unit_run
 from orbitmq.store.reader import LogFiles, StoreDirectory
 
@@ -26,8 +27,6 @@ WINDOW_SIZE = 6 << 20  # some thousand units: enough to spread the cost of colum
 SPARE_SIZE = 64 << 10  # bytes read behind a small part: most messages that begin in it end there
 PHYSICAL_OFFSET_AT = 28  # of a unit
 HEAD_SIZE = PHYSICAL_OFFSET_AT + INT64.size
-MAGIC_AT = 4
-MAGIC_START = (MAGIC & 0xFFFFFFFF).to_bytes(4, "big")[:3]  # that of long topics differs in the last byte
 
 
 class Damage(NamedTuple):

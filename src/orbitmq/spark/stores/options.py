@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orbitmq.runtime.options import Options, option
+from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import bad_option, parse_declared, parts
+from orbitmq.spark.row_options import RowOptions
 from orbitmq.store.reader import StoreDirectory
 
 FOREIGN_OPTIONS = {
@@ -26,7 +27,7 @@ SPLIT_SIZE_MIN = 1 << 10
 
 
 @dataclass(frozen=True)
-class ScanOptions(Options):
+class ScanOptions(RowOptions):
     """How a store directory is read."""
 
     path: str = option(
@@ -81,32 +82,11 @@ class ScanOptions(Options):
         unit="bytes",
         minimum=SPLIT_SIZE_MIN,
     )
-    fail_on_data_loss: bool = option(
-        "failOnDataLoss",
-        True,
-        "Fail when files of the range are gone; otherwise read what is left and log how many bytes are lost.",
-    )
-    on_corrupt_record: str = option(
-        "onCorruptRecord",
-        "fail",
-        "What becomes of bytes that are no whole message: an error, a line in the log, or a row with the bytes as its "
-        "body and the reason in column corrupt.",
-        choices=("fail", "skip", "raw"),
-    )
-    columns: str = option("columns", "", "Columns to read, separated by commas. Fewer columns are read faster.")
-    include_properties: str = option(
-        "includeProperties",
-        "map",
-        "The column `properties`: a map, the stored text, or none.",
-        choices=("map", "string", "none"),
-    )
     resolve_system_topics: bool = option(
         "resolveSystemTopics",
         False,
         "Show delayed and half messages under the topic and queue they are meant for.",
     )
-    verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body read.")
-    decompress: bool = option("decompress", True, "Unpack compressed bodies.")
     rows_max: int = option(
         "maxRowsPerTrigger", 0, "Messages of one micro-batch, of all brokers together; 0 for no limit.", minimum=0
     )
@@ -121,10 +101,6 @@ class ScanOptions(Options):
     @property
     def topic_names(self) -> tuple[str, ...]:
         return parts(self.topics, ",")
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        return parts(self.columns, ",")
 
     @property
     def stores(self) -> dict[str, StoreDirectory]:

@@ -14,14 +14,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.forms import require_corrupt, schema_read
 from orbitmq.spark.stores.batches import LogBatches, StoreSettings, index_batches, queue_batches
 from orbitmq.spark.stores.columns import (
-    CORRUPT,
     INDEX_COLUMNS,
     QUEUE_COLUMNS,
     check_schema,
-    default_log_columns,
     log_types,
     schema_of,
 )
@@ -41,11 +39,7 @@ class StoreSource(DataSource):
         if options.scan != "commitlog":
             types = QUEUE_COLUMNS if options.scan == "consumequeue" else INDEX_COLUMNS
             return schema_of(types, options.column_names or tuple(types))
-        if options.include_properties == "none" and "properties" in options.column_names:
-            raise bad_option("option columns names properties, but includeProperties is none")
-        with_corrupt = options.on_corrupt_record == "raw"
-        names = options.column_names or default_log_columns(options.include_properties, with_corrupt=with_corrupt)
-        return schema_of(log_types(options.include_properties), names)
+        return schema_read(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = scan_options(self.options)
@@ -62,8 +56,8 @@ def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
     """What tasks have to know. SourceError when the schema is one that cannot be read."""
     types = {"consumequeue": QUEUE_COLUMNS, "index": INDEX_COLUMNS}.get(options.scan)
     check_schema(schema, types or log_types(options.include_properties))
-    if options.scan == "commitlog" and options.on_corrupt_record == "raw" and CORRUPT not in schema.names:
-        raise bad_option(f"option onCorruptRecord: raw needs column {CORRUPT}, which tells such rows from messages")
+    if options.scan == "commitlog":
+        require_corrupt(schema, options)
     return StoreSettings(
         schema=to_arrow_schema(schema, timezone="UTC"),
         topics=options.topic_names,
