@@ -64,6 +64,13 @@ def stored(name_server: str, topic: str) -> dict[MessageQueue, list[MessageExt]]
     return found
 
 
+def length(name_server: str, topic: str) -> int:
+    """How many messages the queues of a topic hold."""
+    cluster = Cluster([name_server], 10_000, Retries(3, 200))
+    places = {queue: place.addresses for queue, place in cluster.queues(topic).items()}
+    return sum(high - low for low, high in cluster.bounds(places).values())
+
+
 def bodies(name_server: str, topic: str) -> list[int]:
     """The numbers in the bodies of a topic, sorted."""
     return sorted(int(message.body) for queue in stored(name_server, topic).values() for message in queue)

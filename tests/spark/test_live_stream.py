@@ -21,11 +21,8 @@ from orbitmq.message.model import Message
 from tests.spark.conftest import COUNT, QUEUES, System, Topic
 from tests.support.mqadmin import Mqadmin
 from tests.support.process import wait_until
+from tests.support.streams import LATE, STARTS_MAX, finished
 
-# Spark gives a Python process ten seconds to come up, however busy the machine is; then the query has to be started
-# again.
-LATE = "Python worker failed to connect back"
-STARTS_MAX = 4
 Place = tuple[str, int, int]
 COLUMNS = "topic,brokerName,queueId,queueOffset"
 
@@ -45,14 +42,7 @@ class Table:
 
     def run(self, frame: DataFrame) -> list[dict[str, Any]]:
         """Everything available now, in as many batches as the limits make; the progress of those that had rows."""
-        for attempt in range(STARTS_MAX):
-            query = self.begin(frame, availableNow=True)
-            try:
-                assert query.awaitTermination(120)
-                break
-            except StreamingQueryException as error:
-                if LATE not in str(error) or attempt == STARTS_MAX - 1:
-                    raise
+        query = finished(lambda: self.begin(frame, availableNow=True))
         return [progress for progress in progresses(query) if progress["numInputRows"]]
 
     def begin_reading(self, frame: DataFrame) -> StreamingQuery:

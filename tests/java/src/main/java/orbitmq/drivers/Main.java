@@ -20,11 +20,12 @@ public final class Main {
 
     private static void run(String[] words) throws Exception {
         if (words.length == 0) {
-            throw new IllegalArgumentException("which driver? send, consume, litepull, pull, admin, mqadmin, stores, transactions, filter");
+            throw new IllegalArgumentException("which driver? send, fill, consume, litepull, pull, admin, mqadmin, stores, transactions, filter");
         }
         Arguments arguments = new Arguments(Arrays.copyOfRange(words, 1, words.length));
         switch (words[0]) {
             case "send" -> Send.run(arguments);
+            case "fill" -> Fill.run(arguments);
             case "consume" -> Consume.run(arguments);
             case "litepull" -> LitePull.run(arguments);
             case "pull" -> Pull.run(arguments);
