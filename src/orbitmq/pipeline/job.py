@@ -79,6 +79,7 @@ class Entry(NamedTuple):
 
 JOBS = {
     "archive": Entry("orbitmq.pipeline.archive", "Write messages of topics into a lake of Parquet files, each once."),
+    "audit": Entry("orbitmq.pipeline.audit.job", "Tell what is late, missing, double or crowded, with a report."),
     "compact": Entry("orbitmq.pipeline.compact", "Put small files of the lake together, and remove what nobody needs."),
     "dlq": Entry("orbitmq.pipeline.dlq", "Look at the dead letters of a group, and send them again, each once."),
     "replay": Entry("orbitmq.pipeline.replay", "Send messages of the lake, or of a store, again."),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +19,7 @@ from orbitmq.message.properties import RESERVED
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.moves import Migration, Move, load, paired
-from orbitmq.pipeline.passing import connection
+from orbitmq.pipeline.passing import connection, ranges
 from orbitmq.pipeline.sending import send
 from orbitmq.runtime.options import option
 from orbitmq.spark.channel import Channel
@@ -246,18 +244,9 @@ def _pass(spark: SparkSession, options: MigrateJob, migration: Migration) -> Non
     send(there, connection(options.target) | sink)
 
 
-def read(spark: SparkSession, options: ConnectionOptions, ranges: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
+def read(spark: SparkSession, options: ConnectionOptions, wanted: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
     """The messages of these ranges, each queue in its order in one task."""
-    queues: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    starts: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    ends: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for queue, (start, end) in ranges.items():
-        queues[queue.topic][queue.broker_name].append(queue.queue_id)
-        starts[queue.topic][queue.broker_name][queue.queue_id] = start
-        ends[queue.topic][queue.broker_name][queue.queue_id] = end
-    texts = {"assign": queues, "startingOffsets": starts, "endingOffsets": ends}
-    told = {key: json.dumps(value) for key, value in texts.items()}
-    reader = spark.read.format(TopicSource.name()).options(**connection(options), **told)
+    reader = spark.read.format(TopicSource.name()).options(**connection(options), **ranges(wanted))
     return reader.option("columns", ",".join(COLUMNS)).load()
 
 
@@ -326,14 +315,14 @@ def compare(spark: SparkSession, options: MigrateJob, migration: Migration) -> l
 
 
 def digests(
-    spark: SparkSession, options: ConnectionOptions, ranges: Mapping[MessageQueue, tuple[int, int]]
+    spark: SparkSession, options: ConnectionOptions, wanted: Mapping[MessageQueue, tuple[int, int]]
 ) -> dict[MessageQueue, tuple[int, int]]:
     """Number and hash of the messages of each range: of what the application gave, and of its place in the range."""
-    if not ranges:
+    if not wanted:
         return {}
-    rows = [(*_queue(queue), start) for queue, (start, _) in ranges.items()]
+    rows = [(*_queue(queue), start) for queue, (start, _) in wanted.items()]
     starts = spark.createDataFrame(rows, "topic STRING, brokerName STRING, queueId INT, start BIGINT")
-    frame = read(spark, options, ranges).join(f.broadcast(starts), list(QUEUE))
+    frame = read(spark, options, wanted).join(f.broadcast(starts), list(QUEUE))
     keys = f.regexp_replace(f.coalesce("keys", f.lit("")), MARK_AT_END, "")
     digest = f.xxhash64(f.col("queueOffset") - f.col("start"), "body", keys, "tags", "flag", _own_properties())
     found = frame.groupBy(*QUEUE).agg(f.count("*").alias("messages"), f.bit_xor(digest).alias("hash")).collect()

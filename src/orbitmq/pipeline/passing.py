@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.model import MessageQueue
 from orbitmq.spark.connecting import ConnectionOptions
 
 
 def connection(options: ConnectionOptions) -> dict[str, str]:
     """How the cluster is reached, as options of a data source."""
     return {key: value for key, value in options.pairs().items() if key in ConnectionOptions.table() and value}
+
+
+def ranges(wanted: Mapping[MessageQueue, tuple[int, int]]) -> dict[str, str]:
+    """A read of these queues alone, each from an offset up to before another."""
+    queues: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    starts: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    ends: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for queue, (start, end) in wanted.items():
+        queues[queue.topic][queue.broker_name].append(queue.queue_id)
+        starts[queue.topic][queue.broker_name][queue.queue_id] = start
+        ends[queue.topic][queue.broker_name][queue.queue_id] = end
+    texts = {"assign": queues, "startingOffsets": starts, "endingOffsets": ends}
+    return {key: json.dumps(value) for key, value in texts.items()}
+
+
+def time_ms(key: str, text: str) -> int:
+    """An option that is milliseconds, or a time in ISO 8601; 0 for none. ConfigurationError names it."""
+    if not text or text.isdecimal():
+        return int(text or 0)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"option {key}: give a time like 2026-11-21T10:00:00 or milliseconds") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from importlib import import_module
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
@@ -13,7 +12,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.pipeline.passing import connection
+from orbitmq.pipeline.passing import connection, time_ms
 from orbitmq.pipeline.sending import send
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, parts
@@ -87,8 +86,8 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
     """The rows wanted, as they were archived."""
     topics, begin_ms, end_ms = (
         parts(options.topics, ","),
-        _time_ms("from", options.begin),
-        _time_ms("until", options.end),
+        time_ms("from", options.begin),
+        time_ms("until", options.end),
     )
     if options.input == "store":
         read = spark.read.format(StoreSource.name()).option("path", options.path).option("topics", ",".join(topics))
@@ -168,16 +167,6 @@ def _transform(text: str) -> Transform:
             f"option transform: {text} cannot be imported: {error}; give module:function"
         ) from error
     return found
-
-
-def _time_ms(key: str, text: str) -> int:
-    """Milliseconds as they are, or a time in ISO 8601; 0 for none."""
-    if not text or text.isdecimal():
-        return int(text or 0)
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise ConfigurationError(f"option {key}: give a time like 2026-11-21T10:00:00 or milliseconds") from None
 
 
 JOB = Job(

@@ -1,0 +1,161 @@
+"""How far groups are behind: in messages, in bytes, in seconds; and what was deleted before they had read it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from orbitmq.message.model import MessageQueue
+from orbitmq.pipeline.audit.facts import QUEUE
+from orbitmq.pipeline.audit.messages import BARS_MAX, Bounds
+from orbitmq.pipeline.audit.options import BACKLOG, LOST, AuditJob
+from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section
+from orbitmq.pipeline.audit.tables import Tables
+
+_FIELDS = (
+    Field("group", "Group"), Field("topic", "Topic"), Field("brokerName", "Broker"), Field("queueId", "Queue", "count"),
+    Field("offset", "Stands at", "count"), Field("firstOffset", "First", "count"), Field("nextOffset", "End", "count"),
+    Field("messages", "Behind", "count"), Field("bytes", "Behind", "bytes"), Field("seconds", "Behind", "seconds"),
+    Field("lost", "Deleted unread", "count"),
+)  # fmt: skip
+_GROUPS = (
+    Field("group", "Group"), Field("topic", "Topic"), Field("messages", "Behind", "count"),
+    Field("bytes", "Behind", "bytes"), Field("seconds", "Behind", "seconds"), Field("lost", "Deleted unread", "count"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a group stands in a queue: the next offset it will read."""
+
+    group: str
+    queue: MessageQueue
+    offset: int
+
+
+def backlog(
+    facts: DataFrame, standings: Sequence[Standing], bounds: Bounds, options: AuditJob, tables: Tables, now_ms: int
+) -> Section:
+    """One row a group and queue. `facts` must reach from the lowest standing of each queue to its end."""
+    behind = _behind(facts, standings, bounds)
+    rows = [
+        _row(standing, bounds[standing.queue], behind, now_ms) for standing in standings if standing.queue in bounds
+    ]
+    rows.sort(key=lambda row: (-row["messages"], row["group"], row["topic"], row["brokerName"], row["queueId"]))
+    groups = _groups(rows)
+    bars = [
+        Bar(f"{row['group']} / {row['topic']}", row["messages"], _duration(row["seconds"]))
+        for row in groups[:BARS_MAX]
+        if row["messages"]
+    ]
+    return Section(
+        BACKLOG,
+        "Backlog",
+        "What groups have still to read. The seconds are the age of the oldest message that waits for the group.",
+        {"groups": len({row["group"] for row in rows}), "messages behind": sum(row["messages"] for row in rows)},
+        _findings(rows, options),
+        (
+            tables.small("groups", "Groups", _GROUPS, groups),
+            tables.small("backlog", "Queues", _FIELDS, rows),
+        ),
+        (Chart("Messages behind", "bars", "count", bars),),
+    )
+
+
+def _behind(facts: DataFrame, standings: Sequence[Standing], bounds: Bounds) -> dict[tuple[MessageQueue, int], Row]:
+    """Bytes and oldest message from each offset on at which a group stands.
+
+    Spark counts between such offsets, once, however many groups there are; the sums from each one on are taken here.
+    """
+    marks: dict[MessageQueue, list[int]] = defaultdict(list)
+    for standing in standings:
+        if standing.queue in bounds:
+            marks[standing.queue].append(_clamped(standing.offset, bounds[standing.queue]))
+    if not marks:
+        return {}
+    offsets = {queue: sorted(set(found)) for queue, found in marks.items()}
+    rows = [(queue.topic, queue.broker_name, queue.queue_id, found) for queue, found in offsets.items()]
+    kinds = "topic STRING, brokerName STRING, queueId INT, marks ARRAY<BIGINT>"
+    marked = facts.join(f.broadcast(facts.sparkSession.createDataFrame(rows, kinds)), list(QUEUE))
+    passed = f.size(f.filter("marks", lambda mark: mark <= f.col("queueOffset")))
+    counted = (
+        marked.groupBy(*QUEUE, passed.alias("passed"))
+        .agg(f.sum("size").alias("bytes"), f.min("stored").alias("oldest"))
+        .where("passed > 0")
+        .collect()
+    )
+    parts = {(MessageQueue(row.topic, row.brokerName, row.queueId), row.passed): row for row in counted}
+    found: dict[tuple[MessageQueue, int], Row] = {}
+    for queue, own in offsets.items():
+        size, oldest = 0, None
+        for number in range(len(own), 0, -1):
+            part = parts.get((queue, number))
+            if part is not None:
+                size += part.bytes or 0
+                oldest = part.oldest if oldest is None else min(part.oldest, oldest)
+            found[queue, own[number - 1]] = {"bytes": size, "oldest": oldest}
+    return found
+
+
+def _row(
+    standing: Standing, bounds: tuple[int, int], behind: Mapping[tuple[MessageQueue, int], Row], now_ms: int
+) -> Row:
+    low, high = bounds
+    at = _clamped(standing.offset, bounds)
+    oldest = behind[standing.queue, at]["oldest"]
+    return {
+        "group": standing.group,
+        "topic": standing.queue.topic,
+        "brokerName": standing.queue.broker_name,
+        "queueId": standing.queue.queue_id,
+        "offset": standing.offset,
+        "firstOffset": low,
+        "nextOffset": high,
+        "messages": high - at,
+        "bytes": behind[standing.queue, at]["bytes"],
+        "seconds": 0 if oldest is None else max(0, now_ms - oldest) // 1000,
+        "lost": max(0, low - standing.offset),
+    }
+
+
+def _clamped(offset: int, bounds: tuple[int, int]) -> int:
+    return min(max(offset, bounds[0]), bounds[1])
+
+
+def _groups(rows: Sequence[Row]) -> list[Row]:
+    """The same by group and topic, the furthest behind first."""
+    found: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        total = found[row["group"], row["topic"]]
+        for name in ("messages", "bytes", "lost"):
+            total[name] += row[name]
+        total["seconds"] = max(total["seconds"], row["seconds"])
+    merged = [{"group": group, "topic": topic, **totals} for (group, topic), totals in found.items()]
+    return sorted(merged, key=lambda row: (-row["messages"], row["group"], row["topic"]))
+
+
+def _findings(rows: Sequence[Row], options: AuditJob) -> list[Finding]:
+    findings = []
+    for row in rows:
+        where = f"group {row['group']} in queue {row['queueId']} of {row['topic']} on {row['brokerName']}"
+        if row["lost"]:
+            text = f"{where}: {row['lost']:,} messages were deleted before it had read them"
+            findings.append(Finding(LOST, row["lost"], text))
+        if options.backlog_messages and row["messages"] > options.backlog_messages:
+            findings.append(Finding(BACKLOG, row["messages"], f"{where} is {row['messages']:,} messages behind"))
+        if options.backlog_age and row["seconds"] > options.backlog_age:
+            text = f"{where}: a message waits for {_duration(row['seconds'])}"
+            findings.append(Finding(BACKLOG, row["messages"], text))
+    return findings
+
+
+def _duration(seconds: int) -> str:
+    """Two units at most, as people say it."""
+    for size, unit, below, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} {seconds % size // below} {smaller}"
+    return f"{seconds} s"

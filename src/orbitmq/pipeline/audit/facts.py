@@ -1,0 +1,50 @@
+"""What is kept of each message while it is looked at: everything but its body, whose checksum is checked on the way.
+
+One pass over the messages makes this frame; it is kept by Spark, in memory and on disk, and every check reads it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from orbitmq.message.flags import COMPRESSED
+from orbitmq.message.unit import CRC_MASK
+from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
+
+QUEUE = ("topic", "brokerName", "queueId")
+
+
+def facts(frame: DataFrame, size: Column, damage: Column | None) -> DataFrame:
+    """`frame` has the columns of a read; without `properties` no message has an idempotency key."""
+    nothing = f.lit(None).cast("string")
+    has_properties = "properties" in frame.columns
+    return frame.select(
+        *QUEUE,
+        "queueOffset",
+        "msgId",
+        f.nullif(f.trim("keys"), f.lit("")).alias("keys"),
+        (f.col("properties")[IDEMPOTENCY_KEY] if has_properties else nothing).alias("idempotencyKey"),
+        size.cast("bigint").alias("size"),
+        f.unix_millis("bornTimestamp").alias("born"),
+        f.unix_millis("storeTimestamp").alias("stored"),
+        (nothing if damage is None else damage).alias("damage"),
+    )
+
+
+def wrong_checksum(*, is_unpacked: bool) -> Column:
+    """Why a message is damaged, null for one that is not. Bodies that were unpacked cannot be compared any more: the
+    checksum is that of the stored bytes."""
+    actual = f.crc32("body").bitwiseAND(f.lit(CRC_MASK).cast("bigint"))
+    differs = actual != f.col("bodyCrc").cast("bigint")
+    if is_unpacked:
+        differs &= f.col("sysFlag").bitwiseAND(f.lit(COMPRESSED)) == 0
+    return f.when(differs, f.lit("the body does not match its CRC"))
+
+
+def within(frame: DataFrame, begin_ms: int, end_ms: int) -> DataFrame:
+    """Messages stored from `begin_ms` on and before `end_ms`; 0 is no limit. Bytes that are no message belong to every
+    time."""
+    if begin_ms:
+        frame = frame.where((f.col("stored") >= begin_ms) | f.col("stored").isNull())
+    return frame.where((f.col("stored") < end_ms) | f.col("stored").isNull()) if end_ms else frame

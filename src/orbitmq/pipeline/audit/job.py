@@ -1,0 +1,202 @@
+"""The job `audit`: looks, writes tables, summary and page, and says what somebody should look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from orbitmq.errors import ConfigurationError, OrbitMQError
+from orbitmq.pipeline.audit import messages
+from orbitmq.pipeline.audit.backlog import backlog
+from orbitmq.pipeline.audit.facts import within
+from orbitmq.pipeline.audit.options import (
+    BACKLOG,
+    DAMAGE,
+    DELAYED,
+    DUPLICATES,
+    GAPS,
+    HALF,
+    KEYS,
+    LATENCY,
+    OF_MESSAGES,
+    AuditJob,
+)
+from orbitmq.pipeline.audit.report import Head, page
+from orbitmq.pipeline.audit.results import Finding, Section, Table, plain
+from orbitmq.pipeline.audit.sources import Source, source_of
+from orbitmq.pipeline.audit.tables import Tables
+from orbitmq.pipeline.audit.traces import latency
+from orbitmq.pipeline.audit.waiting import delayed_messages, half_messages
+from orbitmq.pipeline.job import Context, Job, Outcome
+from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.passing import time_ms
+from orbitmq.pipeline.watching import watched
+from orbitmq.runtime.clock import SystemClock
+
+REPORT, SUMMARY = "report.html", "summary.json"
+VERSION = 1  # of the summary
+FAILED_MAX = 20  # findings told at the end; the report has all
+TITLES = {LATENCY: "Latency", HALF: "Half messages", DELAYED: "Delayed messages"}
+
+
+def run(context: Context[AuditJob]) -> Outcome:
+    """Look, and write what was found."""
+    options = context.options
+    wanted, fatal = options.wanted, options.fatal
+    times = [time_ms(key, text) for key, text in (("from", options.begin), ("until", options.end))]
+    spark, now_ms = context.spark(), SystemClock().now_ms()
+    source = source_of(spark, options)
+    if options.dry_run:
+        rows = source.plan()
+        return Outcome({"messages to read": sum(int(row.get("messages", 0)) for row in rows)}, rows)
+    if not options.out:
+        raise ConfigurationError("option out is missing; give a folder or URI for report and tables")
+    place = Place(options.out)
+    sections = Looking(context, spark, source, Tables(place, options.rows_max), now_ms, times[0], times[1]).look(wanted)
+    head = Head(now_ms, options.input, _where(options), sorted(wanted), sorted(fatal))
+    _write(place, SUMMARY, json.dumps(summary(head, sections), indent=1))
+    _write(place, REPORT, page(head, sections))
+    return _outcome(sections, fatal, place)
+
+
+@dataclass(frozen=True)
+class Looking:
+    """One audit under way; times are milliseconds since the epoch, 0 for none."""
+
+    context: Context[AuditJob]
+    spark: SparkSession
+    source: Source
+    tables: Tables
+    now_ms: int
+    begin_ms: int
+    end_ms: int
+
+    def look(self, wanted: frozenset[str]) -> list[Section]:
+        """Every section, in the order of the report."""
+        sections: list[Section] = []
+        if wanted & {BACKLOG, *OF_MESSAGES}:
+            sections += self._messages(wanted)
+        others = [(name, check) for name, check in self._others().items() if name in wanted]
+        with self.context.progress("audit", "checks") as advance:
+            for done, (name, check) in enumerate(others, 1):
+                sections.append(_tried(name, check))
+                advance(done, len(others))
+        return sections
+
+    def _messages(self, wanted: frozenset[str]) -> list[Section]:
+        """What needs the messages: they are read once."""
+        options, tables, material = self.context.options, self.tables, self.source.material()
+        whole = material.facts.persist()
+        try:
+            with self.context.progress("read", "tasks") as advance, watched(self.spark.sparkContext, advance):
+                whole.count()
+            lows = self.source.lows()
+            seen = within(whole, self.begin_ms, self.end_ms)
+            checks: dict[str, Callable[[], Section]] = {
+                BACKLOG: lambda: backlog(whole, self.source.standings(), material.bounds, options, tables, self.now_ms),
+                DUPLICATES: lambda: messages.duplicates(seen, tables),
+                GAPS: lambda: messages.gaps(whole, material.read, lows, tables),
+                DAMAGE: lambda: messages.damage(seen, tables),
+                KEYS: lambda: messages.keys(seen, traffic.of_topics, options, tables),
+            }
+            chosen = [check for name, check in checks.items() if name in wanted]
+            with self.context.progress("messages", "checks") as advance:
+                traffic = messages.traffic(seen, material.bounds, options, tables)
+                sections = [traffic.section] if wanted & OF_MESSAGES else []
+                for done, check in enumerate(chosen, 1):
+                    sections.append(check())
+                    advance(done, len(chosen))
+            return sections
+        finally:
+            whole.unpersist()
+
+    def _others(self) -> dict[str, Callable[[], Section]]:
+        options, tables, source = self.context.options, self.tables, self.source
+        return {
+            LATENCY: lambda: latency(source.traces(), options, tables),
+            HALF: lambda: half_messages(*source.half(), options, tables, self.now_ms),
+            DELAYED: lambda: delayed_messages(source.delayed(), options, tables, self.now_ms),
+        }
+
+
+def _tried(name: str, check: Callable[[], Section]) -> Section:
+    """The section, or one that says why there is none: a broker may refuse some questions and answer others."""
+    try:
+        return check()
+    except OrbitMQError as error:
+        return Section(name, TITLES[name], "", missing=str(error))
+
+
+# --------------------------------------------------------------------------------------------------------- what is told
+
+
+def summary(head: Head, sections: Sequence[Section]) -> dict[str, object]:
+    """All of it for machines; tables with the first rows only."""
+    return {
+        "version": VERSION,
+        "at": datetime.fromtimestamp(head.now_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "input": head.input,
+        "checks": list(head.checks),
+        "findings": [
+            {"kind": finding.kind, "count": finding.count, "text": finding.text, "fatal": finding.kind in head.fatal}
+            for finding in _findings(sections)
+        ],
+        "figures": {section.name: dict(section.figures) for section in sections},
+        "missing": {section.name: section.missing for section in sections if section.missing},
+        "tables": {table.name: _table(table) for section in sections for table in section.tables},
+    }
+
+
+def _table(table: Table) -> dict[str, object]:
+    return {"rows": table.total, "first": [dict(row) for row in table.rows]}
+
+
+def _findings(sections: Sequence[Section]) -> list[Finding]:
+    return [finding for section in sections for finding in section.findings]
+
+
+def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: Place) -> Outcome:
+    rows: list[dict[str, int | str]] = [
+        {
+            "check": section.name,
+            "findings": len(section.findings),
+            "what": section.missing or ", ".join(f"{value:,} {name}" for name, value in section.figures.items()),
+        }
+        for section in sections
+    ]
+    failed = [plain(finding.text) for finding in _findings(sections) if finding.kind in fatal]
+    if len(failed) > FAILED_MAX:
+        failed = [*failed[:FAILED_MAX], f"and {len(failed) - FAILED_MAX} findings more; see the report"]
+    failed += [f"{section.name}: {section.missing}" for section in sections if section.missing]
+    figures = {name: value for section in sections for name, value in section.figures.items()}
+    return Outcome({**figures, "findings": len(_findings(sections)), "report": place.uri(REPORT)}, rows, failed)
+
+
+def _where(options: AuditJob) -> str:
+    return {"pull": options.name_server, "store": options.path, "lake": options.lake}[options.input]
+
+
+def _write(place: Place, name: str, text: str) -> None:
+    with place.open(name) as sink:
+        sink.write(text.encode())
+
+
+JOB = Job(
+    "audit",
+    "It tells how far groups are behind, in messages, bytes and seconds; how long messages take by their traces;\n"
+    "what is there twice, missing or damaged; which keys and queues are crowded; which half and delayed messages are\n"
+    "overdue. Each message is read once; nothing is changed anywhere. The folder gets report.html, which needs\n"
+    "nothing beside it, summary.json, and the tables as Parquet. What --fail-on names makes the exit code 1.",
+    AuditJob,
+    run,
+    (
+        "--name-server 127.0.0.1:9876 --out ./audit",
+        "--name-server 127.0.0.1:9876 --checks backlog,half,delayed --backlog-age 3600 --out ./audit --json",
+        "--input store --path /data/store --from 2026-11-20 --out s3://bucket/audits/2026-11-21",
+        "--input lake --lake ./lake --topics 'orders,pay-*' --out ./audit",
+    ),
+)

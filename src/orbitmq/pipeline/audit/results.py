@@ -1,0 +1,90 @@
+"""What a check finds, in the form that tables, summary and page are made from. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Row = Mapping[str, Any]
+TEXT_MAX = 200  # characters of a value that people are shown; tables have it whole
+_UNSEEN = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff]")
+
+
+def plain(text: str) -> str:
+    """A text of a message as it may be shown on a page or a terminal: short, and with a mark for each letter that would
+    steer either of them."""
+    shown = text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
+    return _UNSEEN.sub("\ufffd", shown)
+
+
+class Field(NamedTuple):
+    """A column of a table. `kind` says what its values are: text, count, bytes, ms, seconds, time (milliseconds since
+    the epoch), percent or flag."""
+
+    name: str
+    title: str
+    kind: str = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is shown: the first rows of `total`."""
+
+    name: str
+    title: str
+    fields: Sequence[Field]
+    rows: Sequence[Row]
+    total: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that somebody should look at. `count` says how much of it."""
+
+    kind: str
+    count: int
+    text: str
+
+
+class Bar(NamedTuple):
+    """One line of a chart: a value in the chart's unit, and what else there is to say."""
+
+    label: str
+    value: float
+    note: str = ""
+
+
+class Strip(NamedTuple):
+    """The spread of a latency in milliseconds: half, 95 and 99 of a hundred are below."""
+
+    label: str
+    half: float
+    most: float
+    nearly_all: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`kind` is bars, columns (bars side by side, in the order of time or size) or strips. `unit` as a field's kind."""
+
+    title: str
+    kind: str
+    unit: str
+    points: Sequence[Bar] | Sequence[Strip]
+
+
+@dataclass(frozen=True)
+class Section:
+    """All that one check has to say. `figures` are its numbers for summary and closing table; `missing` says why it
+    could not look."""
+
+    name: str
+    title: str
+    text: str
+    figures: Mapping[str, int] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart] = ()
+    missing: str = ""

@@ -1,0 +1,115 @@
+"""What waits at the brokers for longer than it should: half messages nobody has decided about, delayed messages whose
+time has come."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from orbitmq.message.properties import (
+    KEYS,
+    PGROUP,
+    REAL_QID,
+    REAL_TOPIC,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+)
+from orbitmq.pipeline.audit.options import DELAYED, HALF, AuditJob
+from orbitmq.pipeline.audit.results import Field, Finding, Section
+from orbitmq.pipeline.audit.tables import Tables
+
+PLACE = ("brokerName", "queueId", "queueOffset")
+NUMBER = r"^\d{1,18}$"
+_HALF = (
+    Field("brokerName", "Broker"), Field("queueOffset", "Offset", "count"), Field("msgId", "Message"),
+    Field("topic", "For topic"), Field("group", "Producer group"), Field("keys", "Keys"), Field("born", "Born", "time"),
+    Field("seconds", "Age", "seconds"), Field("checks", "Checks", "count"),
+)  # fmt: skip
+_DELAYED = (
+    Field("brokerName", "Broker"), Field("level", "Level", "count"), Field("queueOffset", "Offset", "count"),
+    Field("msgId", "Message"), Field("topic", "For topic"), Field("toQueue", "Queue"), Field("keys", "Keys"),
+    Field("due", "Due", "time"), Field("seconds", "Late", "seconds"),
+)  # fmt: skip
+
+
+def undecided(half: DataFrame, op: DataFrame) -> DataFrame:
+    """The half messages without a decision, each once: the broker copies one behind the others when it asks, and the
+    decision may be about any of its copies.
+
+    `half` and `op` are reads with PLACE and `body`, `half` with `msgId`, `properties` and `bornTimestamp` as well.
+    """
+    known = half.select(
+        *PLACE, "msgId", _text(PGROUP).alias("group"), _text(REAL_TOPIC).alias("topic"), _text(KEYS).alias("keys"),
+        f.unix_millis("bornTimestamp").alias("born"), _number(TRANSACTION_CHECK_TIMES).alias("checks"),
+        _number(TRAN_PREPARED_QUEUE_OFFSET).alias("original"),
+    )  # fmt: skip
+    offsets = f.split(f.col("body").cast("string"), ",")  # RocketMQ 5 decides about several in one message
+    done = op.select("brokerName", "queueId", f.explode(offsets).alias("at"))
+    done = done.where(f.col("at").rlike(NUMBER)).select("brokerName", "queueId", f.col("at").cast("bigint")).distinct()
+    at = f.explode(f.array_distinct(f.array("queueOffset", f.coalesce("original", "queueOffset"))))
+    identity = ["brokerName", "msgId", "group"]
+    decided = known.select(*identity, "queueId", at.alias("at")).join(done, ["brokerName", "queueId", "at"])
+    same = [known[name].eqNullSafe(decided[name]) for name in identity]
+    return (
+        known.join(decided, same[0] & same[1] & same[2], "left_anti")
+        .groupBy(*identity)
+        .agg(
+            f.max("queueOffset").alias("queueOffset"), f.first("topic").alias("topic"), f.first("keys").alias("keys"),
+            f.min("born").alias("born"), f.coalesce(f.max("checks"), f.lit(0)).alias("checks"),
+        )
+    )  # fmt: skip
+
+
+def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
+    """Those that are older than `halfAge`, and how many there are at all."""
+    pending = undecided(half, op).withColumn("seconds", f.floor((now_ms - f.col("born")) / 1000)).persist()
+    try:
+        overdue = pending.where(f.col("seconds") > options.half_age)
+        order = f.desc("seconds"), f.col("brokerName"), f.col("queueOffset")
+        table, _ = tables.large("half", "Overdue half messages", _HALF, overdue, order)
+        count = pending.count()
+    finally:
+        pending.unpersist()
+    text = f"{table.total:,} half messages are undecided for more than {options.half_age} s"
+    return Section(
+        HALF,
+        "Half messages",
+        "Messages of transactions that are neither committed nor rolled back: no consumer gets them.",
+        {"undecided": count, "overdue half messages": table.total},
+        [Finding(HALF, table.total, text)] if table.total else (),
+        (table,),
+    )
+
+
+def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
+    """`frame` has the delayed messages that were not delivered: PLACE, `msgId`, `properties` and `due`, milliseconds
+    since the epoch."""
+    waiting = frame.select(
+        *PLACE, (f.col("queueId") + 1).alias("level"), "msgId", _text(REAL_TOPIC).alias("topic"),
+        _text(REAL_QID).alias("toQueue"), _text(KEYS).alias("keys"), "due",
+        f.floor((now_ms - f.col("due")) / 1000).alias("seconds"),
+    ).persist()  # fmt: skip
+    try:
+        overdue = waiting.where(f.col("seconds") > options.delayed_late)
+        order = f.desc("seconds"), f.col("brokerName"), f.col("level"), f.col("queueOffset")
+        table, _ = tables.large("delayed", "Overdue delayed messages", _DELAYED, overdue, order)
+        count = waiting.count()
+    finally:
+        waiting.unpersist()
+    text = f"{table.total:,} delayed messages are more than {options.delayed_late} s late"
+    return Section(
+        DELAYED,
+        "Delayed messages",
+        "Messages that wait for their time, and those whose time has passed.",
+        {"waiting": count, "overdue delayed messages": table.total},
+        [Finding(DELAYED, table.total, text)] if table.total else (),
+        (table,),
+    )
+
+
+def _text(name: str) -> Column:
+    return f.col("properties")[name]
+
+
+def _number(name: str) -> Column:
+    return f.when(_text(name).rlike(NUMBER), _text(name)).cast("bigint")
