@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from orbitmq.client import ConsumeFromWhere, LitePullConsumer, MessageQueue
+from orbitmq.client.core.flow import MIB
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, InvalidStateError
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.wire.bodies import ConsumeType
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
-from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
 
 Q = [MessageQueue("T", BROKER, n) for n in range(2)]
@@ -68,6 +69,22 @@ def test_pulls_ask_as_java_asks() -> None:
             assert [s.topic for s in data.subscription_data_set] == ["T"]
 
     run(scenario())
+
+
+def test_how_long_a_broker_may_hold_a_pull_and_how_long_it_may_take_is_set() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.answers[RequestCode.PULL_MESSAGE] = silence()
+            async with lite(system, broker_suspend_max_ms=4000, pull_timeout_ms=7000, pull_error_delay_ms=500):
+                await until(lambda: pulls(system))
+                assert pulls(system)[0].suspend_timeout_millis == 4000
+                await turned_loop().turn(6.9)
+                await turned_loop().turn(0.6)
+                assert len(pulls(system)) == 1
+                await turned_loop().turn(0.6)
+                await until(lambda: len(pulls(system)) == 2)
+
+    run(scenario(), TurnedLoop)
 
 
 def test_a_confirmed_commit_has_arrived() -> None:
@@ -212,6 +229,20 @@ def test_fetching_ahead_is_limited() -> None:
             assert len(pulls(system)) == 3  # 30 are cached, more than 25
             await consumer.poll(5)
             await until(lambda: len(pulls(system)) == 4)
+
+    run(scenario())
+
+
+def test_the_bytes_fetched_ahead_are_limited() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for _ in range(6):
+                system.put("T", 0, bytes(MIB))
+            async with lite(system, pull_batch_size=1, pull_threshold_size_for_queue=1) as consumer:
+                await until(lambda: len(pulls(system)) == 2)
+                await asyncio.sleep(0.05)
+                assert len(pulls(system)) == 2  # 2 MiB are cached, more than 1
+                assert len(await bodies(consumer, 6)) == 6
 
     run(scenario())
 

@@ -17,7 +17,7 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.tls_options import TlsOptions
 from tests.support.access import GROUP, IMPOSTOR, NOBODY, OWNER, PLAIN_ACL, TOPIC, write_acl
-from tests.support.certificates import Authority
+from tests.support.certificates import PASSWORD, Authority
 from tests.support.live import made_broker
 from tests.support.loops import until
 
@@ -92,6 +92,26 @@ async def test_everything_goes_over_tls_when_only_that_is_taken(tmp_path: Path) 
             async with Producer("senders", namesrv, **settings) as producer:
                 with pytest.raises(OrbitMQError):
                     await producer.send(Message(TOPIC, b"hello"), timeout=1)
+
+
+async def test_a_client_shows_a_certificate_whose_key_has_a_password(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    server, own = authority.issue("server"), authority.issue("own", password=PASSWORD)
+    tls = TlsOptions(
+        mode="permissive",
+        cert_path=str(server.certificate),
+        key_path=str(server.key),
+        client_auth="require",
+        verify_clients=True,
+        trust_path=str(authority.path),
+    )
+    files = {"tls_ca_file": str(authority.path), "tls_cert_file": str(own.certificate), "tls_key_file": str(own.key)}
+    async with cluster(tmp_path, tls) as namesrv:
+        async with Producer("senders", namesrv, **OWNERS, tls=True, **files, tls_key_password=PASSWORD) as producer:
+            await producer.send(Message(TOPIC, b"hello"))
+        with pytest.raises(ConfigurationError, match=r"tls\.client") as refused:
+            await Producer("senders", namesrv, **OWNERS, tls=True, **files, tls_key_password="another").start()
+        assert "another" not in str(refused.value)
 
 
 async def test_a_client_shares_an_instance_only_with_its_own_account() -> None:

@@ -14,8 +14,8 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.wire.bodies import ConsumeType
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import PullMessageHeader
-from tests.support.fake_system import BROKER, FakeSystem, fake_system
-from tests.support.loops import run, until
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, silence
+from tests.support.loops import TurnedLoop, run, turned_loop, until
 
 Q = [MessageQueue("T", BROKER, n) for n in range(4)]
 
@@ -62,6 +62,26 @@ def test_a_blocking_pull_waits_for_messages() -> None:
                 await consumer.pull(Q[0], "*", 1, 32, block=True, timeout=0.05)
 
     run(scenario())
+
+
+def test_a_blocking_pull_has_a_time_of_its_own() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.answers[RequestCode.PULL_MESSAGE] = silence()
+            times = {"broker_suspend_max_ms": 4000, "pull_timeout_ms": 7000, "consumer_pull_timeout_ms": 2000}
+            async with pulling(system, **times) as consumer:
+                for block, seconds in ((False, 2), (True, 7)):
+                    asked = system.count(RequestCode.PULL_MESSAGE)
+                    pull = asyncio.ensure_future(consumer.pull(Q[0], "*", 0, 1, block=block))
+                    await until(lambda before=asked: system.count(RequestCode.PULL_MESSAGE) > before)  # type: ignore[misc]
+                    assert last_pull(system).suspend_timeout_millis == (4000 if block else 0)
+                    await turned_loop().turn(seconds - 0.5)
+                    assert not pull.done()
+                    await turned_loop().turn(1)
+                    with pytest.raises(RemotingTimeout):
+                        await pull
+
+    run(scenario(), TurnedLoop)
 
 
 @pytest.mark.parametrize(("offset", "count"), [(-1, 1), (0, 0)])

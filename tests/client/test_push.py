@@ -24,6 +24,7 @@ from orbitmq.client import (
     OrderlyContext,
     PushConsumer,
 )
+from orbitmq.client.core.flow import MIB
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.properties import encode_properties
@@ -312,6 +313,39 @@ def test_every_limit_of_pulling_counts(settings: dict[str, int], count: int) -> 
                 await asyncio.sleep(0.05)
                 assert of_the_topic() == count
                 release.set()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({"pull_threshold_size_for_queue": 1}, 4),  # two of each queue: pulling waits above the threshold
+        ({"pull_threshold_size_for_topic": 6}, 6),  # two mebibytes for each queue, that of the retry topic among them
+    ],
+    ids=str,
+)
+def test_bytes_are_limited_as_messages_are(settings: dict[str, int], count: int) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 2
+            body = bytes(MIB)
+            for i in range(10):
+                system.put("T", i % 2, body)
+            release = asyncio.Event()
+            got: list[bytes] = []
+
+            async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+                await release.wait()
+                got.append(messages[0].body)
+                return SUCCESS
+
+            async with push(system, listener, pull_batch_size=1, **settings):
+                await until(lambda: len(pulls(system)) == count)
+                await asyncio.sleep(0.05)
+                assert len(pulls(system)) == count
+                release.set()
+                await until(lambda: len(got) == 10)
 
     run(scenario())
 

@@ -9,11 +9,11 @@ import pytest
 
 from orbitmq.client import ClientError, LitePullConsumer, Message, Producer, PushConsumer
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import BrokerError
+from orbitmq.errors import BrokerError, ConfigurationError
 from orbitmq.wire.signature import Credentials
 from tests.interop.conftest import FIVE_TOO, System
 from tests.support.access import ADMIN, APPLICATION, IMPOSTOR, STRANGER, write_acl
-from tests.support.certificates import Authority
+from tests.support.certificates import PASSWORD, Authority
 from tests.support.delivery import assert_as_acknowledged, assert_each_once
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaBroker, JavaNameServer, JavaSystem
 from tests.support.orbit_process import OrbitUp
@@ -53,6 +53,7 @@ class ProtectedJava(JavaSystem):
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     made = Authority(tmp_path_factory.mktemp("tls"))
     made.issue("server")
+    made.issue("client", password=PASSWORD)
     return made
 
 
@@ -64,6 +65,9 @@ def protected(request: pytest.FixtureRequest, authority: Authority) -> Iterator[
         "tls.test.mode.enable": "false",
         "tls.server.certPath": directory / "server.crt",
         "tls.server.keyPath": directory / "server.key",
+        "tls.server.need.client.auth": "require",
+        "tls.server.authClient": "true",
+        "tls.server.trustCertPath": authority.path,
     }
     made: System
     if request.param == "orbitmq":
@@ -82,6 +86,9 @@ def settings(account: Credentials, authority: Authority) -> ClientSettings:
         "secret_key": account.secret_key,
         "tls": True,
         "tls_ca_file": str(authority.path),
+        "tls_cert_file": str(authority.path.with_name("client.crt")),
+        "tls_key_file": str(authority.path.with_name("client.key")),
+        "tls_key_password": PASSWORD,
     }
 
 
@@ -120,6 +127,21 @@ async def test_who_may_not_is_told_why(
 
 async def test_a_server_that_somebody_else_vouches_for_is_not_talked_to(protected: System, tmp_path: Path) -> None:
     stranger = Authority(tmp_path)
+    stranger.issue("client", password=PASSWORD)
     async with Producer("producers", protected.namesrv_address, **settings(APPLICATION, stranger)) as producer:
         with pytest.raises(ClientError, match=r"(?i)certificate"):
             await producer.send(Message(TOPIC, b"x"))
+
+
+async def test_a_client_that_shows_no_certificate_is_not_served(protected: System, authority: Authority) -> None:
+    anonymous = settings(APPLICATION, authority) | {"tls_cert_file": "", "tls_key_file": "", "tls_key_password": ""}
+    async with Producer("producers", protected.namesrv_address, **anonymous) as producer:
+        with pytest.raises(ClientError):
+            await producer.send(Message(TOPIC, b"x"))
+
+
+async def test_a_key_opens_with_its_password_only(protected: System, authority: Authority) -> None:
+    wrong = settings(APPLICATION, authority) | {"tls_key_password": "not " + PASSWORD}
+    with pytest.raises(ConfigurationError, match=r"tls\.client") as refused:
+        await Producer("producers", protected.namesrv_address, **wrong).start()
+    assert PASSWORD not in str(refused.value)

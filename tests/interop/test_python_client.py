@@ -252,7 +252,7 @@ def test_a_failed_message_comes_again_with_its_original_topic(system: System, la
 
 def test_a_message_that_always_fails_ends_in_the_dead_letter_topic(system: System, label: str) -> None:
     async def scenario() -> tuple[list[Row], list[MessageExt]]:
-        await send(system.namesrv_address, label, label, 20)
+        sent.update({row["index"]: row for row in await send(system.namesrv_address, label, label, 20)})
         collector = Collector(fails=lambda m: m.properties["index"] == "7")
         async with push_consumer(system, label, collector, max_reconsume_times=2):
             rows = list(await collector.until(22))
@@ -260,9 +260,11 @@ def test_a_message_that_always_fails_ends_in_the_dead_letter_topic(system: Syste
             dead.subscribe(f"%DLQ%{label}")
             return rows, await dead.poll(30)
 
-    rows, dead = run(scenario())
+    sent: dict[int, Row] = {}
+    rows, (letter,) = run(scenario())
     assert sorted(row["reconsumeTimes"] for row in rows if index_of(row) == 7) == [0, 1, 2]
-    assert [message.properties["index"] for message in dead] == ["7"]
+    assert (letter.properties["index"], letter.reconsume_times, letter.properties["RETRY_TOPIC"]) == ("7", 3, label)
+    assert letter.properties["ORIGIN_MESSAGE_ID"] == sent[7]["offsetMsgId"]
 
 
 @pytest.mark.parametrize("where", ["LAST_OFFSET", "FIRST_OFFSET", "TIMESTAMP"])
