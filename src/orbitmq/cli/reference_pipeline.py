@@ -10,7 +10,8 @@ _HEAD = """\
 Written by `make reference` from the tables in the code.
 
 `orbitmq pipeline NAME` runs a job with Spark on this machine, or on the cluster that `--master` names. The same jobs
-run by spark-submit: `spark-submit --py-files orbitmq.zip orbitmq/pipeline/__main__.py NAME ...`.
+run by spark-submit with what `orbitmq pipeline pack FOLDER` writes: `spark-submit --py-files FOLDER/orbitmq.zip
+FOLDER/orbitmq_pipeline.py NAME ...`; see [clusters](../spark-cluster.md).
 
 | exit code | meaning |
 |---|---|

@@ -32,8 +32,10 @@ jobs:
 {{jobs}}
 
 orbitmq pipeline NAME --help tells the flags of a job.
+orbitmq pipeline pack FOLDER writes the archive and the file that spark-submit is given.
 {EXIT_CODES}
 """
+PACK = "pack"  # no job: it starts no Spark
 _ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
 
 
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP.format(jobs="\n".join(f"  {name:<9} {entry.summary}" for name, entry in JOBS.items())), end="")
         return 0 if arguments else EXIT_USAGE
     name, *rest = arguments
+    if name == PACK:
+        return _pack(rest)
     if name not in JOBS:
         print(f"orbitmq pipeline: there is no job {name}; there are {', '.join(JOBS)}", file=sys.stderr)
         return EXIT_USAGE
@@ -60,6 +64,16 @@ def main(arguments: Sequence[str]) -> int:
         if not found:
             raise
         return _fail(name, found[-1], EXIT_USAGE if "ORBITMQ_BAD_OPTION" in found[-1] else EXIT_FAILED)
+
+
+def _pack(arguments: Sequence[str]) -> int:
+    from orbitmq.pipeline.packing import run
+
+    try:
+        print(run(arguments))
+    except OSError as error:
+        return _fail(PACK, str(error), EXIT_FAILED)
+    return 0
 
 
 def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.archive_stream import ArchiveSource
 from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.spark import register
+from orbitmq.spark import register, ship
 
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # tasks cost less than half of what they do over TCP
@@ -22,6 +22,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+LOCAL_MASTER = "local"
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -57,10 +58,12 @@ def _start(name: str, options: JobOptions) -> SparkSession:
     master = options.master or ("" if is_submitted else "local[*]")
     if master:
         builder = builder.master(master)
-    settings = SETTINGS | (LOCAL if master.startswith("local") else {}) | _given(options.spark_conf)
+    settings = SETTINGS | (LOCAL if master.startswith(LOCAL_MASTER) else {}) | _given(options.spark_conf)
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if not (is_submitted or master.startswith(LOCAL_MASTER)):
+        ship(session)  # executors may have no orbitmq, or another one; spark-submit brings what it was told to
     register(session)
     for kind in DATA_SOURCES:
         session.dataSource.register(kind)

@@ -4,6 +4,7 @@ Must not know how topics are read."""
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from orbitmq.spark.stores.source import StoreSource
 
 WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # what a task imports besides orbitmq itself
 PACKED = (".py", ".html")  # sources, and the pages that jobs fill in
+PYTHON_PATH = "PYTHONPATH"
 CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes several seconds
 
 
@@ -32,6 +34,8 @@ def register(spark: SparkSession) -> None:
     """
     if not is_remote():
         check_worker_python(spark.sparkContext.pythonExec)
+        if (origin := Path(orbitmq.__file__).parents[1]).is_file():  # the archive that spark-submit was given
+            _show_to_planners(spark, origin)
     spark.dataSource.register(TopicSource)
     spark.dataSource.register(StoreSource)
 
@@ -80,8 +84,24 @@ def ship(spark: SparkSession) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="orbitmq-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = pack(folder / f"orbitmq-{orbitmq.__version__}.zip")
-    spark.addArtifacts(str(archive), pyfile=True)
+    if is_remote():
+        spark.addArtifacts(str(archive), pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(str(archive))
+        _show_to_planners(spark, archive)
     return archive
+
+
+def _show_to_planners(spark: SparkSession, archive: Path) -> None:
+    """Have the Python that plans streams on the driver import from the archive, too.
+
+    Spark 4.3 looks for shipped files there in a directory that it never fills; the path of the environment is read
+    everywhere. Executors have no file of that name, and pass it over.
+    """
+    environment = spark.sparkContext.environment
+    paths = environment.get(PYTHON_PATH, "").split(os.pathsep)
+    if str(archive) not in paths:
+        environment[PYTHON_PATH] = os.pathsep.join(filter(None, [str(archive), *paths]))
 
 
 def pack(archive: Path) -> Path:

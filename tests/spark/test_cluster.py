@@ -1,0 +1,82 @@
+"""A standalone cluster of two workers whose Python has no orbitmq: it is carried there in the ways the pages name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from orbitmq.client.sync import Producer
+from orbitmq.message.model import Message
+from orbitmq.spark.session import WORKER_PACKAGES
+from tests.support.orbit_process import ORBITMQ, OrbitUp
+from tests.support.spark_cluster import SparkCluster, bare_python
+
+COUNT = 2000
+PROGRAM = Path(__file__).with_name("cluster_program.py")
+BODIES = sorted(f"order {number}" for number in range(COUNT))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def name_server() -> Iterator[str]:
+    """Of a broker with `COUNT` messages in topic `orders`, and an empty topic `copies`."""
+    with OrbitUp() as running:
+        with Producer("cluster-senders", running.namesrv_address) as producer:
+            producer.create_topic("copies")
+            for start in range(0, COUNT, 100):
+                producer.send_batch([Message("orders", f"order {start + number}".encode()) for number in range(100)])
+        yield running.namesrv_address
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with what tasks need besides orbitmq."""
+    folder = tmp_path_factory.mktemp("python") / "environment"
+    bare_python(folder, (*WORKER_PACKAGES, "py4j"))
+    return folder
+
+
+def test_a_program_ships_orbitmq_to_every_executor(
+    cluster: SparkCluster, name_server: str, environment: Path, tmp_path: Path
+) -> None:
+    pythons = {"PYSPARK_PYTHON": str(environment / "bin" / "python"), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    arguments = str(PROGRAM), name_server, "orders", "copies", str(tmp_path / "checkpoint")
+    found = json.loads(cluster.submit(*arguments, environment=pythons, cwd=tmp_path).splitlines()[-1])
+    executors = {Path(folder).parents[1] for folder, _ in found["places"]}
+    assert executors == {cluster.home / "work-0", cluster.home / "work-1"}
+    assert all(".zip/orbitmq" in origin for _, origin in found["places"])
+    assert found["batch"] == BODIES
+    assert found["stream"] == BODIES
+    assert found["batches"] == 3
+
+
+def test_a_job_runs_from_what_pack_writes_and_a_packed_environment(
+    cluster: SparkCluster, name_server: str, environment: Path, tmp_path: Path
+) -> None:
+    packed = subprocess.run([ORBITMQ, "pipeline", "pack", tmp_path], capture_output=True, text=True, check=True)
+    assert packed.stdout.startswith(f"spark-submit --py-files {tmp_path}/orbitmq.zip {tmp_path}/orbitmq_pipeline.py")
+    with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
+        archive.add(environment, ".")
+    (tmp_path / "environment").symlink_to(environment)  # the driver unpacks it where it is started
+    files = "--py-files", str(tmp_path / "orbitmq.zip"), "--archives", f"{tmp_path}/environment.tar.gz#environment"
+    job = str(tmp_path / "orbitmq_pipeline.py"), "archive", "--name-server", name_server, "--topics", "orders"
+    pythons = {"PYSPARK_PYTHON": "./environment/bin/python"}
+    lake = tmp_path / "lake"
+    printed = cluster.submit(*files, *job, "--lake", str(lake), "--json", environment=pythons, cwd=tmp_path)
+    outcome = json.loads(printed.splitlines()[-1])
+    assert outcome["counts"]["messages"] == COUNT
+    assert outcome["failed"] == []
+    archived = [body for file in lake.rglob("*.parquet") for body in pq.read_table(file)["body"].to_pylist()]
+    assert sorted(body.decode() for body in archived) == BODIES
