@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from orbitmq.client.background import Background, one_round
-from tests.support.loops import run
+from tests.support.loops import run, settle
 
 
 def test_an_error_is_logged_and_the_others_live_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -65,10 +65,31 @@ def test_a_round_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.LogC
     assert "Traceback" in caplog.text
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit])
-def test_a_round_that_is_to_end_ends(error: type[BaseException]) -> None:
+def test_a_round_that_is_to_end_ends() -> None:
+    async def waits() -> None:
+        with one_round("owner", "work"):
+            await asyncio.Event().wait()
+
     async def scenario() -> None:
-        with pytest.raises(error), one_round("owner", "work"):
-            raise error
+        with pytest.raises(SystemExit), one_round("owner", "work"):
+            raise SystemExit
+        background = Background("owner")
+        cancelled = background.spawn(waits())
+        await settle()
+        await background.stop()
+        assert cancelled.cancelled()
 
     run(scenario())
+
+
+def test_a_wait_that_somebody_cancels_fails_a_round_and_not_the_loop_of_rounds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        inner = asyncio.ensure_future(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(inner.cancel)
+        with one_round("owner", "work"):
+            await inner
+
+    run(scenario())
+    assert "event=round_failed owner=owner work=work" in caplog.text

@@ -224,6 +224,30 @@ def test_a_queue_given_up_stays_locked_until_its_listener_is_done() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("gave_up", [False, True])
+def test_a_listener_may_shut_its_consumer_down_and_does_not_wait_for_itself(gave_up: bool) -> None:
+    async def scenario() -> None:
+        async def last(messages: Sequence[MessageExt], context: OrderlyContext) -> Status:
+            if gave_up:
+                system.members["g"].insert(0, "0-another")  # it comes first, and the topic has one queue
+                consumer.wake_rebalance()
+                await until(lambda: QUEUE not in consumer.assignment())
+            await consumer.shutdown()
+            ended.append(system.locks.get(("g", QUEUE)))
+            return Status.SUCCESS
+
+        ended: list[str | None] = []
+        async with fake_system() as system:
+            put(system, "1")
+            async with consuming(system, last, await_termination_ms=3_600_000) as consumer:
+                await until(lambda: ended)
+                assert not consumer.is_running
+            assert ended[0] is not None, "nobody else may begin while this listener is at work"
+            assert stored(system) == 0, "the consumer had ended before its listener said anything"
+
+    run(scenario())
+
+
 def test_broadcasting_needs_no_locks(tmp_path: Path) -> None:
     async def scenario() -> None:
         seen: list[bytes] = []

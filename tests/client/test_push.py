@@ -160,11 +160,13 @@ def test_the_offset_waits_for_the_oldest_message() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("answer", [LATER, None, "error"])
+@pytest.mark.parametrize("answer", [LATER, None, ValueError("x"), asyncio.CancelledError()])
 def test_what_did_not_succeed_is_sent_back(answer: Any) -> None:
+    """A CancelledError comes out of what the listener waits for, when somebody cancels that."""
+
     def says(message: MessageExt) -> Any:
-        if answer == "error":
-            raise ValueError(message.body)
+        if isinstance(answer, BaseException):
+            raise answer
         return answer
 
     async def scenario() -> None:
@@ -509,6 +511,29 @@ def test_a_broker_that_cannot_tell_the_members_takes_no_queue_away() -> None:
 
 def _nobody(_: Connection, command: Command) -> Command:
     return command.response(0, body=b'{"consumerIdList":[]}')
+
+
+def test_a_topic_that_fails_unexpectedly_keeps_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, push(system, Listener()) as consumer:
+            usual = consumer._instance.any_broker
+
+            async def fails(topic: str) -> str:
+                if topic == "T":
+                    raise KeyError("nobody thought of that")
+                return await usual(topic)
+
+            monkeypatch.setattr(consumer._instance, "any_broker", fails)
+            system.topics["U"] = 1
+            consumer.subscribe("U")
+            await until(lambda: MessageQueue("U", BROKER, 0) in consumer.assignment())
+            assert of_topic(consumer) == {Q0}
+        assert "event=not_rebalanced group=g topic=T" in caplog.text
+        assert "Traceback" in caplog.text
+
+    run(scenario())
 
 
 def test_a_strategy_that_fails_takes_no_queue_away(caplog: pytest.LogCaptureFixture) -> None:

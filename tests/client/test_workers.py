@@ -109,6 +109,28 @@ def test_a_failing_listener_answers_nothing(caplog: pytest.LogCaptureFixture) ->
     assert "event=listener_gave_no_status value='fine'" in caplog.text
 
 
+def test_a_cancelled_wait_in_a_listener_costs_no_portion_and_no_task() -> None:
+    async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        if finished:
+            return SUCCESS
+        inner = asyncio.ensure_future(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(inner.cancel)
+        await inner
+        raise AssertionError("not reached")
+
+    async def scenario() -> None:
+        workers = made(listener, finished, count=1)
+        workers.submit(portion())
+        workers.submit(portion())
+        await until(lambda: len(finished) == 2)
+        assert isinstance(finished[0].error, asyncio.CancelledError)
+        assert finished[1].status is SUCCESS
+        await workers.close(60)
+
+    finished = Finished()
+    run(scenario())
+
+
 def test_a_listener_that_wants_to_end_its_thread_costs_none() -> None:
     def leave(messages: Any, context: Any) -> Any:
         raise SystemExit

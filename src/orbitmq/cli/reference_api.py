@@ -226,7 +226,7 @@ def _constructor(name: str, found: griffe.Class) -> str:
 
 
 def _is_base(found: griffe.Class) -> bool:
-    return any("abstractmethod" in _labels(member) for member in found.members.values())
+    return any("abstractmethod" in _labels(member) for member in found.all_members.values())
 
 
 def _labels(member: griffe.Object | griffe.Alias) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,9 +40,9 @@ class Background:
         task.add_done_callback(self._ended)
         return task
 
-    async def finish(self, grace_s: float) -> None:
-        """Let the tasks end by themselves, at most `grace_s` seconds, then `stop`."""
-        tasks = self._tasks - {asyncio.current_task()}
+    async def finish(self, grace_s: float, but: Iterable[asyncio.Task[None]] = ()) -> None:
+        """Let the tasks end by themselves, at most `grace_s` seconds, then `stop`. `but` are those that cannot."""
+        tasks = self._tasks - {asyncio.current_task(), *but}
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s)
         await self.stop()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,9 +27,11 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.lag import QueueLag, lag_of
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.pulling import Puller
+from orbitmq.client.reports import properties
 from orbitmq.client.settings import MemberSettings
+from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.client.watching import ON_QUEUES, QueueListener, Watching
-from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError
+from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError, RequestRejected
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, RETRY_PREFIX, check_topic, retry_topic
@@ -43,6 +44,7 @@ from orbitmq.wire.bodies import (
     ConsumeType,
     MessageModel,
 )
+from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +94,7 @@ class Consumer(Client):
 
     _consumes = True
     _consume_type: ConsumeType
+    _settings_kind: type[MemberSettings]
 
     def __init__(
         self,
@@ -154,17 +157,38 @@ class Consumer(Client):
         """The offsets of the topic's queues that this consumer holds in memory."""
         return self._store.table.of_topic(topic) if self._store is not None else {}
 
-    @abstractmethod
-    def move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """An operator set these offsets: go on there soon."""
+    # -------------------------------------------------------------------------------------------------- for operators
 
-    @abstractmethod
+    def move(self, topic: str, _offsets: Mapping[MessageQueue, int]) -> None:
+        """An operator set these offsets: a consumer that pulls by itself goes on there soon. Where any other reads is
+        for the application alone to decide, as in RocketMQ.
+        """
+        _log.warning("event=offsets_not_moved group=%s topic=%s reason=pull_consumer", self.group, topic)
+
     def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
-        """What it is doing, with the stacks of all threads and tasks if wanted."""
+        """Settings and subscriptions, and what it is doing; with the stacks of all threads and tasks if wanted. What a
+        consumer without a listener has cached is the application's.
+        """
+        return ConsumerRunningInfo(
+            jstack=all_stacks() if stacks else None,
+            properties=self._properties(),
+            subscription_set=list(self._subscriptions.values()),
+        )
 
-    @abstractmethod
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+    def _properties(self, *, workers: int = 0, is_orderly: bool = False) -> dict[str, str]:
+        return properties(
+            self._settings_kind,
+            self._member_settings,
+            self.heartbeat_data(),
+            name_servers=self._instance.name_servers.addresses,
+            workers=workers,
+            started_ms=self._started_ms,
+            is_orderly=is_orderly,
+        )
+
+    async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
         """Have the listener take a message, whatever queue it is of. RequestRejected without a listener."""
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{self._name()} has no listener: it is a pull consumer")
 
     # ----------------------------------------------------------------------------------------------- subscriptions
 
@@ -421,8 +445,11 @@ class Consumer(Client):
             for topic in list(self._subscriptions):
                 try:
                     await self._rebalance_topic(instance, topic)
-                except OrbitMQError as error:
-                    _log.warning("event=not_rebalanced group=%s topic=%s error=%s", self.group, topic, error)
+                except Exception as error:  # the other topics must not wait for this one's
+                    unexpected = not isinstance(error, OrbitMQError)
+                    _log.warning(
+                        "event=not_rebalanced group=%s topic=%s error=%r", self.group, topic, error, exc_info=unexpected
+                    )
                     asyncio.get_running_loop().call_later(REBALANCE_AGAIN_S, self.wake_rebalance)
             await self._release([queue for queue in self._held if queue.topic not in self._subscriptions])
 

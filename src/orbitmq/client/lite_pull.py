@@ -20,20 +20,16 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
-from orbitmq.client.reports import properties
 from orbitmq.client.settings import LitePullSettings, complete
-from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
 from orbitmq.client.watching import OnTopicQueues, QueueListener
-from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError, RequestRejected
+from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import check_topic
 from orbitmq.wire.bodies import (
-    ConsumeDirectlyResult,
     ConsumeFromWhere,
-    ConsumerRunningInfo,
     ConsumeType,
     MessageModel,
 )
@@ -72,6 +68,7 @@ class LitePullConsumer(ReadingConsumer):
     """
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
+    _settings_kind = LitePullSettings
     _stream = True
 
     def __init__(
@@ -355,31 +352,6 @@ class LitePullConsumer(ReadingConsumer):
     def wanted_topics(self) -> Iterable[str]:
         assigned = (queue.topic for queue in self._assigned_queues or ())
         return {*super().wanted_topics(), *assigned, *self._watching.followed}
-
-    # ------------------------------------------------------------------------------------------------- for operators
-
-    def move(self, topic: str, _offsets: Mapping[MessageQueue, int]) -> None:
-        """The application alone decides where a pull consumer reads, as in RocketMQ."""
-        _log.warning("event=offsets_not_moved group=%s topic=%s reason=pull_consumer", self.group, topic)
-
-    def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
-        """Settings and subscriptions: what is cached is the application's."""
-        return ConsumerRunningInfo(
-            jstack=all_stacks() if stacks else None,
-            properties=properties(
-                LitePullSettings,
-                self._settings,
-                self.heartbeat_data(),
-                name_servers=self._instance.name_servers.addresses,
-                workers=0,
-                started_ms=self._started_ms,
-            ),
-            subscription_set=list(self._subscriptions.values()),
-        )
-
-    async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
-        """There is no listener that could take it."""
-        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{self._name()} has no listener: it is a pull consumer")
 
     # -------------------------------------------------------------------------------------------------------- pulling
 

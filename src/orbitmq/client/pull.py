@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Unpack
 
 from orbitmq.client.consumer import Consumer
@@ -13,24 +12,13 @@ from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pulling import Puller
-from orbitmq.client.reports import properties
 from orbitmq.client.returning import Returning
 from orbitmq.client.settings import PullSettings, complete
-from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.client.watching import QueueListener
-from orbitmq.errors import ConfigurationError, RequestRejected
+from orbitmq.errors import ConfigurationError
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
-from orbitmq.wire.bodies import (
-    ConsumeDirectlyResult,
-    ConsumeFromWhere,
-    ConsumerRunningInfo,
-    ConsumeType,
-    MessageModel,
-)
-from orbitmq.wire.codes import ResponseCode
-
-_log = logging.getLogger(__name__)
+from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
 
 
 class PullConsumer(Consumer):
@@ -49,6 +37,7 @@ class PullConsumer(Consumer):
     """
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
+    _settings_kind = PullSettings
     _stream = True
 
     def __init__(
@@ -174,31 +163,6 @@ class PullConsumer(Consumer):
     async def _end(self, instance: Instance) -> None:
         await self._background.stop()
         await self._end_consuming(instance)
-
-    # -------------------------------------------------------------------------------------------------- for operators
-
-    def move(self, topic: str, _offsets: Mapping[MessageQueue, int]) -> None:
-        """The application alone decides where a pull consumer reads, as in RocketMQ."""
-        _log.warning("event=offsets_not_moved group=%s topic=%s reason=pull_consumer", self.group, topic)
-
-    def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
-        """Settings and registered topics."""
-        return ConsumerRunningInfo(
-            jstack=all_stacks() if stacks else None,
-            properties=properties(
-                PullSettings,
-                self._settings,
-                self.heartbeat_data(),
-                name_servers=self._instance.name_servers.addresses,
-                workers=0,
-                started_ms=self._started_ms,
-            ),
-            subscription_set=list(self._subscriptions.values()),
-        )
-
-    async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
-        """There is no listener that could take it."""
-        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{self._name()} has no listener: it is a pull consumer")
 
 
 async def reset_offset_by_timestamp(

@@ -33,7 +33,7 @@ from orbitmq.client.orderly import Orderly
 from orbitmq.client.pulling import Puller
 from orbitmq.client.queue_locks import LOCK_AGAIN_S, RENEW_S, OwnedQueues
 from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
-from orbitmq.client.reports import properties, queue_info
+from orbitmq.client.reports import queue_info
 from orbitmq.client.returning import Returning
 from orbitmq.client.settings import PushSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
@@ -109,6 +109,7 @@ class PushConsumer(ReadingConsumer):
     """
 
     _consume_type = ConsumeType.CONSUME_PASSIVELY
+    _settings_kind = PushSettings
 
     def __init__(
         self,
@@ -137,8 +138,8 @@ class PushConsumer(ReadingConsumer):
         self._is_orderly = False
         self._orderly: Orderly | None = None
         self._locks: OwnedQueues | None = None
-        self._given_up: set[Held] = set()
-        """Queues whose listener must be done before another member may have them."""
+        self._given_up: dict[Held, asyncio.Task[None]] = {}
+        """Queues whose listener must be done before another member may have them, each with who sees to that."""
         self._figures = Figures(self._clock)
         self._own_thresholds = self._thresholds
         self._paused = False
@@ -254,16 +255,11 @@ class PushConsumer(ReadingConsumer):
         """What an operator is told of this consumer."""
         return ConsumerRunningInfo(
             jstack=all_stacks() if stacks else None,
-            mq_table={queue: queue_info(held, self._offsets.table) for queue, held in sorted(self._held.items())},
-            properties=properties(
-                PushSettings,
-                self._settings,
-                self.heartbeat_data(),
-                name_servers=self._instance.name_servers.addresses,
-                workers=self._running_workers.count,
-                started_ms=self._started_ms,
-                is_orderly=self._is_orderly,
-            ),
+            mq_table={
+                queue: queue_info(held.cached, self._offsets.table.read(queue))
+                for queue, held in sorted(self._held.items())
+            },
+            properties=self._properties(workers=self._running_workers.count, is_orderly=self._is_orderly),
             status_table=self._figures.table(),
             subscription_set=list(self._subscriptions.values()),
         )
@@ -318,10 +314,15 @@ class PushConsumer(ReadingConsumer):
         await self._background.stop()
         grace_s = self._settings["await_termination_ms"] / 1000
         await self._running_workers.close(grace_s)
-        await self._returning.finish(grace_s)
+        await self._returning.finish(grace_s, but=self._waits_for_us())
         if self._traces is not None:
             await self._traces.close()
         await self._end_consuming(instance)
+
+    def _waits_for_us(self) -> list[asyncio.Task[None]]:
+        """Who waits for a listener that is shutting this consumer down to be done with its queue."""
+        own = self._running_workers.own_portion()
+        return [task for held, task in self._given_up.items() if own is not None and held is own.held]
 
     async def _hand_over(self) -> None:
         if self._locks is not None:  # a queue whose listener still works stays locked until the broker forgets it
@@ -452,14 +453,13 @@ class PushConsumer(ReadingConsumer):
         released = [self._held[queue] for queue in queues]
         await super()._release(queues)
         if self._is_orderly:
-            self._given_up.update(released)
             for held in released:
-                self._returning.spawn(self._let_go(held))
+                self._given_up[held] = self._returning.spawn(self._let_go(held))
 
     async def _let_go(self, held: Held) -> None:
         """Another member gets the queue when our listener is done with it: that is what order means."""
         await held.idle.wait()
-        self._given_up.discard(held)
+        del self._given_up[held]
         if self._locks is not None and held.queue not in self._held:
             await self._locks.unlock([held.queue])
 

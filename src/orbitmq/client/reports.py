@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orbitmq.client.consumer import Held
-from orbitmq.client.core.offsets import OffsetTable
+from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.settings import options_of
 from orbitmq.runtime.options import HIDDEN, as_text
 from orbitmq.wire.bodies import ConsumerData, ProcessQueueInfo
@@ -56,16 +55,15 @@ def version_name(ordinal: int) -> str:
     return f"V{FIRST_VERSION + major}_{release // 10}_{release % 10}"
 
 
-def queue_info(held: Held, offsets: OffsetTable) -> ProcessQueueInfo:
+def queue_info(cached: ProcessQueue, commit_offset: int) -> ProcessQueueInfo:
     """One queue: what is cached, what is committed, when something last happened."""
-    cached = held.cached
     low, high = cached.bounds()
     return ProcessQueueInfo(
         cached_msg_count=cached.count,
         cached_msg_min_offset=low,
         cached_msg_max_offset=high,
         cached_msg_size_in_mib=cached.size // MEBIBYTE,
-        commit_offset=offsets.read(held.queue),
+        commit_offset=commit_offset,
         dropped=cached.dropped,
         last_consume_timestamp=cached.last_consume_ms,
         last_pull_timestamp=cached.last_pull_ms,

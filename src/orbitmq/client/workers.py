@@ -68,7 +68,9 @@ class Portion:
     error: BaseException | None = None
     """What the listener raised instead of saying something."""
     skipped: bool = False
-    """The listener was not called: the queue was given up or the consumer shut down before."""
+    """The listener was not called: the queue was given up or the consumer shut down before. Or it is the listener that
+    shuts the consumer down, and nobody waits for what it says then.
+    """
     ended: asyncio.Event | None = None
     """Set when the listener is done with it, for somebody who waits for that."""
 
@@ -105,7 +107,11 @@ class Workers(ABC):
         """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
         self._closing = True
         self._wind_down()
-        self._awaited_below = 2 if self._is_in_a_listener() else 1  # a listener's own portion is open while it waits
+        own = self.own_portion()
+        self._awaited_below = 1 if own is None else 2  # a listener's own portion is open while it waits
+        if own is not None and own.ended is not None:
+            own.skipped = True
+            own.ended.set()
         if self._open_count >= self._awaited_below:
             self._idle.clear()
             with contextlib.suppress(TimeoutError):
@@ -138,9 +144,9 @@ class Workers(ABC):
         )
         return None
 
-    def _is_in_a_listener(self) -> bool:
-        """Whether the running task is one that calls the listener."""
-        return False
+    def own_portion(self) -> Portion | None:
+        """What the running task is calling the listener with; None when it is not the listener that asks."""
+        return None
 
     @abstractmethod
     def _enqueue(self, portion: Portion) -> None: ...
@@ -267,7 +273,8 @@ class TaskWorkers(Workers):
         super().__init__(count, prepare, finished)
         self._listener = cast("Callable[[Sequence[MessageExt], Context], Awaitable[object]]", listener)
         self._waiting: deque[Portion] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Portion | None] = {}
+        """Each with what the listener has of it."""
 
     def _enqueue(self, portion: Portion) -> None:
         self._waiting.append(portion)
@@ -280,21 +287,22 @@ class TaskWorkers(Workers):
 
     def _start_task(self) -> None:
         if len(self._tasks) < self.count:
-            self._tasks.add(asyncio.get_running_loop().create_task(self._work()))
+            self._tasks[asyncio.get_running_loop().create_task(self._work())] = None
 
     async def _work(self) -> None:
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         try:
-            await self._run()
+            await self._run(task)
         finally:
             # Here and not in a callback of the task, which would come later: a portion that is enqueued in between
             # would find every task still there and wait for one that has ended.
-            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            del self._tasks[task]
 
-    async def _run(self) -> None:
+    async def _run(self, task: asyncio.Task[None]) -> None:
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + TASK_TURN_S
         while self._waiting and len(self._tasks) <= self.count:
-            portion = self._waiting.popleft()
+            portion = self._tasks[task] = self._waiting.popleft()
             if self._may_run(portion):
                 await self._call(portion)
             self._done(portion)
@@ -318,11 +326,11 @@ class TaskWorkers(Workers):
     def _wind_down(self) -> None:
         """Portions that wait are skipped by the running tasks; none is left when no task runs."""
 
-    def _is_in_a_listener(self) -> bool:
-        return asyncio.current_task() in self._tasks
+    def own_portion(self) -> Portion | None:
+        return self._tasks.get(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _abandon(self) -> None:
-        tasks = self._tasks - {asyncio.current_task()}  # a listener may have shut its consumer down
+        tasks = self._tasks.keys() - {asyncio.current_task()}  # a listener may have shut its consumer down
         for task in tasks:
             task.cancel()
         if tasks:
