@@ -13,18 +13,19 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.audit.facts import QUEUE
 from orbitmq.pipeline.audit.messages import BARS_MAX, Bounds
 from orbitmq.pipeline.audit.options import BACKLOG, LOST, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section
+from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 _FIELDS = (
     Field("group", "Group"), Field("topic", "Topic"), Field("brokerName", "Broker"), Field("queueId", "Queue", "count"),
     Field("offset", "Stands at", "count"), Field("firstOffset", "First", "count"), Field("nextOffset", "End", "count"),
-    Field("messages", "Behind", "count"), Field("bytes", "Behind", "bytes"), Field("seconds", "Behind", "seconds"),
-    Field("lost", "Deleted unread", "count"),
+    Field("messages", "Messages behind", "count"), Field("bytes", "Bytes behind", "bytes"),
+    Field("seconds", "Oldest waits", "seconds"), Field("lost", "Deleted unread", "count"),
 )  # fmt: skip
 _GROUPS = (
-    Field("group", "Group"), Field("topic", "Topic"), Field("messages", "Behind", "count"),
-    Field("bytes", "Behind", "bytes"), Field("seconds", "Behind", "seconds"), Field("lost", "Deleted unread", "count"),
+    Field("group", "Group"), Field("topic", "Topic"), Field("messages", "Messages behind", "count"),
+    Field("bytes", "Bytes behind", "bytes"), Field("seconds", "Oldest waits", "seconds"),
+    Field("lost", "Deleted unread", "count"),
 )  # fmt: skip
 
 
@@ -143,10 +144,12 @@ def _findings(rows: Sequence[Row], options: AuditJob) -> list[Finding]:
     for row in rows:
         where = f"group {row['group']} in queue {row['queueId']} of {row['topic']} on {row['brokerName']}"
         if row["lost"]:
-            text = f"{where}: {row['lost']:,} messages were deleted before it had read them"
+            text = f"{where}: {counted(row['lost'], 'message')} deleted before it had read them"
             findings.append(Finding(LOST, row["lost"], text))
         if options.backlog_messages and row["messages"] > options.backlog_messages:
-            findings.append(Finding(BACKLOG, row["messages"], f"{where} is {row['messages']:,} messages behind"))
+            findings.append(
+                Finding(BACKLOG, row["messages"], f"{where} is {counted(row['messages'], 'message')} behind")
+            )
         if options.backlog_age and row["seconds"] > options.backlog_age:
             text = f"{where}: a message waits for {_duration(row['seconds'])}"
             findings.append(Finding(BACKLOG, row["messages"], text))

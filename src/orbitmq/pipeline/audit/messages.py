@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.audit.facts import QUEUE
 from orbitmq.pipeline.audit.options import DAMAGE, DUPLICATES, GAPS, KEYS, SKEW, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section
+from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 POINTS_MAX = 60  # bars of the chart of time: more cannot be told apart on a phone
@@ -196,7 +196,7 @@ def duplicates(facts: DataFrame, tables: Tables) -> Section:
         {kind: f.when(f.col("kind") == kind, f.col("messages") - 1).otherwise(0) for kind in SAME.values()},
     )
     findings = [
-        Finding(DUPLICATES, count, f"{count:,} messages have the {kind} of an earlier one of their topic")
+        Finding(DUPLICATES, count, f"{counted(count, 'message')} with the {kind} of an earlier one of the topic")
         for kind, count in copies.items()
         if count and kind != SAME["keys"]
     ]
@@ -208,8 +208,18 @@ def duplicates(facts: DataFrame, tables: Tables) -> Section:
 def gaps(facts: DataFrame, read: Bounds, lows: Bounds, tables: Tables) -> Section:
     """Offsets that no message has. `read` are the ranges that should be whole, where they are known; what lies below
     `lows` was deleted by its broker meanwhile."""
-    spark = facts.sparkSession
-    found = runs(facts.where("topic IS NOT NULL").select(*QUEUE, "queueOffset"))
+    offsets = facts.where("topic IS NOT NULL").select(
+        *QUEUE, "queueOffset", f.bitmap_bucket_number(_number()).alias("slot")
+    )
+    slots = _slots(offsets).persist()
+    try:
+        return _gaps(runs(offsets, slots), read, lows, tables)
+    finally:
+        slots.unpersist()
+
+
+def _gaps(found: DataFrame, read: Bounds, lows: Bounds, tables: Tables) -> Section:
+    spark = found.sparkSession
     edges = [(*_names(queue), at, at) for queue, (begin, end) in read.items() if begin < end for at in (begin - 1, end)]
     if edges:
         found = found.unionAll(spark.createDataFrame(edges, RUNS))
@@ -231,32 +241,41 @@ def gaps(facts: DataFrame, read: Bounds, lows: Bounds, tables: Tables) -> Sectio
         "gaps", "Offsets without a message", _GAPS, missing, order, {"messages": f.col("messages")}
     )
     count = sums["messages"]
-    findings = [Finding(GAPS, count, f"{count:,} offsets have no message, in {table.total:,} gaps")] if count else []
+    findings = (
+        [Finding(GAPS, count, f"no message at {counted(count, 'offset')}, in {counted(table.total, 'gap')}")]
+        if count
+        else []
+    )
     text = "Offsets of a queue follow one another; where one is missing, a message was lost or is damaged."
     return Section(GAPS, "Gaps", text, {"gaps": table.total, "missing messages": count}, findings, (table,))
 
 
-def runs(offsets: DataFrame) -> DataFrame:
-    """Stretches of offsets without a hole; they may touch.
+def _slots(offsets: DataFrame) -> DataFrame:
+    """What each slot of 32,768 offsets holds: tasks mark the offsets they see in a bitmap."""
+    held = f.bitmap_count(f.bitmap_construct_agg(f.bitmap_bit_position(_number())))
+    ends = f.min("queueOffset").alias("first"), f.max("queueOffset").alias("last")
+    return offsets.groupBy(*QUEUE, "slot").agg(*ends, held.alias("held"))
 
-    Each task marks the offsets it sees in bitmaps of 32,768 of them, and only where one has a hole offsets are sorted.
-    """
-    number = f.col("queueOffset") + 1  # bitmaps begin at 1
-    cut = offsets.withColumn("slot", f.bitmap_bucket_number(number))
-    slots = cut.groupBy(*QUEUE, "slot").agg(
-        f.min("queueOffset").alias("first"), f.max("queueOffset").alias("last"),
-        f.bitmap_count(f.bitmap_construct_agg(f.bitmap_bit_position(number))).alias("held"),
-    )  # fmt: skip
+
+def _number() -> Column:
+    """The place of an offset among the bitmaps, which begin at 1."""
+    return f.col("queueOffset") + 1
+
+
+def runs(offsets: DataFrame, slots: DataFrame) -> DataFrame:
+    """Stretches of offsets without a hole; they may touch. Only where a slot has a hole offsets are sorted."""
     is_whole = f.col("held") == f.col("last") - f.col("first") + 1
-    broken = cut.join(slots.where(~is_whole).select(*QUEUE, "slot"), [*QUEUE, "slot"], "left_semi")
-    before = f.lag("queueOffset").over(Window.partitionBy(*QUEUE, "slot").orderBy("queueOffset"))
-    begins = f.coalesce(f.col("queueOffset") - before > 1, f.lit(True)).cast("int")
-    marked = broken.withColumn("begins", begins)
-    run = f.sum("begins").over(Window.partitionBy(*QUEUE, "slot").orderBy("queueOffset"))
-    parts = marked.withColumn("run", run).groupBy(*QUEUE, "slot", "run")
-    ends = parts.agg(f.min("queueOffset").alias("first"), f.max("queueOffset").alias("last"))
     names = (*QUEUE, "first", "last")
-    return slots.where(is_whole).select(*names).unionAll(ends.select(*names))
+    whole, broken = slots.where(is_whole).select(*names), slots.where(~is_whole).select(*QUEUE, "slot")
+    if broken.isEmpty():
+        return whole
+    ordered = Window.partitionBy(*QUEUE, "slot").orderBy("queueOffset")
+    is_next = f.col("queueOffset") - f.lag("queueOffset").over(ordered) <= 1
+    begins = f.when(is_next, 0).otherwise(1)
+    marked = offsets.join(f.broadcast(broken), [*QUEUE, "slot"], "left_semi").withColumn("begins", begins)
+    parts = marked.withColumn("run", f.sum("begins").over(ordered)).groupBy(*QUEUE, "slot", "run")
+    ends = parts.agg(f.min("queueOffset").alias("first"), f.max("queueOffset").alias("last"))
+    return whole.unionAll(ends.select(*names))
 
 
 def damage(facts: DataFrame, tables: Tables) -> Section:
@@ -264,7 +283,7 @@ def damage(facts: DataFrame, tables: Tables) -> Section:
     frame = facts.where("damage IS NOT NULL").withColumnRenamed("damage", "reason")
     order = *map(f.col, QUEUE), f.col("queueOffset"), f.col("reason")
     table, _ = tables.large("damage", "What is damaged", _DAMAGE, frame, order)
-    findings = [Finding(DAMAGE, table.total, f"{table.total:,} messages are damaged")] if table.total else []
+    findings = [Finding(DAMAGE, table.total, f"{counted(table.total, 'message')} damaged")] if table.total else []
     text = "Every body was compared with the checksum its producer's broker stored."
     return Section(DAMAGE, "Damage", text, {"damaged": table.total}, findings, (table,))
 
@@ -287,7 +306,8 @@ def keys(facts: DataFrame, of_topics: Mapping[str, int], options: AuditJob, tabl
         )
         for row in hot
     ]
-    bars = [Bar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in rows[:BARS_MAX]]
+    shared = [row for row in rows if row["messages"] > 1][:BARS_MAX]
+    bars = [Bar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in shared]
     text = "The keys that most messages have. What is ordered or spread by such a key is crowded."
     table = tables.small("hot_keys", "Keys", _KEYS, rows)
     return Section(

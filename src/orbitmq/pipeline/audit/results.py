@@ -19,6 +19,11 @@ def plain(text: str) -> str:
     return _UNSEEN.sub("\ufffd", shown)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 gap`, `1,234 gaps`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 class Field(NamedTuple):
     """A column of a table. `kind` says what its values are: text, count, bytes, ms, seconds, time (milliseconds since
     the epoch), percent or flag."""

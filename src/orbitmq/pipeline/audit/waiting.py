@@ -15,7 +15,7 @@ from orbitmq.message.properties import (
     TRANSACTION_CHECK_TIMES,
 )
 from orbitmq.pipeline.audit.options import DELAYED, HALF, AuditJob
-from orbitmq.pipeline.audit.results import Field, Finding, Section
+from orbitmq.pipeline.audit.results import Field, Finding, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 PLACE = ("brokerName", "queueId", "queueOffset")
@@ -46,18 +46,15 @@ def undecided(half: DataFrame, op: DataFrame) -> DataFrame:
     offsets = f.split(f.col("body").cast("string"), ",")  # RocketMQ 5 decides about several in one message
     done = op.select("brokerName", "queueId", f.explode(offsets).alias("at"))
     done = done.where(f.col("at").rlike(NUMBER)).select("brokerName", "queueId", f.col("at").cast("bigint")).distinct()
-    at = f.explode(f.array_distinct(f.array("queueOffset", f.coalesce("original", "queueOffset"))))
-    identity = ["brokerName", "msgId", "group"]
-    decided = known.select(*identity, "queueId", at.alias("at")).join(done, ["brokerName", "queueId", "at"])
-    same = [known[name].eqNullSafe(decided[name]) for name in identity]
-    return (
-        known.join(decided, same[0] & same[1] & same[2], "left_anti")
-        .groupBy(*identity)
-        .agg(
-            f.max("queueOffset").alias("queueOffset"), f.first("topic").alias("topic"), f.first("keys").alias("keys"),
-            f.min("born").alias("born"), f.coalesce(f.max("checks"), f.lit(0)).alias("checks"),
-        )
+    places = f.array_distinct(f.array("queueOffset", f.coalesce("original", "queueOffset")))
+    each = known.withColumn("at", f.explode(places))
+    marked = each.join(done.withColumn("decided", f.lit(True)), ["brokerName", "queueId", "at"], "left")
+    found = marked.groupBy("brokerName", "msgId", "group").agg(
+        f.max("decided").alias("decided"), f.max("queueOffset").alias("queueOffset"),
+        f.first("topic").alias("topic"), f.first("keys").alias("keys"), f.min("born").alias("born"),
+        f.coalesce(f.max("checks"), f.lit(0)).alias("checks"),
     )  # fmt: skip
+    return found.where("decided IS NULL")
 
 
 def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
@@ -70,7 +67,7 @@ def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tab
         count = pending.count()
     finally:
         pending.unpersist()
-    text = f"{table.total:,} half messages are undecided for more than {options.half_age} s"
+    text = f"{counted(table.total, 'half message')} undecided for more than {options.half_age} s"
     return Section(
         HALF,
         "Half messages",
@@ -96,7 +93,7 @@ def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms
         count = waiting.count()
     finally:
         waiting.unpersist()
-    text = f"{table.total:,} delayed messages are more than {options.delayed_late} s late"
+    text = f"{counted(table.total, 'delayed message')} more than {options.delayed_late} s late"
     return Section(
         DELAYED,
         "Delayed messages",

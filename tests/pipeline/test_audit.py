@@ -1,0 +1,138 @@
+"""The audit of live brokers: what groups, traces, half and delayed messages make of it; the same on RocketMQ and
+orbitmq."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
+from orbitmq.client.sync import Producer, PushConsumer
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import SCHEDULE_TOPIC, TRACE_TOPIC
+from orbitmq.pipeline.audit import job
+from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.group_offsets import Mirror
+from tests.spark import sinks
+from tests.spark.conftest import System, create_topic
+from tests.support.jobs import run_job
+from tests.support.process import wait_until
+from tests.support.transactions import COMMIT, RawProducer
+
+TOPIC, SHOP, BILLING, LAZY = "audited", "audited-shop", "audited-billing", "audited-lazy"
+COUNT = 40
+HOURS_LATER = 3
+LEVEL_2H = 18
+
+
+class Later:
+    """The audit's clock, some hours on: what waits is overdue then."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + HOURS_LATER * 3_600_000
+
+
+@pytest.fixture(scope="module")
+def busy(system: System) -> System:
+    """Messages that are sent and consumed with traces, a group that stands still, a transaction left open, and a
+    message that waits two hours."""
+    create_topic(system, TOPIC)
+    with Producer(SHOP, system.namesrv_address, enable_trace=True) as producer:
+        for number in range(COUNT):
+            producer.send(Message(TOPIC, b"%d" % number, keys=f"hot k{number}" if number % 2 else f"k{number}"))
+        producer.send(Message(TOPIC, b"patient", delay_level=LEVEL_2H))
+    seen: list[MessageExt] = []
+
+    def work(messages: list[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        seen.extend(messages)
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    consumer = PushConsumer(BILLING, system.namesrv_address, consume_from_where=first, enable_trace=True)
+    consumer.subscribe(TOPIC)
+    consumer.set_listener(work)
+    with consumer:
+        wait_until(lambda: len({message.msg_id for message in seen}) == COUNT, 60, "the group has them all")
+    cluster = Cluster([system.namesrv_address], 10_000, Retries(3, 200))
+    places = cluster.queues(TOPIC)
+    Mirror(cluster, LAZY).tell({queue: 2 for queue in places if queue.queue_id < 2}, places)
+    asyncio.run(transactions(system))
+    wait_until(lambda: traced(system) >= 2 * COUNT, 30, "traces are stored")
+    return system
+
+
+async def transactions(system: System) -> None:
+    producer = RawProducer(system.address, SHOP)
+    try:
+        now_ms = time.time_ns() // 1_000_000  # older ones than a broker keeps are dropped
+        decided = await producer.prepare(TOPIC, b"decided", "audited-decided", queue_id=3, born_ms=now_ms)
+        await producer.prepare(TOPIC, b"open", "audited-open", queue_id=3, born_ms=now_ms)
+        await producer.end(decided, COMMIT)
+    finally:
+        await producer.remoting.close()
+
+
+def traced(system: System) -> int:
+    found = sinks.stored(system.namesrv_address, TRACE_TOPIC).values()
+    bodies = [message.body for queue in found for message in queue if TOPIC.encode() in message.body]
+    return sum(body.count(b"Pub") + body.count(b"SubAfter") for body in bodies)
+
+
+def table(out: Path, name: str) -> list[dict[str, Any]]:
+    return [row for path in sorted((out / name).glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+def test_a_cluster_is_looked_through(
+    spark: SparkSession, busy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "SystemClock", Later)
+    options = {"nameServer": busy.namesrv_address, "topics": TOPIC, "hotKeyMessages": COUNT // 4}
+    planned = run_job(job.JOB, spark, **options, dryRun="true")
+    assert planned.counts == {"messages to read": COUNT + 1}  # the committed one, too
+
+    outcome = run_job(job.JOB, spark, **options, out=tmp_path)
+    stored = sinks.stored(busy.namesrv_address, TOPIC)
+    rows = {(row["group"], row["queueId"]): row for row in table(tmp_path, "backlog")}
+    for queue, messages in stored.items():
+        size = sum(message.store_size for message in messages[2:])
+        if queue.queue_id < 2:
+            row = rows[LAZY, queue.queue_id]
+            assert (row["messages"], row["bytes"]) == (len(messages) - 2, size)
+            waits = row["seconds"] - HOURS_LATER * 3600
+            assert 0 <= waits <= (time.time_ns() // 1_000_000 - messages[2].store_timestamp) // 1000 + 1
+        if (BILLING, queue.queue_id) in rows:
+            assert rows[BILLING, queue.queue_id]["messages"] <= 1  # at most the one of the transaction
+
+    assert table(tmp_path, "gaps") == table(tmp_path, "damage") == []
+    doubles = [row for row in table(tmp_path, "duplicates") if row["kind"] != "keys"]
+    assert doubles == []
+    (hot,) = [row for row in table(tmp_path, "hot_keys") if row["hot"]]
+    assert (hot["topic"], hot["key"], hot["messages"]) == (TOPIC, "hot", COUNT // 2)
+
+    (delivery,) = [row for row in table(tmp_path, "deliveries") if row["group"] == BILLING]
+    assert (delivery["topic"], delivery["messages"], delivery["done"]) == (TOPIC, COUNT, COUNT)
+    assert 0 <= delivery["waitP50"] <= delivery["waitP99"] <= delivery["doneMax"]
+    half = {row["msgId"]: row for row in table(tmp_path, "half") if row["group"] == SHOP}
+    assert half.keys() == {"audited-open"}
+    assert half["audited-open"]["topic"] == TOPIC
+    delayed = [row for row in table(tmp_path, "delayed") if row["topic"] == TOPIC]
+    assert [(row["level"], row["queueOffset"]) for row in delayed] == [(LEVEL_2H, 0)]
+    assert 3600 - 120 <= delayed[0]["seconds"] <= 3600
+    assert stored_in(busy, SCHEDULE_TOPIC, LEVEL_2H - 1) == 1
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["missing"] == {}
+    assert {finding["kind"] for finding in summary["findings"]} == {"keys", "half", "delayed"}
+    assert len(outcome.failed) == 2
+
+
+def stored_in(system: System, topic: str, queue_id: int) -> int:
+    found = sinks.stored(system.namesrv_address, topic)
+    return len(found[MessageQueue(topic, next(iter(found)).broker_name, queue_id)])
