@@ -1,13 +1,15 @@
-"""What it costs to read messages with Spark, from a store directory and from a broker (`make bench-spark`).
+"""What it costs to read and archive messages with Spark, from a store directory and from a broker (`make bench-spark`).
 
 The figure to look at is rows a CPU second: rows by the user and system time of Spark's JVM and all its Python workers;
-the load of other programs hardly shows in it. A copy of the log in memory stands beside as what no reader can reach,
-and decoding without Spark as what its transport leaves. About three minutes; `--only` chooses rows.
+the load of other programs hardly shows in it. Each row stands beside its peer, measured in the same run: a copy of the
+log in memory for scans, Spark's own source for Apache Kafka for reads from a broker (the same messages, copied into a
+Kafka broker), Spark's writer of Parquet for the archive. About six minutes; `--only` chooses rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import random
@@ -17,19 +19,30 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from bench.kafka import KafkaBroker, source_jars  # noqa: E402
 from orbitmq.message.hosts import encode_host  # noqa: E402
+from orbitmq.pipeline.archive import ArchiveJob  # noqa: E402
+from orbitmq.pipeline.archive import run as archive  # noqa: E402
+from orbitmq.pipeline.job import Context  # noqa: E402
+from orbitmq.pipeline.progress import shown_on  # noqa: E402
+from orbitmq.pipeline.session import DATA_SOURCES  # noqa: E402
 from orbitmq.runtime.clock import SystemClock  # noqa: E402
+from orbitmq.spark import register  # noqa: E402
+from orbitmq.spark.columns import COLUMNS  # noqa: E402
+from orbitmq.spark.stores.options import scan_options  # noqa: E402
+from orbitmq.spark.stores.planning import LogSplit, batch_splits  # noqa: E402
 from orbitmq.spark.stores.source import StoreSource  # noqa: E402
 from orbitmq.store.engine import MessageStore  # noqa: E402
 from orbitmq.store.options import StoreOptions  # noqa: E402
@@ -44,13 +57,16 @@ QUEUES = 4
 TICK = os.sysconf("SC_CLK_TCK")
 EIGHT = "topic,queueId,queueOffset,msgId,keys,body,properties,storeTimestamp"
 FOUR = "topic,queueId,queueOffset,body"
-STORE, PULL = "orbitmq-store", "orbitmq"
+SEVEN = "key,value,topic,partition,offset,timestamp,timestampType"
+STORE, PULL, KAFKA, ARCHIVE, PARQUET = "orbitmq-store", "orbitmq", "kafka", "archive", "parquet"
+LAKE_COLUMNS = ",".join(name for name in COLUMNS if name != "size")  # what an archive keeps
+WARMING = 2  # rounds before those that count: the JVM still compiles in the second one
 
 
 @dataclass(frozen=True)
 class Row:
     """One row of the table: what is read how, and the thousand rows a CPU second that are wanted. `share` of all
-    messages come.
+    messages come; `peer` and `alone` are the rows it is set beside: somebody else's, and its own on one core.
     """
 
     title: str
@@ -59,35 +75,48 @@ class Row:
     goal: int = 0
     share: float = 1.0
     cores: int = 2
+    peer: str = ""
+    alone: str = ""
 
 
 ROWS = {
     "copy": Row("copy of the log in memory, no Spark", cores=0),
-    "decode": Row("8 columns decoded, no Spark", {"columns": EIGHT}, cores=0),
-    "scan8": Row("store, 8 columns with the map", {"columns": EIGHT}, goal=240),
-    "scan8core1": Row("store, 8 columns, one core", {"columns": EIGHT}, cores=1),
-    "scan4": Row("store, 4 columns", {"columns": FOUR}),
+    "decode": Row("8 columns decoded, no Spark", {"columns": EIGHT}, cores=0, peer="copy"),
+    "scan8": Row("store, 8 columns with the map", {"columns": EIGHT}, goal=240, peer="copy", alone="scan8core1"),
+    "scan4": Row("store, 4 columns", {"columns": FOUR}, peer="copy"),
     "scanless": Row("store, 7 columns without body and map", {"columns": EIGHT.replace("body,properties", "tags")}),
     "splits": Row("store, 8 columns, splits of 32 MiB", {"columns": EIGHT, "splitBytes": str(32 << 20)}),
     "topic": Row("store, one topic of four by its queues", {"columns": EIGHT, "topics": "clicks"}, share=0.25),
     "queues": Row("store, queue entries alone", {"scan": "consumequeue"}),
-    "pull12": Row("broker, the 12 default columns", format=PULL, goal=150, share=0.5),
-    "pull4": Row("broker, 4 columns", {"columns": FOUR}, PULL, 240, 0.5),
+    "kafka7": Row("Kafka's source, its 7 columns", format=KAFKA, share=0.5, alone="kafka7core1"),
+    "kafkaheaders": Row("Kafka's source with headers", {"includeHeaders": "true"}, KAFKA, share=0.5),
+    "pull12": Row("broker, the 12 default columns", {}, PULL, 150, 0.5, peer="kafkaheaders"),
+    "pull4": Row("broker, 4 columns", {"columns": FOUR}, PULL, 240, 0.5, peer="kafka7", alone="pull4core1"),
+    "pull7": Row(
+        "broker, the 7 columns of Kafka's source", {"schema": "kafka", "columns": SEVEN}, PULL, 240, 0.5, peer="kafka7"
+    ),
+    "parquet": Row("store into Spark's Parquet writer, zstd", {"columns": LAKE_COLUMNS}, PARQUET),
+    "archive": Row("store into the lake, zstd", {}, ARCHIVE, 230, peer="parquet", alone="archivecore1"),
+    "scan8core1": Row("store, 8 columns, one core", {"columns": EIGHT}, cores=1),
+    "kafka7core1": Row("Kafka's source, its 7 columns, one core", format=KAFKA, share=0.5, cores=1),
+    "pull4core1": Row("broker, 4 columns, one core", {"columns": FOUR}, PULL, 0, 0.5, 1),
+    "archivecore1": Row("store into the lake, zstd, one core", {}, ARCHIVE, cores=1),
 }
+SYSTEMS = {PULL: "--name-server", KAFKA: "--kafka"}  # what a row reads from, and the flag its session is told it by
 
 
 def main() -> int:
     arguments = _arguments()
     if arguments.session:
-        _session(arguments.session, Path(arguments.store), arguments.name_server, arguments.only)
+        _session(arguments)
         return 0
     console = Console(width=None if sys.stdout.isatty() else 130)
     names = [name for name in ROWS if name in (arguments.only or ROWS)]
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
         store = Path(folder) / "store"
-        console.print(f"storing {MESSAGES:,} messages", highlight=False)
-        fill(store)
-        found = dict(_measure(names, store, Path(folder), console))
+        console.print(f"storing {arguments.messages:,} messages", highlight=False)
+        fill(store, arguments.messages)
+        found = dict(_measure(names, store, arguments.messages, console))
     console.print(table(found))
     return 0
 
@@ -95,27 +124,26 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=ROWS, help="these rows alone")
-    parser.add_argument("--directory", type=Path, help="where the store goes; it takes 1.2 GB")
-    for internal in ("--store", "--name-server"):
+    parser.add_argument("--messages", type=int, default=MESSAGES, help="how many; fewer show less of a steady state")
+    parser.add_argument("--directory", type=Path, help="where the store goes; it takes 2.5 GB with Kafka's")
+    for internal in ("--store", *SYSTEMS.values()):
         parser.add_argument(internal, default="", help=argparse.SUPPRESS)
     parser.add_argument("--session", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def _measure(names: list[str], store: Path, folder: Path, console: Console) -> Iterator[tuple[str, dict[str, float]]]:
+def _measure(names: list[str], store: Path, messages: int, console: Console) -> Iterator[tuple[str, dict[str, float]]]:
     """The rows without Spark, then each number of cores in a session of its own: a JVM cannot change it."""
     for name in names:
         if ROWS[name].cores == 0:
-            yield name, (copy if name == "copy" else decode)(store)
-    with broker(store, folder) if any(ROWS[name].format == PULL for name in names) else nobody() as name_server:
+            yield name, (copy if name == "copy" else decode)(store, messages)
+    with systems({ROWS[name].format for name in names}, store) as told:
         for cores in (2, 1):
-            wanted = [name for name in names if ROWS[name].cores == cores]
-            if wanted:
+            if wanted := [name for name in names if ROWS[name].cores == cores]:
                 console.print(f"Spark on {cores} cores: {', '.join(wanted)}", highlight=False)
-                command = [sys.executable, __file__, "--session", cores, "--store", store, "--name-server", name_server]
-                child = subprocess.run(
-                    [*map(str, command), "--only", *wanted], capture_output=True, text=True, check=False
-                )
+                own = ["--session", cores, "--store", store, "--messages", messages, *told, "--only", *wanted]
+                command = [sys.executable, __file__, *map(str, own)]
+                child = subprocess.run(command, capture_output=True, text=True, check=False)
                 if child.returncode:
                     raise SystemExit(child.stderr)
                 yield from json.loads(child.stdout.splitlines()[-1]).items()
@@ -124,13 +152,13 @@ def _measure(names: list[str], store: Path, folder: Path, console: Console) -> I
 # ------------------------------------------------------------------------------------------------------------ the store
 
 
-def fill(root: Path) -> None:
+def fill(root: Path, messages: int) -> None:
     """A store as a broker would have written it, with a topic table that one can start with."""
     store = MessageStore(StoreOptions(store_path_root_dir=str(root), message_index_enable=False), clock=SystemClock())
     store.open()
     bodies = [random.Random(number).randbytes(1024) for number in range(500)]
     host = encode_host("127.0.0.1", 10911)
-    for number in range(MESSAGES):
+    for number in range(messages):
         properties = (
             b"KEYS\x01order-%d\x02UNIQ_KEY\x017F0000010A2B18B4AAC2%012X\x02WAIT\x01true\x02TAGS\x01Tag%d\x02region\x01eu"
             % (number, number, number % 3)
@@ -146,17 +174,19 @@ def fill(root: Path) -> None:
 
 
 @contextmanager
-def broker(store: Path, folder: Path) -> Iterator[str]:
-    """A broker over the store; the address of its name server."""
-    home = folder / "broker"
-    home.mkdir()
-    with OrbitUp(home=home, store_dir=store) as running:
-        yield running.namesrv_address
-
-
-@contextmanager
-def nobody() -> Iterator[str]:
-    yield ""
+def systems(formats: set[str], store: Path) -> Iterator[list[str]]:
+    """What rows of these formats read from; the flags that tell a session where it is."""
+    told: list[str] = []
+    with ExitStack() as stack:
+        if PULL in formats or KAFKA in formats:  # Kafka's topic is filled out of orbitmq's
+            home = store.parent / "broker"
+            home.mkdir()
+            told += [SYSTEMS[PULL], stack.enter_context(OrbitUp(home=home, store_dir=store)).namesrv_address]
+        if KAFKA in formats:
+            home = store.parent / "kafka"
+            home.mkdir()
+            told += [SYSTEMS[KAFKA], stack.enter_context(KafkaBroker(home, QUEUES)).address]
+        yield told
 
 
 # -------------------------------------------------------------------------------------------------------- without Spark
@@ -179,21 +209,22 @@ def _figures(rows: int, seconds: list[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def copy(store: Path) -> dict[str, float]:
-    """Every byte of the log copied once, as large pieces."""
+def copy(store: Path, messages: int) -> dict[str, float]:
+    """Every byte of the messages copied once, as large pieces."""
     log = StoreDirectory(store).log()
+    splits = [part for part in batch_splits(scan_options({"path": str(store)})) if isinstance(part, LogSplit)]
 
     def work() -> int:
-        for start in log.starts:
-            view = memoryview(log.read(start, log.file_size))
+        for split in splits:
+            view = memoryview(log.read(split.start, split.end - split.start))
             for piece in range(0, len(view), 1 << 20):
                 bytes(view[piece : piece + (1 << 20)])
-        return MESSAGES
+        return messages
 
     return _timed(work)
 
 
-def decode(store: Path) -> dict[str, float]:
+def decode(store: Path, _messages: int) -> dict[str, float]:
     """What the tasks of the 8 columns do, in this process."""
     source = StoreSource({"path": str(store), **ROWS["decode"].options})
     reader = source.reader(source.schema())
@@ -203,12 +234,27 @@ def decode(store: Path) -> dict[str, float]:
 # ----------------------------------------------------------------------------------------------------------- with Spark
 
 
-def _session(cores: int, store: Path, name_server: str, names: list[str]) -> None:
+def _session(arguments: argparse.Namespace) -> None:
+    """Measure the rows that are told; the last line printed has the figures."""
+    spark = _spark(arguments.session, has_kafka=bool(arguments.kafka))
+    if arguments.kafka and arguments.session > 1:  # the session of one core finds it filled
+        _fill_kafka(spark, arguments)
+    found: dict[str, Any] = {}
+    for name in arguments.only:
+        row, seconds = ROWS[name], []
+        for number in range(WARMING + ROUNDS):
+            forget_memory()
+            cpu, wall = cpu_seconds(), time.perf_counter()
+            WORK.get(row.format, _read)(spark, row, arguments)
+            if number >= WARMING:
+                seconds.append((cpu_seconds() - cpu, time.perf_counter() - wall))
+        found[name] = {**_figures(round(arguments.messages * row.share), seconds), "task": worker_memory()}
+    spark.stop()
+    print(json.dumps(found))
+
+
+def _spark(cores: int, *, has_kafka: bool) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    from orbitmq.spark import register
-
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -216,33 +262,57 @@ def _session(cores: int, store: Path, name_server: str, names: list[str]) -> Non
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
+        "spark.jars": ",".join(source_jars()) if has_kafka else "",
     }
     builder = SparkSession.builder.master(f"local[{cores}]").appName("bench")
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
+    for kind in DATA_SOURCES:
+        spark.dataSource.register(kind)
+    return spark
 
-    def read(row: Row) -> None:
-        options = dict(row.options)
-        if row.format == PULL:
-            options["nameServer"] = name_server
-        path = "orders" if row.format == PULL else str(store)
-        frame = spark.read.format(row.format).options(**options).load(path)
-        frame.write.format("noop").mode("overwrite").save()
 
-    found: dict[str, Any] = {}
-    for name in names:
-        row, seconds = ROWS[name], []
-        for number in range(ROUNDS + 1):
-            cpu, wall = cpu_seconds(), time.perf_counter()
-            read(row)
-            if number:  # the first one warms
-                seconds.append((cpu_seconds() - cpu, time.perf_counter() - wall))
-        found[name] = {**_figures(round(MESSAGES * row.share), seconds), "task": worker_memory()}
-    spark.stop()
-    print(json.dumps(found))
+def _frame(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> DataFrame:
+    options = dict(row.options)
+    if row.format == KAFKA:
+        options |= {"kafka.bootstrap.servers": arguments.kafka, "subscribe": "orders"}
+        return spark.read.format(KAFKA).options(**options).load()
+    if row.format == PULL:
+        return spark.read.format(PULL).options(nameServer=arguments.name_server, **options).load("orders")
+    return spark.read.format(STORE).options(**options).load(arguments.store)
+
+
+def _read(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> None:
+    _frame(spark, row, arguments).write.format("noop").mode("overwrite").save()
+
+
+def _write_parquet(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(dir=Path(arguments.store).parent) as folder:
+        _frame(spark, row, arguments).write.option("compression", "zstd").parquet(f"{folder}/rows")
+
+
+def _archive(spark: SparkSession, _row: Row, arguments: argparse.Namespace) -> None:
+    """The job as users run it, with its streaming query and its commit."""
+    with tempfile.TemporaryDirectory(dir=Path(arguments.store).parent) as folder:
+        options = ArchiveJob.parse({"input": "store", "path": arguments.store, "lake": f"{folder}/lake"})
+        with redirect_stderr(io.StringIO()):
+            outcome = archive(Context(options, lambda: spark, shown_on(sys.stderr)))
+    assert outcome.counts["messages"] == arguments.messages
+
+
+WORK = {PARQUET: _write_parquet, ARCHIVE: _archive}
+
+
+def _fill_kafka(spark: SparkSession, arguments: argparse.Namespace) -> None:
+    """The messages of `orders` in Kafka's topic of that name: the same bodies, keys and properties."""
+    reader = spark.read.format(PULL).options(nameServer=arguments.name_server, schema="kafka")
+    columns = "key", "value", "topic", "partition", "headers"
+    writer = reader.load("orders").select(*columns).write.format(KAFKA).option("includeHeaders", "true")
+    writer.option("kafka.bootstrap.servers", arguments.kafka).save()
 
 
 def _processes() -> tuple[dict[int, list[int]], dict[int, tuple[str, float]]]:
@@ -275,12 +345,26 @@ def cpu_seconds() -> float:
     return sum(seconds for _, _, seconds in _family())
 
 
-def worker_memory() -> int:
-    """The most memory that a Python worker has had, in MiB."""
-    sizes = [0]
+def _workers() -> Iterator[Path]:
+    """Of each Python worker, what the kernel tells about it."""
     for process, name, _ in _family():
         if name.startswith("python") and process != os.getpid():
-            text = Path("/proc", str(process), "status").read_text()
+            yield Path("/proc", str(process))
+
+
+def forget_memory() -> None:
+    """Have the kernel count the most memory of each worker anew."""
+    for worker in _workers():
+        with suppress(OSError):  # it has ended meanwhile
+            (worker / "clear_refs").write_text("5")
+
+
+def worker_memory() -> int:
+    """The most memory that a Python worker has had since it was forgotten, in MiB."""
+    sizes = [0]
+    for worker in _workers():
+        with suppress(OSError):
+            text = (worker / "status").read_text()
             sizes += [int(line.split()[1]) >> 10 for line in text.splitlines() if line.startswith("VmHWM")]
     return max(sizes)
 
@@ -290,7 +374,8 @@ def table(found: Mapping[str, Mapping[str, float]]) -> Table:
     made = Table(
         title=f"thousand rows of 1 KiB, medians of {ROUNDS}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     )
-    for heading in ("read", "rows a CPU s", "goal", "rows a s", "MiB of a worker at most"):
+    headings = "read", "rows a CPU s", "goal", "of its peer", "rows a s", "of one core", "MiB of a worker"
+    for heading in headings:
         made.add_column(heading, justify="left" if heading == "read" else "right")
     for name, row in ROWS.items():
         if name in found:
@@ -299,7 +384,9 @@ def table(found: Mapping[str, Mapping[str, float]]) -> Table:
                 row.title,
                 f"{figures['cpu'] / 1000:,.0f}",
                 str(row.goal or ""),
+                f"{figures['cpu'] / found[row.peer]['cpu']:.2f} of {row.peer}" if row.peer in found else "",
                 f"{figures['wall'] / 1000:,.0f}",
+                f"{figures['wall'] / found[row.alone]['wall']:.2f}" if row.alone in found else "",
                 f"{figures['task']:,.0f}" if "task" in figures else "",
             )
     return made
