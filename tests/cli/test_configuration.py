@@ -33,6 +33,22 @@ def test_a_flag_wins_over_the_file_and_a_flag_not_given_does_not(tmp_path: Path)
     assert remarks == []
 
 
+def test_a_setting_stands_between_flag_and_file(tmp_path: Path) -> None:
+    file = _file(tmp_path, "listenPort=1\nsignText=closed\n")
+    settings = ["listenPort=3", "signText=a=b"]
+    assert configuration.read(file, {}, Shop, settings=settings)[0] == {"listenPort": "3", "signText": "a=b"}
+    assert configuration.read(file, {"listenPort": "2"}, Shop, settings=settings)[0]["listenPort"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [("listenProt=1", "no such option; did you mean listenPort?"), ("listenPort", "give KEY=VALUE")],
+)
+def test_a_setting_that_sets_nothing_is_refused(setting: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^--set listenP.*{reason[:12]}"):
+        configuration.read(None, {}, Shop, settings=[setting])
+
+
 def test_an_unknown_key_is_named_with_the_nearest_known_one(tmp_path: Path) -> None:
     file = _file(tmp_path, "listenProt=1\nxyzzy=2\n")
     _, remarks = configuration.read(file, {}, Shop)

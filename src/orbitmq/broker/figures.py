@@ -118,7 +118,7 @@ class Figures:
         return {
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": str(VERSION),
-            "brokerActive": "true",
+            "brokerActive": str(not self._store.is_poisoned).lower(),  # `orbitmq health` looks at it
             "bootTimestamp": str(statistics.started_ms),
             "runtime": _duration(self._clock.now_ms() - statistics.started_ms),
             "startAcceptSendRequestTimeStamp": str(self._options.start_accept_send_timestamp),

@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -30,6 +30,7 @@ from orbitmq.namesrv.server import NameServer
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
 from orbitmq.runtime.limits import raise_open_files
+from orbitmq.runtime.manager import READY, STOPPING, tell_manager
 from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
 
@@ -72,10 +73,17 @@ def up(
         _run(lambda stopped: _up(names, broker, store, config, tls, stopped), log_level)
 
 
-def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_level: logging.Level) -> None:
+def namesrv(
+    config: Path | None,
+    port: int | None,
+    settings: Sequence[str] = (),
+    *,
+    print_only: bool,
+    log_level: logging.Level,
+) -> None:
     with one_line_errors("namesrv"):
         flags = {"listenPort": None if port is None else str(port)}
-        pairs, remarks = configuration.read(config, flags, NamesrvOptions, TlsOptions)
+        pairs, remarks = configuration.read(config, flags, NamesrvOptions, TlsOptions, settings=settings)
         pairs = with_tls_file(pairs)
         options, tls = NamesrvOptions.parse(pairs), TlsOptions.parse(pairs)
         _warn(remarks)
@@ -85,10 +93,18 @@ def namesrv(config: Path | None, port: int | None, *, print_only: bool, log_leve
             _run(lambda stopped: _namesrv(options, tls, stopped), log_level)
 
 
-def broker(config: Path | None, namesrv_addresses: str | None, *, print_only: bool, log_level: logging.Level) -> None:
+def broker(
+    config: Path | None,
+    namesrv_addresses: str | None,
+    settings: Sequence[str] = (),
+    *,
+    print_only: bool,
+    log_level: logging.Level,
+) -> None:
     with one_line_errors("broker"):
         flags = {"namesrvAddr": namesrv_addresses}
-        pairs, remarks = configuration.read(config, flags, BrokerOptions, StoreOptions, TlsOptions)
+        known = (BrokerOptions, StoreOptions, TlsOptions)
+        pairs, remarks = configuration.read(config, flags, *known, settings=settings)
         pairs = with_tls_file({"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs})
         options, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
         _warn(remarks)
@@ -153,7 +169,9 @@ async def _serve(stopped: asyncio.Event, *ready: str) -> None:
     gc.collect()
     gc.freeze()  # what has been loaded and built stays: no collection needs to look at it again
     gc.set_threshold(*GC_THRESHOLDS)
+    tell_manager(READY)
     await stopped.wait()
+    tell_manager(STOPPING)
 
 
 def _run(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level: logging.Level) -> None:

@@ -29,6 +29,11 @@ LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option(help="Log lines go to standard error, from this level.")
 ]
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option of the file, set over what it says; repeatable."),
+]
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -84,6 +89,7 @@ def namesrv(
             min=0, max=65535, metavar="PORT", help="Overrides listenPort; 0 takes a free port.", show_default="9876"
         ),
     ] = None,
+    settings: Settings = None,
     print_config: PrintConfig = False,
     log_level: LogLevel = "info",
 ) -> None:
@@ -96,7 +102,7 @@ def namesrv(
     """
     from orbitmq.cli import daemons
 
-    daemons.namesrv(config, port, print_only=print_config, log_level=log_level)
+    daemons.namesrv(config, port, settings or (), print_only=print_config, log_level=log_level)
 
 
 @app.command()
@@ -106,6 +112,7 @@ def broker(
         str | None,
         typer.Option("-n", help="Name servers as host:port, joined by ';'. Overrides namesrvAddr.", metavar="NAMESRV"),
     ] = None,
+    settings: Settings = None,
     print_config: PrintConfig = False,
     log_level: LogLevel = "info",
 ) -> None:
@@ -115,10 +122,73 @@ def broker(
     Examples:
       orbitmq broker -c broker.conf
       orbitmq broker -c broker.conf -n '10.0.0.1:9876;10.0.0.2:9876' -p
+      orbitmq broker -c broker.conf --set brokerRole=SLAVE --set brokerId=1
     """
     from orbitmq.cli import daemons
 
-    daemons.broker(config, namesrv_addresses, print_only=print_config, log_level=log_level)
+    daemons.broker(config, namesrv_addresses, settings or (), print_only=print_config, log_level=log_level)
+
+
+health = typer.Typer(
+    name="health",
+    help="Ask a running name server or broker whether it is ready, as a probe does.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(health)
+
+ProbedConfig = Annotated[
+    Path | None, typer.Option("-c", help="Properties file of the daemon: its address and TLS.", metavar="FILE")
+]
+ProbedAddress = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where to ask instead.", show_default="on this machine")
+]
+ProbeTimeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="No answer in this time is not ready.")]
+
+
+@health.command("namesrv")
+def health_namesrv(
+    config: ProbedConfig = None,
+    settings: Settings = None,
+    address: ProbedAddress = None,
+    timeout: ProbeTimeout = 3.0,
+) -> None:
+    """Whether a name server gives routes.
+
+    \b
+    Exit code: 0 ready, 1 not and why, 2 wrong usage or configuration.
+
+    \b
+    Examples:
+      orbitmq health namesrv -c namesrv.conf
+      orbitmq health namesrv --address 10.0.0.1:9876
+    """
+    from orbitmq.cli import health as probes
+
+    probes.namesrv(config, settings or (), address, timeout)
+
+
+@health.command("broker")
+def health_broker(
+    config: ProbedConfig = None,
+    settings: Settings = None,
+    address: ProbedAddress = None,
+    timeout: ProbeTimeout = 3.0,
+) -> None:
+    """Whether a broker, master or slave, has opened its store and its disk has not failed.
+
+    \b
+    Where access control is on, a broker that asks for an account is ready; nothing is told of its disk then.
+    Exit code: 0 ready, 1 not and why, 2 wrong usage or configuration.
+
+    \b
+    Examples:
+      orbitmq health broker -c broker.conf
+      orbitmq health broker --address 10.0.0.1:10911 --timeout 1
+    """
+    from orbitmq.cli import health as probes
+
+    probes.broker(config, settings or (), address, timeout)
 
 
 store = typer.Typer(
