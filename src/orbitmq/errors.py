@@ -178,6 +178,10 @@ class StoreStuck(StoreError):
     """The disk did not take in time what a stop had to write. Threads still wait for it; only the process can end."""
 
 
+class LogsDiffer(StoreError):
+    """A slave's log is not the beginning of its master's: none of it may be thrown away without the operator."""
+
+
 class RequestRejected(OrbitMQError):
     """A handler refuses a request: `code` and `remark` become the response."""
 

@@ -22,6 +22,8 @@ OURS = {
     "archiveGuardTopics",
     "bindAddress",
     "fastListenPort",
+    "haCopyWholeLog",
+    "haSlaveAddresses",
     "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these from the system properties of its JVM
     "rocketmq.broker.diskSpaceWarningLevelRatio",
     "rocketmq.broker.multiPathSplitter",

@@ -24,14 +24,15 @@ maven() { # quiet unless it fails
 
 class_path() { # rocketmq version, file suffix
     maven -Drocketmq.version="$1" dependency:build-classpath -Dmdep.outputFile=target/jars.txt
-    printf '%s:%s' "$PWD/target/classes" "$(cat target/jars.txt)" >"target/classpath-$2.txt"
+    printf '%s:%s' "$PWD/target/drivers.jar" "$(cat target/jars.txt)" >"target/classpath-$2.txt"
 }
 
 if up_to_date; then exit 0; fi
 rm -f target/.built
 touch target/.building # a source that changes while this builds is newer than this
-rm -rf target/classes
+rm -rf target/classes target/*.jsa
 maven compile
+jar --create --file target/drivers.jar -C target/classes . # class archives take no directories
 class_path 4.9.7 497
 class_path 5.3.3 533
 mv target/.building target/.built

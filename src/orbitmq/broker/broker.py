@@ -36,6 +36,8 @@ from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
+from orbitmq.broker.slave.metadata import MetadataCopy
+from orbitmq.broker.slave.refusals import refuse_masters_work
 from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topic_reports import TopicReports
@@ -53,13 +55,16 @@ from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
+from orbitmq.replication.master import Replicas, networks_of
+from orbitmq.replication.slave import REPLICATION_DISTANCE, Following
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.runtime.options import as_text
 from orbitmq.runtime.periodic import Periodic
 from orbitmq.store.dispatch import no_bitmap
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
-from orbitmq.wire.headers_namesrv import RegisterBrokerHeader
+from orbitmq.store.replica import ReplicaStore
+from orbitmq.wire.headers_namesrv import RegisterBrokerHeader, RegisterBrokerResponseHeader
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +97,7 @@ class Broker:
     ) -> None:
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
+        options = _with_fitting_id(options, store_options)
         self.options = options
         self.port = 0
         self._clock = clock or SystemClock()
@@ -106,7 +112,8 @@ class Broker:
         self._filters = Filters(config, options, self._clock)
         self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone)
         self.archive_guard = ArchiveGuard(lambda: self.store, self.topics, self.offsets, options)
-        self.store = MessageStore(
+        kind = ReplicaStore if store_options.is_slave else MessageStore
+        self.store = kind(
             store_options,
             clock=self._clock,
             keeps_from=self.archive_guard.keeps_from,
@@ -136,7 +143,11 @@ class Broker:
         self.statistics = Statistics(self.store, options.broker_cluster_name, self._clock, with_light_queues=light)
         told = {"useTLS": as_text(tls is not None and tls.asks_with_tls)}
         self._settings = Settings((options, store_options), self._clock, self._settings_changed, told, configuration)
-        self._writing = Writing(self.store, len(self._levels), self.statistics)
+        networks = networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable)
+        self.replicas = Replicas(self.store, store_options, self._clock, networks)
+        self._copying: MetadataCopy | None = None
+        self._master = RegisterBrokerResponseHeader()  # what name servers say of a slave's
+        self._writing = Writing(self.store, len(self._levels), self.statistics, self.replicas)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, self._clock
         )
@@ -149,6 +160,7 @@ class Broker:
         )
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._add_handlers()
+        self.following = self._make_following() if isinstance(self.store, ReplicaStore) else None
         limit_waits(self.router, options)
         if self._access is not None:
             self.router.guard(self._access.check)
@@ -171,31 +183,47 @@ class Broker:
             await asyncio.to_thread(self._filters.load)  # first: the store makes bitmaps again that a crash took
             await asyncio.to_thread(self.store.open)
             self._load()
-            await self.transactions.checking.restore()
+            if self.following is None:
+                await self.transactions.checking.restore()
             self._start_jobs()
             await self._server.serve()
+            await self.replicas.serve()
             self._registrar = self._make_registrar()
             await self._registrar.start()
+            if self.following is not None:
+                self.following.start()
+                self._copying = self._make_copying(self.following)
+                self._copying.start()
         except BaseException:
             await self._abandon()
             raise
         _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
 
     async def _take_ports(self) -> int:
-        """Bind the port for clients and the one for those who ask for the VIP channel: the same is served on both."""
+        """Bind the port for clients, the one for those who ask for the VIP channel, where the same is served, and the
+        one for slaves.
+        """
         options, server = self.options, self._server
         for tries_left in reversed(range(PORT_TRIES if options.listen_port == 0 else 1)):
             port = await server.bind(options.listen_address, options.listen_port)
             second = options.fast_listen_port or port - VIP_DISTANCE
             try:
+                await self.replicas.bind(options.listen_address, port + REPLICATION_DISTANCE)
                 if second > 0:
-                    await server.bind(options.listen_address, second)
+                    await self._bind_vip(second)
                 return port
-            except ConfigurationError as error:
+            except ConfigurationError:
                 server.release()
+                self.replicas.release()
                 if not tries_left:
-                    raise ConfigurationError(f"option fastListenPort: {error}") from error.__cause__
+                    raise
         raise AssertionError("the last try returns or raises")
+
+    async def _bind_vip(self, port: int) -> None:
+        try:
+            await self._server.bind(self.options.listen_address, port)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"option fastListenPort: {error}") from error.__cause__
 
     async def _stop_access(self) -> None:
         if self._access is not None:
@@ -204,6 +232,7 @@ class Broker:
     async def _abandon(self) -> None:
         """End what has begun. No table is written: one that cannot be read must stay as it is."""
         await self._periodic.stop()
+        await self._stop_copying()
         await self._stop_access()
         await self._delayed.stop()
         await self.transactions.checking.stop()
@@ -218,6 +247,7 @@ class Broker:
         if self._registrar is not None:
             await self._registrar.stop()
         await self._periodic.stop()
+        await self._stop_copying()
         await self._stop_access()
         await self._delayed.stop()
         await self.transactions.checking.stop()
@@ -226,6 +256,13 @@ class Broker:
         await self._remoting.close()
         await self._in_time(self._finish())
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
+
+    async def _stop_copying(self) -> None:
+        await self.replicas.stop()
+        if self._copying is not None:
+            await self._copying.stop()
+        if self.following is not None:
+            await self.following.stop()
 
     async def announced(self) -> None:
         """Return when topics made so far are known to every name server that answers."""
@@ -264,7 +301,7 @@ class Broker:
         self.topics.load()
         self.groups.load()
         self.offsets.load()
-        if self.store.was_killed:
+        if self.store.was_killed and self.following is None:  # a slave may be behind those who read at its master
             self.offsets.correct(self.store.max_offset)
         self._delayed.load()
 
@@ -363,8 +400,9 @@ class Broker:
         periodic.start()
         if self._access is not None:
             self._access.start()
-        self._delayed.start()
-        self.transactions.checking.start()
+        if self.following is None:
+            self._delayed.start()
+            self.transactions.checking.start()
 
     def _make_registrar(self) -> Registrar:
         return Registrar(
@@ -374,6 +412,7 @@ class Broker:
             RegisteredTopics(self.topics, self.options).body,
             version=None if self.options.force_register else lambda: self.topics.version,
             take_order=self.topics.take_order,
+            take_master=self._take_master,
             period_ms=self.options.register_period_ms,
             timeout_ms=self.options.register_timeout_ms,
         )
@@ -389,6 +428,26 @@ class Broker:
             options.broker_id,
             options.compressed_register,
         )
+
+    def _take_master(self, found: RegisterBrokerResponseHeader) -> None:
+        if found.ha_server_addr and found.master_addr:
+            self._master = found
+
+    def _make_following(self) -> Following:
+        assert isinstance(self.store, ReplicaStore)
+        refuse_masters_work(self.router, self.options.broker_name, self._sending.refusal)
+        return Following(
+            self.store, self.store.options, self._remoting, lambda: self._master.ha_server_addr, self._register_again
+        )
+
+    def _make_copying(self, following: Following) -> MetadataCopy:
+        return MetadataCopy(
+            self._remoting, lambda: following.master_address, self.topics, self.groups, self.offsets, self._delayed
+        )
+
+    async def _register_again(self) -> None:
+        if self._registrar is not None:
+            await self._registrar.again()
 
     def _name_address_cluster(self) -> tuple[str, str, str]:
         return self.options.broker_name, self.address, self.options.broker_cluster_name
@@ -412,6 +471,8 @@ class Broker:
 
     def _arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int, _store_timestamp: int) -> None:
         self._pulling.held.arrived(topic, queue_id, next_offset, tags_code)
+        if self.replicas.links:
+            self.replicas.wake()
 
     def _deliver(self, callback: Callable[[], object]) -> None:
         """Flush workers call from their own threads; a loop that has ended wants to hear nothing."""
@@ -433,6 +494,19 @@ class Broker:
             _log.info("event=client_expired peer=%s", connection.address)
             self._client_gone(connection)
             connection.close()
+
+
+def _with_fitting_id(options: BrokerOptions, store_options: StoreOptions) -> BrokerOptions:
+    """A slave has an id of its own, a master 0, which RocketMQ sets as well, whatever is configured."""
+    if store_options.is_slave:
+        if options.broker_id <= 0:
+            raise ConfigurationError(
+                "option brokerId: a broker with brokerRole SLAVE needs an id above 0, as in brokerId=1"
+            )
+        return options
+    if options.broker_id > 0:
+        _log.warning("event=broker_id_ignored id=%d role=%s", options.broker_id, store_options.broker_role)
+    return options.replace(broker_id=0)
 
 
 async def _host_field(name: str, port: int) -> bytes:

@@ -73,6 +73,12 @@ class DelayedDelivery:
         self._safe = dict(self.offsets)
         self._further = [queue_id + 1 for queue_id in self._store.queue_ids(SCHEDULE_TOPIC)]
 
+    def take(self, offsets: dict[int, int]) -> None:
+        """Of a slave, which delivers nothing: the progress of its master, for the day it becomes one."""
+        if offsets != self._safe:
+            self.offsets, self._safe = dict(offsets), dict(offsets)
+            self.file.mark()
+
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 

@@ -22,6 +22,7 @@ from orbitmq.message.topics import (
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
+from orbitmq.runtime.turns import in_turns
 from orbitmq.wire.bodies import SubscriptionGroupTable
 from orbitmq.wire.objects import decode
 from orbitmq.wire.table_texts import TableTexts
@@ -83,6 +84,15 @@ class Groups:
         self.table[group.name] = group
         self._texts.write(group.name, group)
         self._changed()
+
+    async def take(self, table: SubscriptionGroupTable) -> None:
+        """Become what the master has, version and all; a group it does not have is gone."""
+        async for name in in_turns(list(table.groups)):
+            self._texts.write(name, table.groups[name])
+        self.table.clear()
+        self.table.update(table.groups)
+        self.version = table.data_version
+        self.file.mark()
 
     def delete(self, name: str) -> None:
         if self.table.pop(name, None) is not None:

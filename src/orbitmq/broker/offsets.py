@@ -34,6 +34,7 @@ class ConsumerOffsets:
     def __init__(self, directory: Path, *, with_light_queues: bool = False) -> None:
         self.table: dict[str, dict[int, int]] = {}
         self.with_light_queues = with_light_queues
+        self.committed_here: set[tuple[str, int]] | None = None  # of a slave: what its master does not know of
         self._count = 0
         self._plain_path = directory / "consumerOffset.json"
         light_path = directory / "lmqConsumerOffset.json"
@@ -86,6 +87,16 @@ class ConsumerOffsets:
             offsets = self.table.setdefault(key, {})
         offsets[queue_id] = offset
         self._changed.add(key)
+        if self.committed_here is not None:
+            self.committed_here.add((key, queue_id))
+
+    def replace(self, key: str, offsets: Mapping[int, int]) -> None:
+        """Take the master's offsets of one topic and group for its own."""
+        known = self.table.get(key)
+        if known != offsets:
+            self._count += len(offsets) - len(known or ())
+            self.table[key] = dict(offsets)
+            self._changed.add(key)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         if self.with_light_queues and is_lmq(group):

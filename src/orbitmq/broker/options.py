@@ -19,7 +19,9 @@ class BrokerOptions(Options):
         "brokerName", "", "Name that a master and its slaves share; empty is the machine's host name."
     )
     broker_cluster_name: str = option("brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.")
-    broker_id: int = option("brokerId", 0, "0 is the master of its broker name.", minimum=0, maximum=0)
+    broker_id: int = option(
+        "brokerId", 0, "0 is the master of its broker name; slaves have others, each its own.", minimum=0
+    )
     listen_port: int = option("listenPort", 10911, "Port for clients; 0 takes any free port.", minimum=0, maximum=65535)
     fast_listen_port: int = option(
         "fastListenPort",

@@ -24,6 +24,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.positions import QueueOffset
 from orbitmq.store.reading import GetResult, GetStatus, Selection
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -44,6 +45,8 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
+_CORRECTED = frozenset(GetStatus) - {GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING}
+_NOT_YET = (GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE)  # at a slave, which may be behind
 _EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
@@ -73,6 +76,8 @@ class Pulling:
         self._clock = clock
         self._statistics = statistics
         self._timer = timer
+        self._is_slave = store.options.is_slave
+        self._corrects = not store.options.is_slave or store.options.offset_check_in_slave
         self.held = HeldPulls(self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake), self._unit)
 
     def add_to(self, router: Router) -> None:
@@ -84,10 +89,11 @@ class Pulling:
         header = command.header(PullMessageHeader)
         wanted = self._check(header)
         result = self._read(header, wanted)
-        if header.sys_flag & PULL_COMMIT_OFFSET:
+        if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = _code_of(result, header.queue_offset)
-        if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
+        comes_late = not self._corrects and result.status in _NOT_YET
+        if (code == ResponseCode.PULL_NOT_FOUND or comes_late) and header.sys_flag & PULL_SUSPEND:
             held = HeldPull(connection, command, header.queue_offset, self._deadline(header), wanted)
             if self.held.hold(header.topic, header.queue_id, held):
                 return None
@@ -125,12 +131,18 @@ class Pulling:
         return self._clock.now_ms() + wait_ms
 
     def _answer(self, command: Command, header: PullMessageHeader, result: GetResult, code: int) -> Command:
+        suggested, next_offset = self._suggested(header, result), result.next_offset
+        if not self._corrects and result.status in _CORRECTED:
+            # The master may be there already: a reader must not be sent back because its slave is behind.
+            next_offset = QueueOffset(header.queue_offset)
+            if code == ResponseCode.PULL_OFFSET_MOVED:
+                code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, self._home(header)
         if code == ResponseCode.PULL_OFFSET_MOVED:
             self._store.put(offset_moved_event(header, result.next_offset, self._options, self.store_host, self._clock))
         answer = command.response(code, result.status.name)
         answer.ext = {
-            "suggestWhichBrokerId": self._suggested(header, result),
-            "nextBeginOffset": str(result.next_offset),
+            "suggestWhichBrokerId": suggested,
+            "nextBeginOffset": str(next_offset),
             "minOffset": str(result.min_offset),
             "maxOffset": str(result.max_offset),
         }
@@ -145,6 +157,11 @@ class Pulling:
         if group is None:
             return MASTER_ID
         return str(group.broker_id_when_slow if result.is_behind else group.broker_id)
+
+    def _home(self, header: PullMessageHeader) -> str:
+        """The broker id the group reads from as a rule."""
+        group = self._groups.find(header.consumer_group)
+        return str(group.broker_id) if group is not None else MASTER_ID
 
     # ------------------------------------------------------------------------------------------------------- checks
 

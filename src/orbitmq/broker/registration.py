@@ -14,7 +14,12 @@ from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.registration import announce_topics, has_news, register_broker, unregister_broker
-from orbitmq.wire.headers_namesrv import QueryDataVersionHeader, RegisterBrokerHeader, UnregisterBrokerHeader
+from orbitmq.wire.headers_namesrv import (
+    QueryDataVersionHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerHeader,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +42,7 @@ class Registrar:
         *,
         version: Callable[[], DataVersion] | None = None,
         take_order: Callable[[Container[str]], object] = lambda _: None,
+        take_master: Callable[[RegisterBrokerResponseHeader], object] = lambda _: None,
         period_ms: int,
         timeout_ms: int,
     ) -> None:
@@ -46,6 +52,7 @@ class Registrar:
         self._body = body
         self._version = version
         self._take_order = take_order
+        self._take_master = take_master
         self._silent = set(name_servers)  # those that did not answer the last time
         self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
         self._timeout_ms = timeout_ms
@@ -58,6 +65,10 @@ class Registrar:
         """Register everywhere; returns when every reachable name server knows the broker."""
         await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
         self._tasks = [asyncio.create_task(self._keep_registered(address)) for address in self._name_servers]
+
+    async def again(self) -> None:
+        """Register once more, out of turn: a slave does that while nobody knows its master."""
+        await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
 
     def abandon(self) -> None:
         """Tell the name servers nothing more, not even goodbye."""
@@ -122,6 +133,7 @@ class Registrar:
             _log.warning("event=register_failed namesrv=%s error=%s", address, error)
             return False
         self._silent.discard(address)
+        self._take_master(found.master)
         first = next(one for one in self._name_servers if one not in self._silent)
         if found.order_settings is not None and address == first:  # one of them is believed, should they disagree
             self._take_order(found.order_settings)

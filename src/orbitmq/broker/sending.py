@@ -64,7 +64,7 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     ),
     PutStatus.SERVICE_NOT_AVAILABLE: (
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        "the store takes no messages now: its disk is full, or it is stopping; disk use ",
+        "the store takes no messages now: its disk is full, or it is stopping, or it is a slave; disk use ",
     ),
 }
 

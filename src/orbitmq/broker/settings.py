@@ -27,7 +27,7 @@ from orbitmq.wire.settings import decode_settings, encode_settings
 _log = logging.getLogger(__name__)
 
 # Keys that RocketMQ's tools cannot do without, though there is nothing to set here.
-STANDING = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0"}
+STANDING = {"filterServerNums": "0"}
 REMEDY = "set it in the configuration file and restart the broker"
 
 

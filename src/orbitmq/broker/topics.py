@@ -31,6 +31,7 @@ from orbitmq.message.topics import (
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
+from orbitmq.runtime.turns import in_turns
 from orbitmq.wire.bodies import TopicTable
 from orbitmq.wire.objects import decode
 from orbitmq.wire.table_texts import TableTexts
@@ -86,6 +87,16 @@ class Topics:
         self.table[config.name] = config
         self._texts.write(config.name, config)
         self._changed(config)
+
+    async def take(self, table: TopicTable) -> None:
+        """Become what the master has, version and all; a topic it does not have is gone."""
+        async for name in in_turns(list(table.topics)):
+            self._texts.write(name, table.topics[name])
+        self.table.clear()
+        self.table.update(table.topics)
+        self.version = table.data_version
+        self.file.mark()
+        self._on_change(None)
 
     def delete(self, name: str) -> None:
         if self.table.pop(name, None) is not None:

@@ -12,8 +12,9 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.replication.master import Replicas
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.options import SYNC_FLUSH
+from orbitmq.store.options import SYNC_FLUSH, SYNC_MASTER
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import ResponseCode
 
@@ -23,16 +24,26 @@ _DELAY_PAIR = DELAY.encode() + b"\x01"
 
 
 class Writing:
-    """`levels`: number of delay levels. `timer` tells seconds, from any point in time on."""
+    """`levels`: number of delay levels. `timer` tells seconds, from any point on. `replicas` are asked with role
+    SYNC_MASTER.
+    """
 
     def __init__(
-        self, store: MessageStore, levels: int, statistics: Statistics, timer: Callable[[], float] = time.perf_counter
+        self,
+        store: MessageStore,
+        levels: int,
+        statistics: Statistics,
+        replicas: Replicas,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._store = store
         self._levels = levels
         self._statistics = statistics
         self._timer = timer
-        self.can_wait = store.options.flush_disk_type == SYNC_FLUSH
+        self._replicas = replicas
+        self._flushes = store.options.flush_disk_type == SYNC_FLUSH
+        self._replicates = store.options.broker_role == SYNC_MASTER
+        self.can_wait = self._flushes or self._replicates
 
     def refuse_if_busy(self) -> None:
         """RequestRejected while a message could only wait for the disk: its sender should try another broker."""
@@ -79,9 +90,20 @@ class Writing:
         await future
 
     def when_durable(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
-        """Call back after the flush that covers a stored message: PUT_OK, or FLUSH_DISK_TIMEOUT when that takes too
-        long. All messages of one flush are told in one turn of the event loop.
+        """Call back when a stored message is as safe as it is to be: on disk with SYNC_FLUSH, at a slave with
+        SYNC_MASTER. PUT_OK; else what is missing, where the slave's part counts more. All messages of one flush, or of
+        one report of a slave, are told in one turn of the event loop.
         """
+        if not self._replicates:
+            self._when_flushed(result, done)
+        elif not self._flushes:
+            self._replicas.when_copied(result.end_offset, done)
+        else:
+            both = _Both(done)
+            self._when_flushed(result, both.flushed)
+            self._replicas.when_copied(result.end_offset, both.copied)
+
+    def _when_flushed(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
         self._store.when_flushed(
             result.end_offset, lambda flushed: done(PutStatus.PUT_OK if flushed else PutStatus.FLUSH_DISK_TIMEOUT)
         )
@@ -89,6 +111,7 @@ class Writing:
     def expire(self) -> None:
         """Tell those who have waited too long; to be called every now and then."""
         self._store.expire_waits()
+        self._replicas.expire()
 
     def disk_use(self) -> str:
         """How full the disks are, in the words of RocketMQ."""
@@ -109,6 +132,27 @@ class Writing:
         record.properties = encode_properties(properties).encode()
         record.topic = SCHEDULE_TOPIC
         record.queue_id = level - 1
+
+
+class _Both:
+    """Waits for the disk and for a slave, in any order."""
+
+    def __init__(self, done: Callable[[PutStatus], object]) -> None:
+        self._done = done
+        self._flush: PutStatus | None = None
+        self._copy: PutStatus | None = None
+
+    def flushed(self, status: PutStatus) -> None:
+        self._flush = status
+        self._tell()
+
+    def copied(self, status: PutStatus) -> None:
+        self._copy = status
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._flush is not None and self._copy is not None:
+            self._done(self._copy if self._copy is not PutStatus.PUT_OK else self._flush)
 
 
 def _settle(future: asyncio.Future[T], result: T) -> None:

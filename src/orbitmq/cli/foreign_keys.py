@@ -1,7 +1,7 @@
 """Configuration keys of Apache RocketMQ 4.9 that orbitmq knows and does not act on, each with the reason.
 
 A file written for RocketMQ must be taken as it is, so such a key is a warning with a sentence of its own; a key whose
-promise would be broken in silence (access control, replication) may only keep the value that promises nothing.
+promise would be broken in silence (agreement among several nodes) may only keep the value that promises nothing.
 Must not know the keys that have an effect: those are declared in the option classes.
 """
 
@@ -39,10 +39,7 @@ _REASONS = {
         enableBatchPush filterServerNums flushConsumerOffsetHistoryInterval haListenPort highSpeedMode maxDelayTime
         putMsgIndexHightWater
     """,
-    "there is no replication": """
-        duplicationEnable haHousekeepingInterval haMasterAddress haSendHeartbeatInterval haSlaveFallbehindMax
-        haTransferBatchSize offsetCheckInSlave slaveTimeout
-    """,
+    "it is for brokers that write one store twice, which RocketMQ has given up": "duplicationEnable",
     "there is no DLedger commit log": """
         dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId storePathDLedgerCommitLog
     """,
@@ -63,7 +60,6 @@ OF_THE_BROKER = {"rocketmqHome": "a name server reads no files there"}
 
 # key -> (the only value, why no other)
 FIXED = {
-    "brokerRole": ("ASYNC_MASTER", "there is no replication"),
     "enableDLegerCommitLog": ("false", "there is no DLedger commit log"),
 }
 

@@ -70,6 +70,8 @@ class Arrivals:
         """Let readers see what ends at `limit` or before, and tell of it."""
         if self._at_once:
             return
+        if self._log.whole is not None:
+            limit = min(limit, self._log.whole)
         self._log.readable = max(self._log.readable, limit)
         unseen = self._unseen
         while unseen and unseen[0].end <= limit:

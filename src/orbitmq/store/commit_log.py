@@ -52,6 +52,7 @@ class CommitLog:
         self.flushed = PhysicalOffset(0)
         self.readable = PhysicalOffset(0)
         self.shows_at_once = True
+        self.whole: PhysicalOffset | None = None  # of a copy: behind its last whole unit; half of one may follow
         self.limit = 0
         self.last_store_timestamp = 0
         self._committed_timestamp = 0
@@ -128,8 +129,25 @@ class CommitLog:
         self._data[start:stop] = units
         self.end = PhysicalOffset(self._file_start + stop)
         if self.shows_at_once:
-            self.readable = self.end
+            self.readable = self.end if self.whole is None else self.whole
         self.last_store_timestamp = store_timestamp
+
+    def make_room_for_copy(self, size: int) -> None:
+        """Have `size` bytes of another log fit at `end`. They have the other's blank records, and end with its file.
+        Raises what `make_room` raises.
+        """
+        with self._reservation():
+            while self._reserved < self.end + size:
+                self._reserve_step()
+            if self.end >= self._file_end:
+                self._next_file(self.end)
+            self.limit = min(self._reserved, self._file_end) - BLANK.size
+
+    def end_whole(self) -> None:
+        """Leave out the part of a unit that a copy may end with: its master will send it again."""
+        if self.whole is not None and self._file_start <= self.whole < self.end:
+            self._data[self.whole - self._file_start : self.end - self._file_start] = bytes(self.end - self.whole)
+            self.end, self.flushed = self.whole, min(self.flushed, self.whole)
 
     def make_room(self, size: int) -> PhysicalOffset:
         """The place for `size` bytes of units, in the next file when this one cannot take them.

@@ -125,16 +125,19 @@ class Dispatcher:
             _log.warning("event=not_extended topic=%s queue=%d error=%s", queue.topic, queue.queue_id, error)
             return code
 
-    def dispatch(self, unit: Unit) -> None:
-        """Make all entries of a message read from the log."""
+    def dispatch(self, unit: Unit) -> list[tuple[ConsumeQueue, int, int]]:
+        """Make all entries of a message read from the log: queue, offset there, and what the entry says."""
         if not is_queued(unit.sys_flag):
-            return
+            return []
         properties = unit.properties.encode()
         queue = self._queues.find_or_create(unit.topic, unit.queue_id)
         code = self.enter(
             queue, unit.queue_offset, unit.physical_offset, unit.size, properties, unit.store_timestamp
         )  # fmt: skip
+        made = [(queue, unit.queue_offset, code)]
         for topic, queue_id, queue_offset in self.multi_dispatch.entries(unit.queue_id, properties):
             if is_storable(topic):  # RocketMQ stores such a message and fails when it makes the directory
                 further = self._queues.find_or_create(topic, queue_id)
                 further.put(queue_offset, unit.physical_offset, unit.size, code)
+                made.append((further, queue_offset, code))
+        return made

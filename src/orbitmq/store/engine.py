@@ -133,9 +133,8 @@ class MessageStore:
         self._clean_worker = self._worker("clean", self._cleaner.step, options.clean_resource_interval_ms)
         self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)
         self._log_worker = self._worker("flush-log", self._log_flusher.step, options.flush_interval_commit_log_ms)
-        self._queue_worker = self._worker(
-            "flush-queues", self._queue_flusher.step, options.flush_interval_consume_queue_ms
-        )
+        interval_ms = options.flush_interval_consume_queue_ms
+        self._queue_worker = self._worker("flush-queues", self._queue_flusher.step, interval_ms)
         self._commit_worker = self._worker(
             "commit-log", self._log_committer.step, options.commit_interval_commit_log_ms
         )
@@ -181,6 +180,7 @@ class MessageStore:
         self._cleaner.close()
         if not self.is_poisoned:
             try:
+                self._log.end_whole()
                 self._log.commit()
                 self._log_flusher.flush()
                 self._queue_flusher.flush()

@@ -9,6 +9,7 @@ from orbitmq.runtime.options import Options, option
 
 ASYNC_FLUSH = "ASYNC_FLUSH"
 SYNC_FLUSH = "SYNC_FLUSH"
+ASYNC_MASTER, SYNC_MASTER, SLAVE = "ASYNC_MASTER", "SYNC_MASTER", "SLAVE"
 ENTRY_SIZE = 20
 
 
@@ -59,6 +60,50 @@ class StoreOptions(Options):
     max_lmq_consume_queue_num: int = option(
         "maxLmqConsumeQueueNum", 20_000, "Light queues there may be; a message for a further one is refused.", minimum=1
     )
+    broker_role: str = option(
+        "brokerRole", ASYNC_MASTER,
+        "SLAVE keeps a copy of its master's log and takes no messages; with SYNC_MASTER a send is answered when a "
+        "slave has the message, with ASYNC_MASTER at once.", choices=(ASYNC_MASTER, SYNC_MASTER, SLAVE),
+    )  # fmt: skip
+    ha_master_address: str = option(
+        "haMasterAddress", "",
+        "Where a slave gets the log from: host:port of its master's replication, which is listenPort + 1; empty is "
+        "what the name servers say.",
+    )  # fmt: skip
+    ha_transfer_batch_size: int = option(
+        "haTransferBatchSize", 32 << 10, "Most bytes of the log that go to a slave in one piece; slaves of RocketMQ "
+        "cannot take 4 MiB.", unit="bytes", minimum=1024, maximum=2 << 20,
+    )  # fmt: skip
+    ha_send_heartbeat_interval_ms: int = option(
+        "haSendHeartbeatInterval", 5000, "How often master and slave tell each other that they are there.", unit="ms",
+        minimum=100,
+    )  # fmt: skip
+    ha_housekeeping_interval_ms: int = option(
+        "haHousekeepingInterval", 20_000, "After how much silence master and slave give each other up.", unit="ms",
+        minimum=200,
+    )  # fmt: skip
+    ha_slave_fallbehind_max: int = option(
+        "haSlaveFallbehindMax", 256 << 20,
+        "A send to a SYNC_MASTER does not wait for slaves that are so far behind: it is stored, and its status says "
+        "SLAVE_NOT_AVAILABLE.", unit="bytes", minimum=1,
+    )  # fmt: skip
+    slave_timeout_ms: int = option(
+        "slaveTimeout", 3000, "How long a send to a SYNC_MASTER waits for a slave; its status is FLUSH_SLAVE_TIMEOUT "
+        "then.", unit="ms", minimum=1,
+    )  # fmt: skip
+    ha_copy_whole_log: bool = option(
+        "haCopyWholeLog", True,
+        "Have an empty slave copy the whole log of its master; otherwise it begins with the last file, as RocketMQ's.",
+    )  # fmt: skip
+    offset_check_in_slave: bool = option(
+        "offsetCheckInSlave", False,
+        "Have a slave correct the offset of a pull that is beyond its log; otherwise it waits for the messages.",
+    )  # fmt: skip
+    ha_slave_addresses: str = option(
+        "haSlaveAddresses", "",
+        "Networks that slaves may come from, several separated by `;`, as in `10.0.1.0/24;10.0.2.7`; empty is any, and "
+        "with aclEnable this machine alone: whoever may replicate reads every message.",
+    )  # fmt: skip
     flush_disk_type: str = option(
         "flushDiskType", ASYNC_FLUSH, "Whether a send is answered before or after its message is on disk.",
         choices=(ASYNC_FLUSH, SYNC_FLUSH),
@@ -249,7 +294,12 @@ class StoreOptions(Options):
 
     @property
     def uses_transient_pool(self) -> bool:
-        return self.transient_store_pool_enable and not self.flushes_each
+        return self.transient_store_pool_enable and not self.flushes_each and not self.is_slave
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether the log is a copy of a master's."""
+        return self.broker_role == SLAVE
 
     @property
     def commit_log_directory(self) -> Path:

@@ -29,6 +29,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.net.connection import Connection
+from orbitmq.replication.master import Replicas
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.records import PutRecord, PutStatus
 from orbitmq.wire.codes import RequestCode
@@ -76,7 +77,8 @@ class History:
         producers.register("g", Client(cast("Connection", self), "c", "JAVA", 407, self.clock.now_ms()))
         topics = Topics(self.directory / "config", options, self.clock)
         topics.file.mark = lambda: None  # type: ignore[method-assign]  # what it would save is not of interest here
-        writing = Writing(self.store, 18, Statistics(self.store, "c", self.clock))
+        replicas = Replicas(self.store, self.store.options, self.clock)
+        writing = Writing(self.store, 18, Statistics(self.store, "c", self.clock), replicas)
         self.transactions = Transactions(self.store, writing, topics, self.offsets, producers, options, self.clock)
         self.transactions.use_host(HOST)
         asyncio.run(self.transactions.checking.restore())

@@ -1,0 +1,129 @@
+"""Copies the master's tables to a slave: topics, groups, consumer offsets, progress of delayed messages.
+
+Each table by itself: one that cannot be had keeps no other from being copied. Offsets that consumers committed here
+while the master was away are told to it first, where they are ahead of its own; otherwise the copy would take from a
+group what it has done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from orbitmq.broker.delay import DelayedDelivery
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.offsets import SEPARATOR, ConsumerOffsets
+from orbitmq.broker.topics import Topics
+from orbitmq.errors import OrbitMQError
+from orbitmq.message.model import MessageQueue
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.offsets import update_consumer_offset
+from orbitmq.operations.tables import all_consumer_offsets, all_delay_offsets, all_groups
+from orbitmq.operations.topics import all_topics
+from orbitmq.runtime.turns import in_turns
+
+_log = logging.getLogger(__name__)
+
+COPY_SECONDS = 10.0  # as in RocketMQ
+UNKNOWN_SECONDS = 0.1  # until it is looked again who the master is
+TIMEOUT_MS = 3000
+HANDED_BACK_MAX = 10_000  # offsets told to the master in one round; the rest in the next
+
+
+class MetadataCopy:
+    """`master` tells the master's address, None while nobody knows it."""
+
+    def __init__(
+        self,
+        remoting: Remoting,
+        master: Callable[[], str | None],
+        topics: Topics,
+        groups: Groups,
+        offsets: ConsumerOffsets,
+        delayed: DelayedDelivery,
+    ) -> None:
+        self._remoting = remoting
+        self._master = master
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delayed = delayed
+        self._is_silent = False
+        self._task: asyncio.Task[None] | None = None
+        offsets.committed_here = set()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            address = self._master()
+            if address is None:
+                await asyncio.sleep(UNKNOWN_SECONDS)
+                continue
+            try:
+                await self.copy(address)
+            except Exception:  # the next round must still come
+                _log.exception("event=tables_not_copied master=%s", address)
+            await asyncio.sleep(COPY_SECONDS)
+
+    async def copy(self, address: str) -> None:
+        """Ask the master for everything once."""
+        steps: tuple[Callable[[str], Awaitable[None]], ...] = (
+            self._copy_topics,
+            self._copy_groups,
+            self._copy_offsets,
+            self._copy_delay,
+        )
+        failures = [error for step in steps if (error := await self._attempt(step, address)) is not None]
+        if failures and not self._is_silent:
+            _log.warning("event=tables_not_copied master=%s failed=%d error=%s", address, len(failures), failures[0])
+        elif self._is_silent and not failures:
+            _log.info("event=tables_copied_again master=%s", address)
+        self._is_silent = bool(failures)
+
+    @staticmethod
+    async def _attempt(step: Callable[[str], Awaitable[None]], address: str) -> OrbitMQError | None:
+        try:
+            await step(address)
+        except OrbitMQError as error:
+            return error
+        return None
+
+    async def _copy_topics(self, address: str) -> None:
+        found = await all_topics(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        if found.data_version != self._topics.version:
+            await self._topics.take(found)
+
+    async def _copy_groups(self, address: str) -> None:
+        found = await all_groups(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        if found.data_version != self._groups.version:
+            await self._groups.take(found)
+
+    async def _copy_offsets(self, address: str) -> None:
+        found = await all_consumer_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        await self._hand_back(address, found)
+        async for key, offsets in in_turns(list(found.items())):
+            self._offsets.replace(key, offsets)
+        self._offsets.save_soon()
+
+    async def _hand_back(self, address: str, found: dict[str, dict[int, int]]) -> None:
+        """Tell the master what was committed here since the last copy, and change `found` accordingly."""
+        committed = self._offsets.committed_here or set()
+        for key, queue_id in list(committed)[:HANDED_BACK_MAX]:
+            topic, _, group = key.partition(SEPARATOR)
+            offset = self._offsets.query(group, topic, queue_id)
+            if offset is not None and offset > found.get(key, {}).get(queue_id, -1):
+                queue = MessageQueue(topic, "", queue_id)
+                await update_consumer_offset(self._remoting, address, group, queue, offset, timeout_ms=TIMEOUT_MS)
+                found.setdefault(key, {})[queue_id] = offset
+            committed.discard((key, queue_id))
+
+    async def _copy_delay(self, address: str) -> None:
+        self._delayed.take(await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS))

@@ -1,0 +1,43 @@
+"""Requests that only a master may serve, and how a slave refuses them: with RocketMQ's codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import FLAG_ONEWAY, Command
+
+_SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+_CHANGES = (
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE,
+)
+
+
+def refuse_masters_work(router: Router, broker_name: str, refusal: Callable[[Command, int, str], Command]) -> None:
+    """Have `router` refuse what would change what the master keeps. `refusal` makes the answer to a send."""
+
+    def send(_connection: Connection, command: Command) -> Command:
+        remark = f"this is a slave of {broker_name}, which takes no messages; send to its master"
+        return refusal(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+    def change(_connection: Connection, command: Command) -> Command:
+        remark = f"this is a slave of {broker_name}: topics and groups are changed at its master and copied from there"
+        return command.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    def end_transaction(_connection: Connection, command: Command) -> Command | None:
+        if command.flag & FLAG_ONEWAY:
+            return None
+        remark = f"this is a slave of {broker_name}: transactions end at its master"
+        return command.response(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
+
+    router.add(_SENDS, send)
+    router.add(_CHANGES, change)
+    router.add(RequestCode.END_TRANSACTION, end_transaction)

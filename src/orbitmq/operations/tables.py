@@ -1,0 +1,33 @@
+"""Whole tables of a broker, as slaves copy them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.asking import ask
+from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupTable
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.objects import decode
+
+
+async def all_groups(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> SubscriptionGroupTable:
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: every consumer group of the broker with the version of the table."""
+    answer = await ask(remoting, address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, timeout_ms=timeout_ms)
+    return await asyncio.to_thread(decode, SubscriptionGroupTable, answer.body)
+
+
+async def all_consumer_offsets(
+    remoting: Remoting, address: str, *, timeout_ms: float = 6000
+) -> dict[str, dict[int, int]]:
+    """GET_ALL_CONSUMER_OFFSET: `topic@group` -> queue id -> next offset; a light group has one, of queue 0."""
+    answer = await ask(remoting, address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_ms=timeout_ms)
+    found = await asyncio.to_thread(decode, ConsumerOffsetTable, answer.body)
+    light = {key: {0: offset} for key, offset in (found.lmq_offset_table or {}).items()}
+    return {key: dict(offsets) for key, offsets in found.offset_table.items()} | light
+
+
+async def all_delay_offsets(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[int, int]:
+    """GET_ALL_DELAY_OFFSET: delay level -> how far its queue has been delivered."""
+    answer = await ask(remoting, address, RequestCode.GET_ALL_DELAY_OFFSET, timeout_ms=timeout_ms)
+    return dict(decode(DelayOffsetTable, answer.body).offset_table)

@@ -1,0 +1,258 @@
+"""The master's end: sends the log to its slaves and tells who waits for them how far they are.
+
+What is sent is what readers may see: with SYNC_FLUSH only what is on disk, so that a crash of the master cannot leave a
+slave with messages that the master never had. Everything runs on the event loop; a slave that does not read costs one
+write buffer and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.hosts import address_text
+from orbitmq.replication.protocol import HEAD, Reports, first_place, piece_size
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.flushing import FlushWaits
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.positions import PhysicalOffset
+from orbitmq.store.records import PutStatus
+
+_log = logging.getLogger(__name__)
+
+SLAVES_MAX = 16  # connections; each costs a write buffer, and the disk's time when it is far behind
+TURN_BYTES = 1 << 20  # sent to one slave before other work gets its turn of the event loop
+BUFFER_BYTES = 1 << 20  # of what the network has not taken, before the slave is left alone until it has
+LOOK_SECONDS = 0.1  # for what no arrival tells of, and for signs of life
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class SlaveLink(asyncio.Protocol):
+    """One slave's connection. `place` is what it gets next, `acknowledged` how far it says it is."""
+
+    def __init__(self, owner: Replicas) -> None:
+        self._owner = owner
+        self._reports = Reports()
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = self._is_due = False
+        self._heard = self._wrote = 0.0
+        self.address = ""
+        self.place: int | None = None  # unknown before the first report
+        self.acknowledged = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has one of its own
+        host, port, *_ = transport.get_extra_info("peername")
+        self.address = address_text(host, port)
+        self._heard = self._wrote = asyncio.get_running_loop().time()
+        self._transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        if (refusal := self._owner.refusal_of(host)) is not None:
+            _log.warning("event=slave_refused peer=%s reason=%s", self.address, refusal)
+            self._transport.abort()
+            return
+        self._owner.links.add(self)
+        _log.info("event=slave_connected peer=%s", self.address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self in self._owner.links:
+            self._owner.links.discard(self)
+            _log.info("event=slave_gone peer=%s acknowledged=%d error=%s", self.address, self.acknowledged, exc)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = asyncio.get_running_loop().time()
+        reported = self._reports.feed(data)
+        if reported is None or self._transport is None:
+            return
+        end = self._owner.end
+        if not 0 <= reported <= end:
+            # Its log is another one, or this one has lost its end: whatever was sent now would not belong behind it.
+            _log.error("event=slave_ahead peer=%s slave=%d master=%d", self.address, reported, end)
+            self._transport.abort()
+            return
+        if self.place is None:
+            self.place = first_place(reported, end, self._owner.file_size)
+            if self.place < self._owner.start:
+                _log.error(
+                    "event=slave_too_old peer=%s slave=%d master_from=%d remedy=empty_its_store",
+                    self.address, reported, self._owner.start,
+                )  # fmt: skip
+        self.acknowledged = reported
+        self._owner.reached(reported)
+        self.wake()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.wake()
+
+    def wake(self) -> None:
+        """Send what is new, once in this turn of the event loop."""
+        if not self._is_due and self.place is not None:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def look(self, now: float, silence: float, heartbeat: float) -> None:
+        """Every now and then: is the other end alive, and does it know that this one is?"""
+        if self._transport is None:
+            return
+        if now - self._heard > silence:
+            _log.warning("event=slave_silent peer=%s seconds=%d", self.address, now - self._heard)
+            self._transport.abort()
+            return
+        self.wake()
+        if self.place is not None and now - self._wrote > heartbeat and not self._is_paused:
+            self._wrote = now
+            self._transport.write(HEAD.pack(self.place, 0))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _send(self) -> None:
+        self._is_due = False
+        place, sent = self.place, 0
+        if place is None or place >= self._owner.end:
+            return
+        while self._transport is not None and not self._is_paused and sent < TURN_BYTES:
+            piece = self._owner.piece(place)
+            if piece is None:
+                break
+            self._transport.writelines((HEAD.pack(place, len(piece)), piece))
+            place += len(piece)
+            sent += len(piece)
+        self.place = place
+        if sent:
+            self._wrote = asyncio.get_running_loop().time()
+            self.wake()
+
+
+class Replicas:
+    """All slaves of one broker. `networks` are those slaves may come from; None is any."""
+
+    def __init__(
+        self, store: MessageStore, options: StoreOptions, clock: Clock, networks: tuple[Network, ...] | None = None
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._networks = networks
+        self._server: asyncio.Server | None = None
+        self._waits = FlushWaits(clock, options.slave_timeout_ms)
+        self._looking: asyncio.Task[None] | None = None
+        self.links: set[SlaveLink] = set()
+        self.acknowledged = PhysicalOffset(0)  # the most that any slave had; it is never less again, as in RocketMQ
+
+    async def bind(self, host: str, port: int) -> None:
+        """Take the port. ConfigurationError when it cannot be had."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: SlaveLink(self), host or None, port, start_serving=False)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {host or '*'}:{port} for slaves, which is listenPort + 1: {error.strerror or error}"
+            ) from error
+
+    async def serve(self) -> None:
+        assert self._server is not None, "bound before"
+        await self._server.start_serving()
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def stop(self) -> None:
+        """Close every connection; who waits is told that no slave has it."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self.release()
+        for link in list(self.links):
+            link.close()
+        self._waits.give_up()
+
+    def release(self) -> None:
+        """Give the port back."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def wake(self) -> None:
+        """Messages have arrived. To be called for each of them, so it costs little."""
+        for link in self.links:
+            link.wake()
+
+    def expire(self) -> None:
+        """Tell those who have waited too long; to be called every now and then."""
+        self._waits.expire()
+
+    def when_copied(self, end: PhysicalOffset, done: Callable[[PutStatus], object]) -> None:
+        """Call back when any slave has the log up to `end`: PUT_OK, FLUSH_SLAVE_TIMEOUT when that takes too long, and
+        SLAVE_NOT_AVAILABLE at once when there is no slave, or none that is near. `end` must not fall from call to call.
+        """
+        if not self.links or end - self.acknowledged >= self._options.ha_slave_fallbehind_max:
+            done(PutStatus.SLAVE_NOT_AVAILABLE)
+        elif end <= self.acknowledged:
+            done(PutStatus.PUT_OK)
+        else:
+            self._waits.add(end, lambda ok: done(PutStatus.PUT_OK if ok else PutStatus.FLUSH_SLAVE_TIMEOUT))
+
+    # ------------------------------------------------------------------------------------------------- for the links
+
+    @property
+    def start(self) -> int:
+        """The first place of the log that still exists."""
+        return max(0, self._store.commit_log_min_offset)
+
+    @property
+    def end(self) -> int:
+        """Behind the last byte that may be sent."""
+        return self._store.commit_log.readable
+
+    @property
+    def file_size(self) -> int:
+        return self._store.commit_log.files.file_size
+
+    def piece(self, place: int) -> memoryview | None:
+        """What is sent next to a slave that is at `place`; None when there is nothing."""
+        size = piece_size(place, self.end, self.file_size, self._options.ha_transfer_batch_size)
+        return self._store.commit_log.slice(place, size) if size > 0 else None
+
+    def reached(self, place: int) -> None:
+        """A slave says how far it is."""
+        if place > self.acknowledged:
+            self.acknowledged = PhysicalOffset(place)
+            self._waits.reached(self.acknowledged)
+
+    def refusal_of(self, host: str) -> str | None:
+        """Why a slave may not come from `host`; None when it may."""
+        if len(self.links) >= SLAVES_MAX:
+            return f"there are {SLAVES_MAX} slaves already"
+        if self._networks is None:
+            return None
+        address = ipaddress.ip_address(host.partition("%")[0])
+        if any(address in network for network in self._networks):
+            return None
+        return "haSlaveAddresses does not have its address"
+
+    async def _look(self) -> None:
+        loop, options = asyncio.get_running_loop(), self._options
+        silence, heartbeat = options.ha_housekeeping_interval_ms / 1000, options.ha_send_heartbeat_interval_ms / 1000
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for link in list(self.links):
+                link.look(loop.time(), silence, heartbeat)
+
+
+def networks_of(text: str, *, only_local: bool) -> tuple[Network, ...] | None:
+    """The networks that option haSlaveAddresses names. ConfigurationError for what is none."""
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    if not parts and only_local:
+        parts = ["127.0.0.0/8", "::1/128"]
+    try:
+        return tuple(ipaddress.ip_network(part) for part in parts) or None
+    except ValueError as error:
+        raise ConfigurationError(f"option haSlaveAddresses: {error}; give networks as in 10.0.1.0/24") from None

@@ -1,0 +1,253 @@
+"""The slave's end: connects to the master, reports how far the log goes, and copies what comes.
+
+Before the first report it is made sure that this log is the beginning of the master's: the last message must be the
+same there. A log that differs is not touched, and said to differ; the operator decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import cast
+
+from orbitmq.errors import LogsDiffer, OrbitMQError
+from orbitmq.message.hosts import address_text
+from orbitmq.net.remoting import Remoting, split_address
+from orbitmq.operations.pulling import view_message
+from orbitmq.replication.agreement import check_agreement, log_limits
+from orbitmq.replication.protocol import REPORT, Pieces
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.replica import ReplicaStore
+
+_log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5.0
+PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 0.1, 5.0  # RocketMQ waits 5 s each time
+REFUSED_PAUSE_SECONDS = 10.0  # logs that differ do so until somebody does something
+TURN_BYTES = 32 << 10  # entered before other work gets its turn of the event loop: some hundred messages
+BACKLOG_MAX = 4 << 20  # bytes that have come and have no room yet; the master is not read then
+NO_ROOM_SECONDS = 0.2  # until a full or slow disk is asked again
+REPLICATION_DISTANCE = 1  # how far the port for slaves is above the port for clients, at every broker
+
+
+@dataclass(slots=True)
+class FollowingState:
+    """How the copying goes. `refusal` says why it does not; `heard` is the loop's time of the last bytes."""
+
+    master: str = ""
+    is_connected: bool = False
+    refusal: str = ""
+    heard: float = 0.0
+
+
+class MasterLink(asyncio.Protocol):
+    """The connection to the master; `ended` gets the reason when it ends."""
+
+    def __init__(self, store: ReplicaStore, state: FollowingState) -> None:
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Exception] = loop.create_future()
+        self._store = store
+        self._state = state
+        self._loop = loop
+        self._pieces = Pieces()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: list[tuple[int, memoryview]] = []  # has come and is not copied yet
+        self._waiting_bytes = 0
+        self._timer: asyncio.Handle | None = None
+        self._is_paused = False
+        self._reported = -1
+        self._reported_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has one of its own
+        self._state.is_connected = True
+        self._state.heard = self._loop.time()
+        self._report(self._store.copied_to)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._state.is_connected = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end(exc or ConnectionResetError("the master closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self._state.heard = self._loop.time()
+        try:
+            for piece in self._pieces.feed(data):
+                self._waiting.append(piece)
+                self._waiting_bytes += len(piece[1])
+        except OrbitMQError as error:
+            self._end(error)
+            return
+        if self._timer is None:
+            self._copy()
+        if self._waiting_bytes > BACKLOG_MAX and not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def look(self, now: float, heartbeat: float, silence: float) -> None:
+        """Every now and then: tell the master that this end is there, and notice when it is not."""
+        if now - self._state.heard > silence and not self._waiting:
+            self._end(TimeoutError(f"the master has been silent for {now - self._state.heard:.0f} s"))
+        elif now - self._reported_at > heartbeat:
+            self._report(max(self._reported, self._store.safe_to))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _copy(self) -> None:
+        """A bounded part of what waits; the rest in the next turn, or when there is room again."""
+        self._timer = None
+        if self.ended.done():
+            return
+        budget = TURN_BYTES
+        try:
+            while self._waiting and budget > 0:
+                place, data = self._waiting[0]
+                part = data[:budget]
+                if not self._store.copy(place, part):
+                    self._timer = self._loop.call_later(NO_ROOM_SECONDS, self._copy)
+                    break
+                budget -= len(part) or 1
+                self._waiting_bytes -= len(part)
+                if len(part) < len(data):
+                    self._waiting[0] = place + len(part), data[len(part) :]
+                else:
+                    self._waiting.pop(0)
+        except OrbitMQError as error:
+            self._end(error)
+            return
+        if self._waiting and self._timer is None:
+            self._timer = self._loop.call_soon(self._copy)
+        if self._is_paused and self._waiting_bytes <= BACKLOG_MAX // 2 and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """With SYNC_FLUSH when it is on disk, else at once."""
+        copied = self._store.copied_to
+        if self._store.safe_to >= copied:
+            if copied > self._reported:
+                self._report(copied)
+        else:
+            self._store.when_flushed(copied, lambda ok: self._flushed() if ok else None)
+
+    def _flushed(self) -> None:
+        if self._store.safe_to > self._reported:
+            self._report(self._store.safe_to)
+
+    def _report(self, place: int) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._reported, self._reported_at = place, self._loop.time()
+            self._transport.write(REPORT.pack(place))
+
+    def _end(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+        self.close()
+
+
+class Following:
+    """Keeps the log of `store` a copy of the master's. `found` tells the replication address that name servers gave;
+    `ask` has them asked anew while they gave none.
+    """
+
+    def __init__(
+        self,
+        store: ReplicaStore,
+        options: StoreOptions,
+        remoting: Remoting,
+        found: Callable[[], str | None],
+        ask: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._remoting = remoting
+        self._found = found
+        self._ask = ask
+        self._task: asyncio.Task[None] | None = None
+        self.state = FollowingState()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    @property
+    def replication_address(self) -> str | None:
+        """Where the master gives its log; None while nobody knows."""
+        return self._options.ha_master_address or self._found() or None
+
+    @property
+    def master_address(self) -> str | None:
+        """Where the master takes requests: one port below that of replication."""
+        address = self.replication_address
+        if address is None:
+            return None
+        host, port = split_address(address)
+        return address_text(host, port - REPLICATION_DISTANCE)
+
+    async def _run(self) -> None:
+        pause = PAUSE_FIRST_SECONDS
+        while True:
+            begun = self._store.copied_to
+            try:
+                await self._follow()
+            except LogsDiffer as error:
+                if self.state.refusal != str(error):
+                    _log.error("event=replication_refused master=%s reason=%s", self.state.master, error)
+                self.state.refusal = str(error)
+                pause = REFUSED_PAUSE_SECONDS
+            except (OSError, OrbitMQError) as error:
+                _log.warning("event=replication_interrupted master=%s error=%s", self.state.master, error)
+                self.state.refusal = ""
+                pause = PAUSE_FIRST_SECONDS if self._store.copied_to > begun else min(pause * 2, PAUSE_MAX_SECONDS)
+            await asyncio.sleep(pause)
+
+    async def _follow(self) -> None:
+        """One connection, until it ends."""
+        if self.replication_address is None:
+            await self._ask()
+        address, master = self.replication_address, self.master_address
+        if address is None or master is None:
+            raise ConnectionError("no name server knows the master yet, and haMasterAddress is not set")
+        self.state.master = address
+        await check_agreement(self._store, self._remoting, master)
+        if self._store.is_empty and self._options.ha_copy_whole_log:
+            await self._begin_at_the_first(master)
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            transport, link = await loop.create_connection(lambda: MasterLink(self._store, self.state), host, port)
+        self.state.refusal = ""
+        _log.info("event=replication_connected master=%s from=%d", address, self._store.copied_to)
+        try:
+            await self._watch(link)
+        finally:
+            transport.abort()
+            link.ended.cancel()
+
+    async def _begin_at_the_first(self, master: str) -> None:
+        """A master gives an empty slave its last file only; one with the first message gets all the rest."""
+        begin, end = await log_limits(self._remoting, master)
+        if end - begin > self._options.mapped_file_size_commit_log:
+            self._store.copy(begin, await view_message(self._remoting, master, begin))
+
+    async def _watch(self, link: MasterLink) -> None:
+        loop, options = asyncio.get_running_loop(), self._options
+        heartbeat, silence = options.ha_send_heartbeat_interval_ms / 1000, options.ha_housekeeping_interval_ms / 1000
+        while not link.ended.done():
+            await asyncio.wait((link.ended,), timeout=heartbeat / 4)
+            if self.replication_address != self.state.master:
+                raise ConnectionError(f"the master is at {self.replication_address} now")
+            if not link.ended.done():
+                link.look(loop.time(), heartbeat, silence)
+        raise link.ended.result()

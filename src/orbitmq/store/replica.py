@@ -1,0 +1,177 @@
+"""The store of a slave: its log is a copy of the master's, byte for byte, and it takes no messages of its own.
+
+Bytes come as they follow one another in the master's log, cut anywhere. Each message is entered into its queues, and
+shown to readers, when its last byte is there; what a master could never have written stops the copying before it does
+harm. Knows neither how the bytes come nor who sends them.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from orbitmq.errors import LogsDiffer
+from orbitmq.message.unit import BLANK, BLANK_MAGIC, TOPIC_LENGTHS, Unit
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.positions import PhysicalOffset
+from orbitmq.store.records import UNAVAILABLE, PutRecord, PutResult
+from orbitmq.store.walk import Walk
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaStore(MessageStore):
+    """A message store with role SLAVE. `copy` is the only way in, for the thread that owns the store."""
+
+    def open(self) -> None:
+        super().open()
+        self._log.whole = self._log.end  # recovery has taken a half unit off
+
+    def put(self, record: PutRecord) -> PutResult:  # noqa: ARG002
+        """Refused: only the master numbers messages."""
+        return self._unavailable()
+
+    def put_batch(self, record: PutRecord) -> PutResult:  # noqa: ARG002
+        """Refused, too."""
+        return self._unavailable()
+
+    def _unavailable(self) -> PutResult:
+        if self._refusal is not None:
+            raise self._refusal
+        return UNAVAILABLE
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log has no file yet: then it may begin anywhere."""
+        return not self._log.files.files
+
+    @property
+    def copied_to(self) -> PhysicalOffset:
+        """Up to where the log is a copy, parts of messages included."""
+        return self._log.end
+
+    @property
+    def safe_to(self) -> PhysicalOffset:
+        """What the master may count on: with SYNC_FLUSH what is on disk, else what is written."""
+        return self._log.flushed if self._flushes_each else self._log.end
+
+    def last_message(self) -> tuple[PhysicalOffset, bytes] | None:
+        """Place and bytes of the last message that any queue has; None for a store without messages."""
+        furthest = self._queues.furthest()
+        entry = furthest.last_entry() if furthest is not None else None
+        unit = self._log.unit_at(entry[0]) if entry is not None else None
+        return (PhysicalOffset(entry[0]), bytes(unit)) if entry is not None and unit is not None else None
+
+    def file_starts(self) -> list[int]:
+        """Where the files of the log begin; there is a message at each of these places that is below the end."""
+        files = self._log.files
+        return [start for start in range(files.start, files.end, files.file_size) if start < self._log.readable]
+
+    def message_places(self, file_start: int) -> list[int]:
+        """Where the messages of one file are, by their sizes alone. For any thread."""
+        size = min(self._log.files.file_size, self._log.readable - file_start)
+        data = self._log.slice(file_start, size)
+        position, places = 0, []
+        while data is not None and position + BLANK.size <= size:
+            length, magic = BLANK.unpack_from(data, position)
+            if magic not in TOPIC_LENGTHS or length <= 0:
+                break
+            places.append(file_start + position)
+            position += length
+        return places
+
+    def copy(self, offset: int, data: memoryview | bytes) -> bool:
+        """Append bytes that the master has at `offset`; they must not go beyond the end of its file. False while there
+        is no room for them or for their entries, and nothing is appended then.
+
+        LogsDiffer when they do not continue the log, or are not what a log holds; StoreError while not open.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        log = self._log
+        if self.is_empty and data:
+            if offset % log.files.file_size:
+                raise LogsDiffer(f"the master's log cannot begin at {offset}: no file of mappedFileSizeCommitLog does")
+            log.begin_at(offset, flushed=offset, clean=True)
+            log.whole = log.end
+        if offset != log.end:
+            raise LogsDiffer(f"the master sends its log from {offset}, this one ends at {log.end}")
+        if offset % log.files.file_size + len(data) > log.files.file_size:
+            raise LogsDiffer(
+                f"the master's bytes at {offset} go beyond a file of this log: mappedFileSizeCommitLog must be the same"
+            )
+        if not self._enter_whole() or (data and not self._has_room_for(len(data))):
+            return False
+        if data:
+            log.append(bytes(data), log.last_store_timestamp)
+            self._enter_whole()
+            if self._wakes_flusher:
+                self._wake_flusher()
+        return True
+
+    def _has_room_for(self, size: int) -> bool:
+        try:
+            self._log.make_room_for_copy(size)
+        except TimeoutError as error:
+            _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
+            return False
+        except OSError as error:
+            self._full(error)
+            return False
+        self._reserve_worker.wake()
+        return True
+
+    def _enter_whole(self) -> bool:
+        """Enter every message that is complete; False when the disk has no room for the entries, which come later."""
+        log = self._log
+        while log.whole is not None and log.whole < log.end:
+            file_start = log.files.start_of(log.whole)
+            file = log.files.find(log.whole)
+            assert file is not None, "what was copied is in a file"
+            data = file.view[: min(log.end - file_start, log.files.file_size)]
+            walk = Walk(data, file_start, log.whole - file_start, check_crc=False)
+            try:
+                for unit in walk:
+                    self._show(unit)
+            except OSError as error:
+                self._full(error)
+                return False
+            if not self._passes_blank(data, file_start):
+                return True
+        return True
+
+    def _show(self, unit: Unit) -> None:
+        end = PhysicalOffset(unit.physical_offset + unit.size)
+        made = self._dispatcher.dispatch(unit)
+        self._log.whole = end
+        if self._log.shows_at_once:
+            self._log.readable = end
+        self._log.last_store_timestamp = unit.store_timestamp
+        for queue, queue_offset, code in made:
+            self._arrivals.add(queue, queue_offset, end, code, unit.store_timestamp)
+        self.put_count += 1
+        self.put_bytes += unit.size
+
+    def _passes_blank(self, data: memoryview, file_start: int) -> bool:
+        """What stands behind the last whole message: whether it was the end of a file, and the next one may have more.
+
+        LogsDiffer when it is neither that nor the beginning of a message.
+        """
+        log = self._log
+        assert log.whole is not None
+        position = log.whole - file_start
+        rest, file_end = len(data) - position, PhysicalOffset(file_start + log.files.file_size)
+        if rest >= BLANK.size:
+            size, magic = BLANK.unpack_from(data, position)
+            if magic == BLANK_MAGIC:
+                is_complete = log.end >= file_end
+            elif magic in TOPIC_LENGTHS and rest < size <= log.files.file_size - position:
+                return False
+            else:
+                raise LogsDiffer(f"what the master has at {log.whole} of its log is no message")
+        else:
+            is_complete = log.end >= file_end  # too few bytes for a record
+        if is_complete:
+            log.whole = file_end
+            if log.shows_at_once:
+                log.readable = file_end
+        return is_complete
