@@ -64,11 +64,15 @@ def stored(name_server: str, topic: str) -> dict[MessageQueue, list[MessageExt]]
     return found
 
 
+def bounds(name_server: str, topic: str) -> dict[MessageQueue, tuple[int, int]]:
+    """The first offset of each queue of a topic, and the one behind its last."""
+    cluster = Cluster([name_server], 10_000, Retries(3, 200))
+    return cluster.bounds({queue: place.addresses for queue, place in cluster.queues(topic).items()})
+
+
 def length(name_server: str, topic: str) -> int:
     """How many messages the queues of a topic hold."""
-    cluster = Cluster([name_server], 10_000, Retries(3, 200))
-    places = {queue: place.addresses for queue, place in cluster.queues(topic).items()}
-    return sum(high - low for low, high in cluster.bounds(places).values())
+    return sum(high - low for low, high in bounds(name_server, topic).values())
 
 
 def bodies(name_server: str, topic: str) -> list[int]:
