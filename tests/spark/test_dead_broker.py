@@ -1,0 +1,70 @@
+"""A broker that is silent while a batch is planned, and one that dies while a task reads: both errors have a name, and
+the task, repeated as Spark repeats it, reads everything."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from orbitmq.client.sync import Producer
+from orbitmq.errors import SourceError
+from orbitmq.message.model import Message
+from orbitmq.spark import batches
+from orbitmq.spark.source import TopicReader, TopicSource
+from tests.support.orbit_process import OrbitBroker, OrbitNameServer
+
+COUNT = 2000
+OPTIONS = {
+    "columns": "queueOffset,body",
+    "pullBatchSize": "32",
+    "pullPipeline": "1",
+    "pullTimeoutMs": "300",
+    "fetchOffset.retryIntervalMs": "10",
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OrbitBroker]:
+    """With `COUNT` messages in the one queue of topic `orders`."""
+    with OrbitNameServer() as names, OrbitBroker(names.address, home=tmp_path, flushDiskType="SYNC_FLUSH") as running:
+        with Producer("dead-broker-senders", names.address) as producer:
+            producer.create_topic("orders", queues=1)
+            for start in range(0, COUNT, 100):
+                producer.send_batch([Message("orders", b"%d" % (start + number)) for number in range(100)])
+        yield running
+
+
+def reader(broker: OrbitBroker, **options: str) -> TopicReader:
+    source = TopicSource({"nameServer": broker.namesrv_address, "subscribe": "orders", **OPTIONS, **options})
+    made = source.reader(source.schema())
+    assert isinstance(made, TopicReader)
+    return made
+
+
+def bodies(found: Iterator[pa.RecordBatch]) -> list[bytes]:
+    return [body for batch in found for body in batch["body"].to_pylist()]
+
+
+def test_silence_and_death_of_a_broker_are_named_and_survived(
+    broker: OrbitBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "DECODE_SIZE", 8 << 10)  # so that a task gives many batches
+    (task,) = reader(broker).partitions()
+    assert broker.process is not None
+    broker.process.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: .*broker-a"):
+            reader(broker).partitions()
+    finally:
+        broker.process.signal(signal.SIGCONT)
+    reading = reader(broker).read(task)
+    next(reading)
+    broker.kill()
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: queue 0 of topic orders on broker-a"):
+        bodies(reading)
+    broker.start()
+    assert bodies(reader(broker, pullTimeoutMs="30000").read(task)) == [b"%d" % number for number in range(COUNT)]
