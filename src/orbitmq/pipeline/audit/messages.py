@@ -291,9 +291,9 @@ def damage(facts: DataFrame, tables: Tables) -> Section:
 def keys(facts: DataFrame, of_topics: Mapping[str, int], options: AuditJob, tables: Tables) -> Section:
     """The keys that most messages have. Spark counts them exactly; the driver gets the first few."""
     each = facts.select("topic", f.explode(f.array_distinct(f.split("keys", r"\s+"))).alias("key"))
-    counted = each.groupBy("topic", "key").count()
+    several = each.groupBy("topic", "key").count().where("count > 1")
     totals = facts.sparkSession.createDataFrame(list(of_topics.items()), "topic STRING, whole BIGINT")
-    shares = counted.join(f.broadcast(totals), "topic").select(
+    shares = several.join(f.broadcast(totals), "topic").select(
         "topic", "key", f.col("count").alias("messages"), (100 * f.col("count") / f.col("whole")).alias("percent")
     )
     is_hot = (f.col("percent") >= options.hot_key_percent) & (f.col("messages") >= options.hot_key_messages)
@@ -306,9 +306,8 @@ def keys(facts: DataFrame, of_topics: Mapping[str, int], options: AuditJob, tabl
         )
         for row in hot
     ]
-    shared = [row for row in rows if row["messages"] > 1][:BARS_MAX]
-    bars = [Bar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in shared]
-    text = "The keys that most messages have. What is ordered or spread by such a key is crowded."
+    bars = [Bar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in rows[:BARS_MAX]]
+    text = "The keys that most messages share. What is ordered or spread by such a key is crowded."
     table = tables.small("hot_keys", "Keys", _KEYS, rows)
     return Section(
         KEYS, "Hot keys", text, {"hot keys": len(hot)}, findings, (table,),
