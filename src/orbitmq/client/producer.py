@@ -126,10 +126,11 @@ class Producer(Client):
         a rule, BrokerError when the broker refuses, ClientError when no attempt succeeded (its text names brokers,
         attempts and the last error, and the cause when there is no route), TooManyRequestsError when the time is over.
         """
-        with self._around([message]) as (sent,):
-            packed = outgoing(sent, self._new_id, self._packing)
-            target = self._target(message, queue, sharding_key, selector, arg)
-            return await self._deliver(self._running_sender, packed, target, self._rules(timeout))
+        sender, rules = self._running_sender, self._rules(timeout)
+        target = self._target(message, queue, sharding_key, selector, arg)
+        if self._around is nullcontext:
+            return await self._deliver(sender, outgoing(message, self._new_id, self._packing), target, rules)
+        return await self._deliver_inside(sender, message, target, rules)
 
     def send_async(
         self,

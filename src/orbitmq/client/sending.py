@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
@@ -71,6 +71,7 @@ class Sender:
         unit_mode: bool = False,
     ) -> None:
         self._namespace = namespace
+        self._is_plain = not namespace
         self._unit_mode = unit_mode
         self._instance = instance
         self._hooks = hooks
@@ -84,37 +85,52 @@ class Sender:
         """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once, or with
         `network_only` again and again.
         """
-        if not (target.is_free or rules.network_only):
+        is_free = target is ANYWHERE or target.is_free
+        if not (is_free or rules.network_only):
             rules = RetryRules(1, rules.timeout_ms, rules.codes)
-        loop = SendLoop(rules, self._now_ms(), message.topic)
+        now_ms = self._now_ms()
+        loop = SendLoop(rules, now_ms, message.topic)
         queues = await self._queues(message.topic)  # a topic without route fails at once, with its cause
         turns = self._choosing.turns(message.topic)
         turn = turns.take(len(queues))
         try:
-            return await self._try(message, loop, target, turn)
+            return await self._try(message, loop, None if is_free else target, turn, queues)
         except OrbitMQError:
-            if loop.last_broker is not None and target.is_free:  # its other queues are next, and no better
+            if loop.last_broker is not None and is_free:  # its other queues are next, and no better
                 turn.leave(queues, loop.last_broker)
             raise
         finally:
             turns.give_back(turn)
 
-    async def _try(self, message: Outgoing, loop: SendLoop, target: Target, turn: RoundRobin) -> SendResult:
+    async def _try(
+        self,
+        message: Outgoing,
+        loop: SendLoop,
+        target: Target | None,
+        turn: RoundRobin,
+        queues: Sequence[MessageQueue],
+    ) -> SendResult:
         queue: MessageQueue | None = None
-        while (left_ms := loop.time_left(self._now_ms())) is not None:
-            if queue is None or target.is_free:
-                queue = await self.choose(message.topic, target, loop.last_broker, turn)
+        now_ms = loop.started_ms
+        while (left_ms := loop.time_left(now_ms)) is not None:
+            if target is None:
+                queue = self._choosing.choose(turn, queues, loop.last_broker, now_ms)
+            elif queue is None:
+                queue = await self.choose(message.topic, target)
             loop.attempt(queue.broker_name)
             try:
                 result = await self._attempt(message, queue, left_ms)
             except OrbitMQError as error:
-                if loop.failed(error):
-                    continue
-                break
+                if not loop.failed(error):
+                    break
             except _Forbidden as forbidden:
                 raise forbidden.reason from None
-            if loop.stored(result):
-                break
+            else:
+                if loop.stored(result):
+                    break
+            now_ms = self._now_ms()
+            if target is None:
+                queues = await self._queues(message.topic)  # the route may be another by now
         return loop.outcome()
 
     async def send_oneway(self, message: Outgoing, target: Target = ANYWHERE) -> None:
@@ -132,9 +148,14 @@ class Sender:
             raise
         self._end(context, None, None)
 
-    async def _attempt(self, message: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        if not self._choosing.measures:
-            return await self._send_to(queue, message, timeout_ms)
+    def _attempt(
+        self, message: Outgoing, queue: MessageQueue, timeout_ms: int
+    ) -> Coroutine[object, object, SendResult]:
+        if self._choosing.measures:
+            return self._measured(message, queue, timeout_ms)
+        return self._send_to(queue, message, timeout_ms)
+
+    async def _measured(self, message: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
         began_ms, error = self._now_ms(), None
         try:
             return await self._send_to(queue, message, timeout_ms)
@@ -149,15 +170,26 @@ class Sender:
 
     async def _send_to(self, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
         address = await self._instance.routes.master(queue)
-        if not (self._hooks or self._forbidden):
-            return await self._send_at(address, queue, message, timeout_ms)
-        context = self._begin(message, queue, address)
+        context = self._begin(message, queue, address) if self._hooks or self._forbidden else None
         try:
-            result = await self._send_at(address, queue, message, timeout_ms)
+            header = self._header(message, queue)
+            reply = await sending.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
         except BaseException as error:
-            self._end(context, None, error)
+            if context is not None:
+                self._end(context, None, error)
             raise
-        self._end(context, result, None)
+        result = SendResult(
+            STATUSES[reply.code],
+            message.msg_id,
+            reply.offset_msg_id,
+            queue if reply.queue_id == queue.queue_id and self._is_plain else self._stored_in(queue, reply.queue_id),
+            reply.queue_offset,
+            reply.region_id,
+            reply.trace_on,
+            reply.transaction_id,
+        )
+        if context is not None:
+            self._end(context, result, None)
         return result
 
     def _begin(self, message: Outgoing, queue: MessageQueue, address: str, *, oneway: bool = False) -> SendContext:
@@ -177,20 +209,6 @@ class Sender:
         context.result, context.error = result, error
         each(self._hooks, lambda hook, seen: hook.after(seen), context)
 
-    async def _send_at(self, address: str, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
-        header = self._header(message, queue)
-        reply = await sending.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
-        return SendResult(
-            STATUSES[reply.code],
-            message.msg_id,
-            reply.offset_msg_id,
-            self._stored_in(queue, reply.queue_id),
-            reply.queue_offset,
-            reply.region_id,
-            reply.trace_on,
-            reply.transaction_id,
-        )
-
     def _stored_in(self, queue: MessageQueue, queue_id: int) -> MessageQueue:
         stored = queue if queue.queue_id == queue_id else replace(queue, queue_id=queue_id)
         return self._namespace.unwrap_queue(stored)
@@ -199,10 +217,8 @@ class Sender:
         born_ms, template, count = self._instance.clock.now_ms(), self._template, self._template_queues
         return message.header(self._group, queue, born_ms, template, count, unit_mode=self._unit_mode)
 
-    async def choose(
-        self, topic: str, target: Target, last_broker: str | None = None, turn: RoundRobin | None = None
-    ) -> MessageQueue:
-        """The queue a message goes to, on another broker than `last_broker` if that can be. ClientError without one."""
+    async def choose(self, topic: str, target: Target) -> MessageQueue:
+        """The queue a message goes to. ClientError without one."""
         if target.queue is not None:
             if target.queue.topic != topic:
                 raise ClientError(
@@ -214,8 +230,7 @@ class Sender:
             return queue_of_key(queues, target.key)
         if target.select is not None:
             return self._selected(topic, queues, target.select)
-        turn = turn or self._choosing.turns(topic).shared
-        return self._choosing.choose(turn, queues, last_broker, self._now_ms())
+        return self._choosing.choose(self._choosing.turns(topic).shared, queues, None, self._now_ms())
 
     def _selected(
         self,

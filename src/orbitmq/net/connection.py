@@ -317,7 +317,8 @@ class Connection(asyncio.Protocol):
             timeout_ms = await self.wait_writable(timeout_ms)
         if not self.is_open:
             raise SendRequestError(f"connection to {self.address} is closed")
-        opaque = cast("int", command.opaque)
+        opaque = command.opaque
+        assert opaque is not None, "a request has a number"
         future: asyncio.Future[Command] = self.loop.create_future()
         timer = self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms)
         self._calls[opaque] = (future, timer)
@@ -356,7 +357,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _resolve(self, command: Command) -> None:
-        entry = self._calls.pop(cast("int", command.opaque), None)
+        entry = None if command.opaque is None else self._calls.pop(command.opaque, None)
         if entry is None:
             _log.debug("event=late_response peer=%s opaque=%s", self.address, command.opaque)
             return

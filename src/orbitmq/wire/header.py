@@ -6,7 +6,7 @@ spelling where it differs. On the wire every value is text: whole numbers in dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -41,7 +41,7 @@ def from_ext(kind: type[H], ext: Mapping[str, str | None] | None) -> H:
     except msgspec.ValidationError:
         pass
     else:
-        if not any(ext.get(wire) == "1" for wire in true_fields(header)):
+        if not _truths(kind) or not any(ext.get(wire) == "1" for wire in true_fields(header)):
             return header
     try:
         return msgspec.convert(_as_java_reads(kind, ext), kind, strict=False)
@@ -63,21 +63,17 @@ def _truths(kind: type[Header]) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.encode_name) for field in fields if field.type in (bool, bool | None))
 
 
+_TEXTS: dict[type, Callable[[Any], str]] = {bool: {True: "true", False: "false"}.__getitem__}
+"""How values become text that `str` would write otherwise. A table, for each request has a dozen of them."""
+
+
 def to_ext(header: Header) -> dict[str, str]:
     """The text map of a header; fields that are None are left out."""
     return {
-        name: _text(value)
+        name: _TEXTS.get(type(value), str)(value)
         for name, value in zip(header.__struct_encode_fields__, msgspec.structs.astuple(header), strict=True)
         if value is not None
     }
-
-
-def _text(value: object) -> str:
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
-    return str(value)
 
 
 def _as_java_reads(kind: type[Header], ext: Mapping[str, str | None]) -> dict[str, str]:

@@ -129,10 +129,13 @@ def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> O
         msg_id = new_id()
         properties = {**properties, UNIQ_KEY: msg_id}
     topic = message.topic
-    if packing.namespace:
+    if packing.namespace.name:
         properties = {**properties, INSTANCE_ID: packing.namespace.name}
         topic = _inside(message, packing.namespace)
-    body, sys_flag = _packed(message.body, packing)
+    body, sys_flag = message.body, 0
+    if len(body) >= packing.compress_from:
+        body = compress(body, packing.kind, packing.level)
+        sys_flag = COMPRESSED | COMPRESSION_FLAGS[packing.kind]
     if properties.get(TRAN_MSG, "").lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
     retry = properties if message.topic.startswith(RETRY_PREFIX) else {}
@@ -194,12 +197,6 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise MessageIllegal("the messages of a batch must agree in wait_store_ok")
         if message.delay_level:
             raise MessageIllegal("a delayed message cannot go in a batch")
-
-
-def _packed(body: bytes, packing: Packing) -> tuple[bytes, int]:
-    if len(body) < packing.compress_from:
-        return body, 0
-    return compress(body, packing.kind, packing.level), COMPRESSED | COMPRESSION_FLAGS[packing.kind]
 
 
 def _text(properties: dict[str, str]) -> str:
