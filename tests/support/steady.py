@@ -80,6 +80,8 @@ class SteadySender:
 
     def __init__(self, kind: Kind, namesrv: str, topic: str, run: str, **more: object) -> None:
         self.kind, self.run = kind, run
+        self._sent: list[Sent] = []
+        self._read_to = 0
         self._home = Path(tempfile.mkdtemp(prefix="steady-"))
         arguments = {"namesrv": namesrv, "topic": topic, "run": run, **kind.arguments, **more}
         words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -100,8 +102,16 @@ class SteadySender:
 
     def sent(self) -> list[Sent]:
         """In the order they ended."""
-        *lines, _unfinished = self.process.output().split("\n")
-        return [msgspec.json.decode(line, type=Sent) for line in lines[1:]]
+        with self.process.output_path.open("rb") as file:
+            file.seek(self._read_to)
+            whole, _, _unfinished = file.read().rpartition(b"\n")
+        lines = whole.splitlines()
+        if lines:
+            self._sent += [
+                msgspec.json.decode(line, type=Sent) for line in lines[self._read_to == 0 :]
+            ]  # the first word
+            self._read_to += len(whole) + 1
+        return self._sent
 
     def end(self) -> list[Sent]:
         """Kill it; what it has told of."""
