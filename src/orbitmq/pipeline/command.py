@@ -36,7 +36,7 @@ orbitmq pipeline pack FOLDER writes the archive and the file that spark-submit i
 {EXIT_CODES}
 """
 PACK = "pack"  # no job: it starts no Spark
-_ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
+ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         text = str(error)
         return _fail(name, text, EXIT_USAGE if text.startswith("ORBITMQ_BAD_OPTION") else EXIT_FAILED)
     except Exception as error:  # of Spark, with ours somewhere inside; without one it is a bug and keeps its stack
-        found = _ERROR_OF_OURS.findall(str(error))
+        found = ERROR_OF_OURS.findall(str(error))
         if not found:
             raise
         return _fail(name, found[-1], EXIT_USAGE if "ORBITMQ_BAD_OPTION" in found[-1] else EXIT_FAILED)

@@ -119,7 +119,7 @@ def _row(
         "messages": high - at,
         "bytes": behind[standing.queue, at]["bytes"],
         "seconds": 0 if oldest is None else max(0, now_ms - oldest) // 1000,
-        "lost": max(0, low - standing.offset),
+        "lost": max(0, low - max(0, standing.offset)),
     }
 
 

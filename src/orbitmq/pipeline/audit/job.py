@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import ConfigurationError, OrbitMQError
@@ -31,6 +32,7 @@ from orbitmq.pipeline.audit.sources import Source, source_of
 from orbitmq.pipeline.audit.tables import Tables
 from orbitmq.pipeline.audit.traces import latency
 from orbitmq.pipeline.audit.waiting import delayed_messages, half_messages
+from orbitmq.pipeline.command import ERROR_OF_OURS
 from orbitmq.pipeline.job import Context, Job, Outcome
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.passing import time_ms
@@ -129,6 +131,11 @@ def _tried(name: str, check: Callable[[], Section]) -> Section:
         return check()
     except OrbitMQError as error:
         return Section(name, TITLES[name], "", missing=str(error))
+    except PySparkException as error:  # of planning or a task, with ours inside; without one it is a bug
+        found = ERROR_OF_OURS.findall(str(error))
+        if not found:
+            raise
+        return Section(name, TITLES[name], "", missing=found[-1])
 
 
 # --------------------------------------------------------------------------------------------------------- what is told

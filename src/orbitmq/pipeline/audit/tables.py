@@ -62,6 +62,6 @@ class Tables:
 
     def _clear(self, name: str) -> None:
         """Remove what an earlier audit has left."""
-        for found in list(self.place.files()):
-            if found.path.startswith(f"{name}/"):
-                self.place.remove(found.path)
+        own = Place(self.place.uri(name))
+        for found in list(own.files()):
+            own.remove(found.path)
