@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -81,15 +82,21 @@ def ship(spark: SparkSession) -> Path:
     They still need the packages of WORKER_PACKAGES, and lz4 or zstandard for bodies packed with them.
     Returns the archive, which lives as long as this process.
     """
-    folder = Path(tempfile.mkdtemp(prefix="orbitmq-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    archive = pack(folder / f"orbitmq-{orbitmq.__version__}.zip")
+    archive = _archive()
     if is_remote():
         spark.addArtifacts(str(archive), pyfile=True)
     else:
         spark.sparkContext.addPyFile(str(archive))
         _show_to_planners(spark, archive)
     return archive
+
+
+@cache
+def _archive() -> Path:
+    """One a process: Spark refuses a second file of the same name."""
+    folder = Path(tempfile.mkdtemp(prefix="orbitmq-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return pack(folder / f"orbitmq-{orbitmq.__version__}.zip")
 
 
 def _show_to_planners(spark: SparkSession, archive: Path) -> None:
