@@ -1,4 +1,5 @@
-"""A standalone cluster of two workers whose Python has no orbitmq: it is carried there in the ways the pages name."""
+"""Spark whose Python has no orbitmq, a standalone cluster of two workers and a Connect server: orbitmq is carried there
+in the ways the pages name."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.spark.session import WORKER_PACKAGES
 from tests.support.orbit_process import ORBITMQ, OrbitUp
-from tests.support.spark_cluster import SparkCluster, bare_python
+from tests.support.spark_cluster import ConnectServer, SparkCluster, bare_python
 
 COUNT = 2000
 PROGRAM = Path(__file__).with_name("cluster_program.py")
+CLIENT = Path(__file__).with_name("connect_program.py")
 BODIES = sorted(f"order {number}" for number in range(COUNT))
 
 
@@ -31,10 +33,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def name_server() -> Iterator[str]:
-    """Of a broker with `COUNT` messages in topic `orders`, and an empty topic `copies`."""
+    """Of a broker with `COUNT` messages in topic `orders`, and two empty topics."""
     with OrbitUp() as running:
         with Producer("cluster-senders", running.namesrv_address) as producer:
             producer.create_topic("copies")
+            producer.create_topic("connected")
             for start in range(0, COUNT, 100):
                 producer.send_batch([Message("orders", f"order {start + number}".encode()) for number in range(100)])
         yield running.namesrv_address
@@ -80,3 +83,14 @@ def test_a_job_runs_from_what_pack_writes_and_a_packed_environment(
     assert outcome["failed"] == []
     archived = [body for file in lake.rglob("*.parquet") for body in pq.read_table(file)["body"].to_pylist()]
     assert sorted(body.decode() for body in archived) == BODIES
+
+
+def test_a_client_of_spark_connect_brings_orbitmq_to_the_server(
+    name_server: str, environment: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("grpc", reason="a client of Spark Connect needs pyspark[connect]")
+    with ConnectServer(tmp_path, environment / "bin" / "python") as server:
+        command = [sys.executable, str(CLIENT), server.url, name_server, "orders", "connected"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout.splitlines()[-1]) == {"source": COUNT, "target": COUNT}

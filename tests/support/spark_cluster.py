@@ -14,7 +14,7 @@ from typing import Self
 
 import pyspark
 
-from tests.support.process import ChildProcess, ProcessFailed
+from tests.support.process import ChildProcess, ProcessFailed, accepts, free_port
 
 SPARK = Path(pyspark.__file__).parent
 SITE_PACKAGES = SPARK.parent
@@ -95,9 +95,42 @@ class SparkCluster:
         return child.output()
 
 
-def settings() -> list[str]:
+class ConnectServer:
+    """A server of Spark Connect that runs its tasks itself, with `python`. Up inside `with`."""
+
+    def __init__(self, home: Path, python: Path) -> None:
+        self._home = home
+        self._python = python
+        self._port = free_port()
+        self.url = f"sc://127.0.0.1:{self._port}"
+        self._process: ChildProcess | None = None
+
+    def __enter__(self) -> Self:
+        own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(self._port)}
+        kind = "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"
+        submit = str(SPARK / "bin" / "spark-submit"), *kind, "--master", f"local[{WORKERS}]"
+        python = {"PYSPARK_PYTHON": str(self._python)}
+        self._process = ChildProcess(
+            [*submit, *settings(own), "spark-internal"],
+            output=self._home / "connect.out",
+            environment=ENVIRONMENT | python | {"SPARK_DAEMON_MEMORY": "700m", "SPARK_CONNECT_MODE": "0"},
+            cwd=self._home,
+        )
+        try:
+            self._process.wait_for(lambda: accepts(self._port), START_S, "a Connect server")
+        except BaseException:
+            self._process.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None:
+            self._process.stop()
+
+
+def settings(more: Mapping[str, str] = {}) -> list[str]:
     """Small executors, for spark-submit."""
-    return [part for key, value in SETTINGS.items() for part in ("--conf", f"{key}={value}")]
+    return [part for key, value in {**SETTINGS, **more}.items() for part in ("--conf", f"{key}={value}")]
 
 
 def _url(master: ChildProcess) -> str:
