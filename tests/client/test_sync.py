@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import inspect
 import os
 import signal
@@ -81,6 +82,58 @@ def test_threads_send_together(system: FakeSystem) -> None:
         assert len(producer.fetch_publish_queues("T")) == 4
         assert len({result.msg_id for result in results}) == 400
     assert not producer.is_running
+
+
+def test_a_oneway_message_waits_for_the_loop_only_where_something_may_fail_before(system: FakeSystem) -> None:
+    sent = [b"%d" % i for i in range(50)]
+    with sync.Producer("g", system.address) as producer:
+        with pytest.raises(MessageIllegal):
+            producer.send_oneway(Message("T", b""))
+        producer.send_oneway(Message("T", b"first"), sharding_key="k")  # there is no route yet
+        with stopped_loop():
+            for body in sent:
+                producer.send_oneway(Message("T", body), sharding_key="k")
+    assert {b"first", *sent} == set(stored(system)), "what was handed over is written before the end"
+    assert stored(system) == [b"first", *sent], "in the order of their queue"
+
+
+def test_oneway_messages_to_a_broker_that_takes_none_wait_for_it_in_their_order(system: FakeSystem) -> None:
+    with sync.Producer("g", system.address) as producer:
+        producer.send_oneway(Message("T", b"first"), sharding_key="k")
+        connection = producer.core._instance.remoting.connection(system.address)
+        assert connection is not None
+        with stopped_loop():
+            for body in (b"1", b"2"):
+                producer.send_oneway(Message("T", body), sharding_key="k")
+            connection._paused_by_writes = True  # as the socket says when it is full
+        sending = threading.Thread(target=producer.send_oneway, args=[Message("T", b"3")], kwargs={"sharding_key": "k"})
+        sending.start()
+        sending.join(0.1)
+        assert sending.is_alive(), "it waits as the others do"
+        loop_thread().loop.call_soon_threadsafe(connection.resume_writing)
+        sending.join(20)
+    assert stored(system) == [b"first", b"1", b"2", b"3"]
+
+
+@contextlib.contextmanager
+def stopped_loop() -> Iterator[None]:
+    """While the clients' loop does nothing."""
+    stopped, go_on = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        go_on.wait(20)
+
+    loop_thread().loop.call_soon_threadsafe(stop)
+    stopped.wait(20)
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+def stored(system: FakeSystem) -> list[bytes]:
+    return [unit.body for queue in system.messages.values() for unit in queue]
 
 
 def test_errors_reach_the_thread_that_asked(system: FakeSystem) -> None:

@@ -41,6 +41,8 @@ SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], ob
 
 CLOSE_S = 30.0  # how long shutdown waits for sends that are under way; ten times their usual limit
 
+AT_ONCE_MAX = 64 << 10  # bytes of a body: a thousand that wait for the loop must not fill the memory
+
 Around: TypeAlias = Callable[[Sequence[Message]], AbstractContextManager[Sequence[Message]]]
 """A context manager in which a send happens; it gives the messages that are sent instead of those it was given."""
 
@@ -320,6 +322,13 @@ class Producer(Client):
                 target = Target(await sender.choose(packed.topic, target))
             await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
 
+    def _oneway_at_once(self, message: Message, key: str | int | bytes | None) -> Callable[[], None] | None:
+        sender = self._running_sender
+        check_message(message, self._settings["max_message_size"])
+        if len(message.body) > AT_ONCE_MAX or self._around is not nullcontext or self._outbox is not None:
+            return None
+        return sender.oneway_at_once(outgoing(message, self._new_id, self._packing), key)
+
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
     ) -> SendResult:
@@ -438,11 +447,22 @@ class Producer(Client):
             _, late = await asyncio.wait(set(self._under_way), timeout=CLOSE_S)
             for task in late:
                 task.cancel()
+        if self._sender is not None:
+            await self._sender.finish(CLOSE_S)
         if self._outbox is not None:
             await self._outbox.close()
         if self._traces is not None:
             await self._traces.close()
         await instance.dismiss(self.group, consumer=False)
+
+
+def oneway_at_once(
+    producer: Producer, message: Message, sharding_key: str | int | bytes | None
+) -> Callable[[], None] | None:
+    """For threads: what writes a message that nobody waits for, to be called on the producer's loop; None when only
+    `send_oneway` can. It is checked and packed here, in the thread of the caller. MessageIllegal, InvalidStateError.
+    """
+    return producer._oneway_at_once(message, sharding_key)  # noqa: SLF001 - no method that applications see
 
 
 def _select(selector: QueueSelector[A], message: Message, arg: A, queues: Sequence[MessageQueue]) -> MessageQueue:

@@ -134,13 +134,17 @@ class Routes:
         """Every broker that some route names."""
         return dict(self._brokers)
 
+    def known_master(self, queue: MessageQueue) -> str | None:
+        """The address of the queue's master at this moment, None when that must be looked up."""
+        return self._brokers.get(queue.broker_name, {}).get(MASTER_ID)
+
     async def master(self, queue: MessageQueue) -> str:
         """The address of the queue's master. ClientError when none is registered."""
-        address = self._brokers.get(queue.broker_name, {}).get(MASTER_ID)
+        address = self.known_master(queue)
         if address is not None:
             return address
         await self.refresh(queue.topic)
-        address = self._brokers.get(queue.broker_name, {}).get(MASTER_ID)
+        address = self.known_master(queue)
         if address is None:
             raise ClientError(
                 BROKER_MISSING,

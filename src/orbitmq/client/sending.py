@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
 from orbitmq.client.core.model import SendResult, SendStatus
@@ -19,6 +21,8 @@ from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.operations import sending
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
+
+_log = logging.getLogger(__name__)
 
 STATUSES: Mapping[int, SendStatus] = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
@@ -80,6 +84,10 @@ class Sender:
         self._choosing = choosing
         self._template = template
         self._template_queues = template_queues
+        self._late: set[asyncio.Task[None]] = set()
+        """Oneway messages that nobody waits for and that could not be written at once; while there are any, those who
+        send more of them wait.
+        """
 
     async def send(self, message: Outgoing, rules: RetryRules, target: Target = ANYWHERE) -> SendResult:
         """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once, or with
@@ -147,6 +155,48 @@ class Sender:
             self._end(context, None, error)
             raise
         self._end(context, None, None)
+
+    def oneway_at_once(self, message: Outgoing, key: str | int | bytes | None) -> Callable[[], None] | None:
+        """What writes a message that nobody waits for, to be called on the loop; None when somebody has to be asked or
+        waited for before. For any thread: it only looks.
+        """
+        known = self._instance.routes.publish(message.topic)
+        watched = self._hooks or self._forbidden or self._choosing.measures or self._instance.settings["vip_channel"]
+        if watched or self._late or known is None:
+            return None
+        turn = self._choosing.turns(message.topic).shared
+        queue = turn.select(known.queues) if key is None else queue_of_key(known.queues, key)
+        address = self._instance.routes.known_master(queue)
+        connection = self._instance.remoting.connection(address) if address is not None else None
+        if address is None or connection is None or not connection.takes_more:
+            return None
+        return partial(self._write, message, queue, address)
+
+    def _write(self, message: Outgoing, queue: MessageQueue, address: str) -> None:
+        """Behind what is late, for the order of a queue."""
+        header = self._header(message, queue)
+        try:
+            if not self._late and sending.send_oneway_at_once(self._instance.remoting, address, header, message.body):
+                return
+        except Exception as error:  # of a hook of the application, whose thread has gone on
+            _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
+            return
+        task = asyncio.get_running_loop().create_task(self._write_late(message, queue))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _write_late(self, message: Outgoing, queue: MessageQueue) -> None:
+        try:
+            await self.send_oneway(message, Target(queue))
+        except Exception as error:
+            _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
+
+    async def finish(self, seconds: float) -> None:
+        """Let what is late be written, `seconds` at most."""
+        if self._late:
+            _, waiting = await asyncio.wait(self._late, timeout=seconds)
+            for task in waiting:
+                task.cancel()
 
     def _attempt(
         self, message: Outgoing, queue: MessageQueue, timeout_ms: int

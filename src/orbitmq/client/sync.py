@@ -7,7 +7,7 @@
 
 Every object here drives one of asyncio on an event loop in a thread of its own, one loop a process; any thread may call
 it. Methods differ from those of asyncio in one thing: they return when the work is done. `send_async` returns a
-`concurrent.futures.Future`. A coroutine listener runs on that loop and must use the asyncio classes for itself.
+`concurrent.futures.Future`, and `send_oneway` waits for little. A coroutine listener runs on that loop and must use the asyncio classes for itself.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from orbitmq.client import base, consumer, lite_pull, producer, pull, push, sche
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, TransactionSendResult
+from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.face import Face, beside, direct, run, started, waiting
+from orbitmq.client.face import Face, beside, direct, loop_thread, run, started, waiting
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.schedule import PullContext
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
@@ -48,6 +49,7 @@ __all__ = [
     "reset_offset_by_timestamp",
 ]
 
+A = TypeVar("A")
 C_co = TypeVar("C_co", bound=base.Client, covariant=True)
 M_co = TypeVar("M_co", bound=consumer.Consumer, covariant=True)
 L = TypeVar("L", bound=Listener)
@@ -107,13 +109,33 @@ class Producer(Client[producer.Producer]):
     send_async = started(producer.Producer.send_async)
     request = waiting(producer.Producer.request)
     request_async = started(producer.Producer.request_async)
-    send_oneway = waiting(producer.Producer.send_oneway)
+    _send_oneway = waiting(producer.Producer.send_oneway)
     send_batch = waiting(producer.Producer.send_batch)
     send_batch_async = started(producer.Producer.send_batch_async)
     fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
     add_send_hook = direct(producer.Producer.add_send_hook)
     wrap_sends = direct(producer.Producer.wrap_sends)
     add_forbidden_hook = direct(producer.Producer.add_forbidden_hook)
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | bytes | None = None,
+        selector: QueueSelector[A] | None = None,
+        arg: A | None = None,
+    ) -> None:
+        """As `orbitmq.client.Producer.send_oneway`. It returns before the message is written when nothing but writing
+        is left to do; what fails then is logged. With a queue, a selector, hooks or an outbox, before there is a route
+        and a connection, and when the broker takes less than is sent, it waits until the message is written.
+        """
+        if queue is None and selector is None and not loop_thread().is_current:
+            write = producer.oneway_at_once(self.core, message, sharding_key)
+            if write is not None:
+                loop_thread().call(write)
+                return
+        self._send_oneway(message, queue=queue, sharding_key=sharding_key, selector=selector, arg=arg)
 
     @property
     def faults(self) -> dict[str, Fault]:

@@ -103,6 +103,18 @@ class Remoting:
             self._prepare(address, command)
         connection.send(command)
 
+    def oneway_at_once(self, address: str, command: Command) -> bool:
+        """`oneway` where nothing has to be waited for; False, and nothing is sent, when there is no open connection or
+        its peer takes nothing at the moment. HookFailed.
+        """
+        if self._direct is not None:
+            address = self._direct(address, command)
+        connection = self._usable(address)
+        if connection is None or not connection.takes_more:
+            return False
+        self.tell(connection, command)
+        return True
+
     def tell(self, connection: Connection, command: Command) -> None:
         """Send over this very connection without waiting for an answer; a closed one drops it."""
         command.flag |= FLAG_ONEWAY

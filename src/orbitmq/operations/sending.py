@@ -6,9 +6,9 @@ import msgspec
 
 from orbitmq.message.properties import MSG_TYPE, NAME_END
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask, tell
+from orbitmq.operations.asking import LANGUAGE, ask, tell
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.command import Command
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader, SendMessageV2Header
 
 STORED = frozenset(
@@ -49,6 +49,12 @@ async def send(
 async def send_oneway(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> None:
     """The same without an answer."""
     await tell(remoting, address, _code(header), header, body)
+
+
+def send_oneway_at_once(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> bool:
+    """The same if nothing has to be waited for; whether it was."""
+    command = request(_code(header), header, body, oneway=True, language=LANGUAGE)
+    return remoting.oneway_at_once(address, command)
 
 
 def _code(header: SendMessageV2Header) -> RequestCode:
