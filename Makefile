@@ -15,7 +15,7 @@ help:
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
 	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; six minutes"
-	@echo "make spark-kills a stream into Parquet whose driver is killed 20 times, counted; three minutes"
+	@echo "make spark-kills streams into Parquet, lake and topics whose driver is killed 20 times, counted; ten minutes"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
 	@echo "make lock       resolve the dependencies of pyproject.toml anew"
@@ -74,3 +74,5 @@ lock: setup
 	$(BIN)/pip install --quiet "pip-tools>=7.4,<8"
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --output-file requirements/dev.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host --constraint requirements/dev.lock --output-file requirements/runtime.lock pyproject.toml

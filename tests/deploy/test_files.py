@@ -1,0 +1,204 @@
+"""The deployment files are what their linters want, agree with each other, and leave a daemon the time it needs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import orbitmq
+from orbitmq.broker.broker import STOP_PATIENCE_SECONDS
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.cli import configuration
+from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.net.tls_options import TlsOptions
+from orbitmq.store.options import StoreOptions
+from tests.support.deployments import (
+    DEPLOY,
+    Written,
+    compose,
+    image_instructions,
+    objects,
+    of_compose,
+    of_kind,
+    of_kubernetes,
+    of_systemd,
+    units,
+)
+from tests.support.orbit_process import ORBITMQ
+
+ROOT = DEPLOY.parent
+TOOLS = Path(sys.executable).parent
+KUBERNETES = ("1.32", "1.37")  # the first with pod-index labels and ordinals for good, the newest with a schema
+EXPOSURE_MAX = 15  # tenths; systemd calls 2.0 and less safe
+LEAVING_SECONDS = 20  # a broker leaves the routes and answers what waits before it writes
+
+DAEMONS: list[Written] = [of_systemd("namesrv"), of_systemd("broker"), *of_compose(), *of_kubernetes()]
+
+
+def lint(*command: object, cwd: Path = ROOT) -> str:
+    """What the linter says; it must be content."""
+    result = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+def tool(name: str) -> str:
+    """A program of the system; one that is not there is named in the reason of the skip."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed on this machine")
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------- linters
+
+
+@pytest.mark.parametrize("kind", ["namesrv", "broker"])
+def test_systemd_takes_the_units_and_finds_them_closed(tmp_path: Path, kind: str) -> None:
+    analyze = tool("systemd-analyze")
+    text = units()[kind].path.read_text(encoding="utf-8").replace("/opt/orbitmq/bin/orbitmq", str(ORBITMQ))
+    unit = tmp_path / f"orbitmq-{kind}.service"
+    unit.write_text(text, encoding="utf-8")
+    assert lint(analyze, "verify", "--man=no", unit) == ""
+    lint(analyze, "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE_MAX}", unit)
+
+
+def test_systemd_takes_the_user_of_the_units() -> None:
+    file = DEPLOY / "systemd" / "orbitmq.sysusers"
+    lint(tool("systemd-sysusers"), "--dry-run", file)
+    made = re.findall(r"^u (\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [unit["User"] for unit in units().values()] == made * 2
+
+
+@pytest.mark.parametrize("file", sorted(DEPLOY.rglob("Dockerfile")), ids=lambda path: path.parent.name)
+def test_hadolint_takes_the_container_files(file: Path) -> None:
+    assert lint(TOOLS / "hadolint", file) == ""
+
+
+def test_the_compose_file_follows_its_schema() -> None:
+    file = DEPLOY / "container" / "compose.yaml"
+    lint(TOOLS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", file)
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_the_manifests_follow_the_schemas_of_kubernetes(version: str) -> None:
+    for found in objects():
+        kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_kustomize_takes_the_manifests() -> None:
+    rendered = list(yaml.safe_load_all(lint(tool("kubectl"), "kustomize", DEPLOY / "kubernetes")))
+    assert sorted(map(_identity, rendered)) == sorted(map(_identity, objects()))
+
+
+def _identity(found: dict[str, Any]) -> tuple[str, str]:
+    return found["kind"], found["metadata"]["name"]
+
+
+# ------------------------------------------------------------------------------------------------------------ agreement
+
+
+@pytest.mark.parametrize("daemon", DAEMONS, ids=lambda daemon: daemon.name)
+def test_configurations_hold_nothing_that_is_not_acted_on(tmp_path: Path, daemon: Written) -> None:
+    kind = "broker" if daemon.is_broker else "namesrv"
+    tables = (BrokerOptions, StoreOptions, TlsOptions) if daemon.is_broker else (NamesrvOptions, TlsOptions)
+    file = tmp_path / f"{kind}.conf"
+    file.write_text(daemon.files[f"/etc/orbitmq/{kind}.conf"], encoding="utf-8")
+    settings = [value for flag, value in zip(daemon.command, daemon.command[1:], strict=False) if flag == "--set"]
+    pairs, remarks = configuration.read(file, {}, *tables, settings=settings)
+    assert remarks == []
+    for table in tables:
+        table.parse(pairs)
+
+
+@pytest.mark.parametrize("daemon", DAEMONS, ids=lambda daemon: daemon.name)
+def test_a_stop_gets_the_time_it_may_take(daemon: Written) -> None:
+    assert daemon.grace_s >= (STOP_PATIENCE_SECONDS + LEAVING_SECONDS if daemon.is_broker else LEAVING_SECONDS)
+
+
+def test_the_image_is_the_one_of_this_version() -> None:
+    kustomization = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text(encoding="utf-8"))
+    assert [image["newTag"] for image in kustomization["images"]] == [orbitmq.__version__]
+    assert {service["image"] for service in compose()["services"].values()} == {f"orbitmq:{orbitmq.__version__}"}
+
+
+def test_the_image_does_and_looks_as_the_master_of_the_compose_file() -> None:
+    """Which the tests start."""
+    instructions = image_instructions()
+    master = compose()["services"]["master"]
+    command = json.loads(instructions["CMD"][-1])
+    assert json.loads(instructions["ENTRYPOINT"][0]) == ["orbitmq"]
+    assert master["command"][: len(command)] == command
+    probe = json.loads(instructions["HEALTHCHECK"][0].partition("CMD ")[2])
+    assert probe == ["sh", "-c", master["healthcheck"]["test"][1]]
+
+
+def test_every_pod_can_be_stopped_and_probed_and_has_a_place_of_its_own() -> None:
+    for stateful in of_kind("StatefulSet"):
+        pod = stateful["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+        assert len({json.dumps(probe["exec"]) for probe in probes}) == 1
+        (rule,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert _chooses(rule["labelSelector"], stateful)
+        budgets = [
+            budget for budget in of_kind("PodDisruptionBudget") if _chooses(budget["spec"]["selector"], stateful)
+        ]
+        assert [budget["spec"]["maxUnavailable"] for budget in budgets] == [1]
+        services = [found["metadata"]["name"] for found in of_kind("Service") if _serves(found, stateful)]
+        assert services == [stateful["spec"]["serviceName"]]
+        assert stateful["spec"]["volumeClaimTemplates"]
+
+
+def _chooses(selector: dict[str, Any], stateful: dict[str, Any]) -> bool:
+    return bool(selector["matchLabels"].items() <= stateful["spec"]["template"]["metadata"]["labels"].items())
+
+
+def _serves(service: dict[str, Any], stateful: dict[str, Any]) -> bool:
+    return _chooses({"matchLabels": service["spec"]["selector"]}, stateful)
+
+
+# ------------------------------------------------------------------------------------------------------------ the image
+
+
+def test_what_the_image_copies_is_enough_for_a_wheel(tmp_path: Path) -> None:
+    copied = [line.split()[:-1] for line in image_instructions()["COPY"] if not line.startswith("--from")]
+    sources = [source for line in copied for source in line]
+    ignored = (DEPLOY / "container" / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    for source in sources:
+        assert any((ROOT / source).resolve() in _let_in(line) for line in ignored), f"{source} is not let in"
+    for source in copied[0]:
+        shutil.copy(ROOT / source, tmp_path)
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    lint(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "wheels", cwd=tmp_path)
+    (wheel,) = (tmp_path / "wheels").glob(f"orbitmq-{orbitmq.__version__}-*.whl")
+    assert "orbitmq/cli/health.py" in zipfile.ZipFile(wheel).namelist()
+
+
+def _let_in(line: str) -> set[Path]:
+    return {path.resolve() for path in ROOT.glob(line[1:])} if line.startswith("!") else set()
+
+
+def _pins(name: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    return dict(re.findall(r"^([\w.-]+)==([\w.]+) ", text, re.MULTILINE))
+
+
+def test_the_image_installs_what_was_tested() -> None:
+    pinned, tested = _pins("runtime.lock"), _pins("dev.lock")
+    assert pinned.items() <= tested.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for needed in map(Requirement, project["dependencies"]):
+        assert pinned[needed.name] in needed.specifier
