@@ -115,6 +115,13 @@ def test_a_refusal_is_told_by_name(code: ResponseCode, name: str) -> None:
         fetch.answered(fetch.wanted()[0], PullAnswer(code, "remark of the broker", 0, 0, 0, b""))
 
 
+def test_an_account_that_may_not_is_told_so_whatever_the_code() -> None:
+    fetch = range_fetch(0, 100)
+    remark = "AclException: No default permission for group:TOOLS_CONSUMER"
+    with pytest.raises(SourceError, match=f"^ORBITMQ_NO_PERMISSION: queue 3 .*{remark}"):
+        fetch.answered(fetch.wanted()[0], PullAnswer(ResponseCode.SYSTEM_ERROR, remark, 0, 0, 0, b""))
+
+
 @pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY])
 def test_an_answer_that_leads_nowhere_ends_the_read_instead_of_repeating_it(code: ResponseCode) -> None:
     fetch = range_fetch(0, 100, filtered=True)

@@ -194,10 +194,14 @@ REFUSALS = {
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ORBITMQ_BAD_OPTION",
 }
 
+ACCESS_DENIED = "AclException"  # how brokers of either kind begin what they say to an account
+
 
 def refused(what: str, code: int, remark: str) -> SourceError:
     """A broker or name server refused; the name of the error tells the common reasons apart."""
     name = {int(known): name for known, name in REFUSALS.items()}.get(code, "ORBITMQ_BROKER_REFUSED")
+    if ACCESS_DENIED in remark:  # with the code of any error
+        name = "ORBITMQ_NO_PERMISSION"
     if "SQL92" in remark:
         remark += "; set filterSide=task to filter without the broker, or enablePropertyFilter on the broker"
     return SourceError(name, f"{what}: code {code}, {remark}")
