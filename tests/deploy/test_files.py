@@ -170,6 +170,23 @@ def _serves(service: dict[str, Any], stateful: dict[str, Any]) -> bool:
     return _chooses({"matchLabels": service["spec"]["selector"]}, stateful)
 
 
+# ------------------------------------------------------------------------------------------------------------ the guide
+
+
+def test_the_guide_names_every_file_and_no_other() -> None:
+    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    named = {match.rstrip(".") for match in re.findall(r"deploy/[\w./-]+[\w]", guide)} - {"deploy/kubernetes"}
+    files = {str(path.relative_to(ROOT)) for path in DEPLOY.rglob("*") if path.is_file()}
+    spark = {file for file in files if file.startswith("deploy/spark/")}  # the guide of clusters has these
+    assert named == files - spark - {"deploy/container/Dockerfile.dockerignore"}
+
+
+@pytest.mark.parametrize("line", re.findall(r"\borbitmq health [^`'|\n]+", (ROOT / "docs/deployment.md").read_text()))
+def test_probes_of_the_guide_are_those_of_the_files(line: str) -> None:
+    probe = line.replace("FILE", "/etc/orbitmq/namesrv.conf" if "namesrv" in line else "/etc/orbitmq/broker.conf")
+    assert probe.split() in [daemon.probe for daemon in of_kubernetes()]
+
+
 # ------------------------------------------------------------------------------------------------------------ the image
 
 
