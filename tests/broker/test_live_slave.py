@@ -176,21 +176,27 @@ async def test_a_former_master_with_more_than_its_successor_is_told_from_where_o
         end = first.store.commit_log_max_offset
         for _ in range(3):
             await client.send("T", b"only the first has it")
-    async with running(made_broker(tmp_path / "second")) as second, client_of(second) as client:
-        async with running(made_slave(tmp_path / "first", second)) as rejoining:
-            following = rejoining.following
-            assert following is not None
-            await until(lambda: following.state.refusal, "the refusal")
-            assert f"which ends at {end}" in following.state.refusal
-            assert f"differ from {end} on" in following.state.refusal
-            assert replica(rejoining).copied_to > end
+    async with (
+        running(made_broker(tmp_path / "second")) as second,
+        client_of(second) as client,
+        running(made_slave(tmp_path / "first", second)) as rejoining,
+    ):
+        following = rejoining.following
+        assert following is not None
+        await until(lambda: following.state.refusal, "the refusal")
+        assert f"which ends at {end}" in following.state.refusal
+        assert f"differ from {end} on" in following.state.refusal
+        assert replica(rejoining).copied_to > end
 
 
 async def test_a_former_master_whose_log_is_a_beginning_joins(tmp_path: Path) -> None:
-    async with running(made_broker(tmp_path / "first")) as first, client_of(first) as client:
-        async with running(made_slave(tmp_path / "second", first)) as slave:
-            await client.send("T", b"both")
-            await caught_up(slave, first)
+    async with (
+        running(made_broker(tmp_path / "first")) as first,
+        client_of(first) as client,
+        running(made_slave(tmp_path / "second", first)) as slave,
+    ):
+        await client.send("T", b"both")
+        await caught_up(slave, first)
     async with running(made_broker(tmp_path / "second")) as second, client_of(second) as client:
         await client.send("T", b"new")
         async with running(made_slave(tmp_path / "first", second)) as joining:
@@ -296,12 +302,14 @@ async def test_a_send_waits_for_a_slave_as_long_as_slave_timeout_says(
 
 
 async def test_a_slave_that_is_far_behind_is_not_waited_for(tmp_path: Path) -> None:
-    async with running(made_broker(tmp_path, haSlaveFallbehindMax="2000", **SYNC)) as master:
-        async with client_of(master) as client:
-            await client.send("T")
-            _, writer = await scripted(master)
-            assert (await client.send("T", bytes(3000))).code == ResponseCode.SLAVE_NOT_AVAILABLE
-            writer.close()
+    async with (
+        running(made_broker(tmp_path, haSlaveFallbehindMax="2000", **SYNC)) as master,
+        client_of(master) as client,
+    ):
+        await client.send("T")
+        _, writer = await scripted(master)
+        assert (await client.send("T", bytes(3000))).code == ResponseCode.SLAVE_NOT_AVAILABLE
+        writer.close()
 
 
 async def test_a_real_slave_answers_for_a_sync_master(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class OffsetStore(Protocol):
 
 
 class BrokerOffsets:
-    """Offsets of a clustering group, kept by the master of each queue's broker."""
+    """Offsets of a clustering group, kept by each queue's broker."""
 
     def __init__(self, instance: Instance, group: str) -> None:
         self.table = OffsetTable()
@@ -69,7 +69,9 @@ class BrokerOffsets:
         return offset
 
     async def _address(self, queue: MessageQueue) -> str:
-        """The master, else any broker of that name: slaves know offsets as of a few seconds ago."""
+        """The master, else any broker of that name. Slaves know offsets as of a few seconds ago, and keep what they are
+        told while their master is dead; those of orbitmq hand it over when it returns.
+        """
         try:
             return await self._instance.routes.master(queue)
         except ClientError:
@@ -83,7 +85,7 @@ class BrokerOffsets:
 
     async def _tell(self, queue: MessageQueue, offset: int) -> None:
         try:
-            address = await self._instance.routes.master(queue)
+            address = await self._address(queue)
             await operations.tell_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
         except OrbitMQError as error:
             _log.warning(
@@ -97,7 +99,7 @@ class BrokerOffsets:
                 raise outcome
 
     async def _commit(self, queue: MessageQueue, offset: int) -> None:
-        address = await self._instance.routes.master(queue)
+        address = await self._address(queue)
         await operations.update_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
 
     async def release(self, queue: MessageQueue) -> None:

@@ -1,0 +1,108 @@
+"""A master of one system, a slave of the other: the log is copied under load, byte for byte, and read when the master
+is dead. That is also how a running cluster moves from RocketMQ to orbitmq, and back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt, PushConsumer
+from orbitmq.client import sync as threads
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.figures import runtime_info
+from tests.support.delivery import assert_each_once, messages
+from tests.support.java_rocketmq import JavaBroker, JavaNameServer, run_driver
+from tests.support.orbit_process import OrbitBroker, OrbitNameServer
+from tests.support.process import wait_until
+from tests.support.python_client import FIRST
+
+BROKERS = {"java": JavaBroker, "orbitmq": OrbitBroker}
+COUNT, BATCH, FEW = 50_000, 100, 300
+READ_SECONDS = 120
+SYNC_SECONDS = 40  # a Java slave copies topics 3 s after its start and then every 10 s; what comes between waits
+
+
+def log_end(broker: JavaBroker | OrbitBroker) -> int:
+    """Where the broker's log ends, by its own words."""
+
+    async def ask() -> int:
+        remoting = Remoting()
+        try:
+            return int((await runtime_info(remoting, broker.address))["commitLogMaxOffset"])
+        finally:
+            await remoting.close()
+
+    return asyncio.run(ask())
+
+
+def fill(names: str, topic: str) -> None:
+    """COUNT numbered messages of several sizes, in batches, so that the slave comes in the middle of it."""
+    with threads.Producer("fillers", names, send_timeout_ms=30_000) as producer:
+        for first in range(0, COUNT, BATCH):
+            numbers = range(first, first + BATCH)
+            producer.send_batch([Message(topic, b"%d:" % n + b"x" * (n % 300), tags="t") for n in numbers])
+
+
+def log_bytes(store: Path, begin: int, end: int) -> bytes:
+    found = b""
+    for path in sorted((store / "commitlog").iterdir()):
+        start = int(path.name)
+        with path.open("rb") as file:
+            file.seek(max(0, begin - start))
+            found += file.read(max(0, min(end, start + path.stat().st_size) - max(begin, start)))
+    return found
+
+
+async def read_numbers(names: str, topic: str, count: int) -> Counter[int]:
+    """What a push consumer of a new group gets."""
+    found: Counter[int] = Counter()
+
+    everything = asyncio.Event()
+
+    async def take(batch: Sequence[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        found.update(int(one.body.partition(b":")[0]) for one in batch)
+        if len(found) >= count:
+            everything.set()
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    consumer = PushConsumer("readers", names, consume_from_where=FIRST, consume_batch_max_size=32)
+    consumer.subscribe(topic)
+    consumer.set_listener(take)
+    async with consumer:
+        async with asyncio.timeout(READ_SECONDS):
+            await everything.wait()
+    return found
+
+
+@pytest.mark.parametrize(("of_master", "of_slave"), [("java", "orbitmq"), ("orbitmq", "java")])
+def test_a_slave_of_the_other_system_has_every_byte_and_serves_when_its_master_is_dead(
+    of_master: str, of_slave: str
+) -> None:
+    kind = OrbitNameServer if of_master == "orbitmq" else JavaNameServer
+    with kind() as names, BROKERS[of_master](names.address) as master:
+        few = ("--namesrv", names.address, "--topic", "few")
+        run_driver("send", *few, "--run", "few", "--mode", "sync", "--count", FEW)
+        filling = threading.Thread(target=fill, args=(names.address, "many"))
+        filling.start()
+        with BROKERS[of_slave](names.address, brokerRole="SLAVE", brokerId=1) as slave:
+            filling.join()
+            end = log_end(master)
+            wait_until(lambda: log_end(slave) == end, 60, "the slave has everything")
+            begin = 0  # both began with the same file, for there is but one
+            assert log_bytes(slave.store_dir, begin, end) == log_bytes(master.store_dir, begin, end)
+            wait_until(
+                lambda: "many" in (slave.store_dir / "config/topics.json").read_text(),
+                SYNC_SECONDS,
+                "the topics are copied",
+            )
+            master.kill()
+            found = asyncio.run(read_numbers(names.address, "many", COUNT))
+            assert sorted(found) == list(range(COUNT))
+            received = messages(run_driver("consume", *few, "--group", "javas", "--expect", FEW, "--linger-ms", 500))
+            assert_each_once(received, "few", range(FEW))
