@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup java services check format test bench spark-kills bench-frozen bench-spark demo reference lock
+.PHONY: help setup java services check format test bench spark-kills bench-frozen bench-spark soak demo reference lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; six minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics whose driver is killed 20 times, counted; ten minutes"
+	@echo "make soak       250 faults in a cluster of two pairs, and whether every promise was kept; up to 15 minutes"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
 	@echo "make lock       resolve the dependencies of pyproject.toml anew"
@@ -63,6 +64,10 @@ bench-spark: setup
 
 spark-kills: setup java
 	$(BIN)/python bench/spark_kills.py
+
+# SOAK="--seed 7 --minutes 3" repeats the faults of a campaign, or ends it earlier.
+soak: setup
+	$(BIN)/python -m bench.soak $(SOAK)
 
 demo: setup
 	$(BIN)/python demo/run.py

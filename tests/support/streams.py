@@ -10,7 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 # Spark gives a Python process ten seconds to come up, however busy the machine is; then the query has to be started
 # again.
 LATE = "Python worker failed to connect back"
-STARTS_MAX = 4
+STARTS_MAX = 8
 PATIENCE_S = 240
 
 
