@@ -1,0 +1,208 @@
+"""One campaign: the cluster runs, clients work, faults happen; then all is healed, and the checker judges.
+
+Faults come from the plan in several lanes, so that some fall together; what is done to one node comes one after the
+other. Everything that happened stays in `history` below the campaign's directory.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.soak.checker import Verdict, check
+from bench.soak.cluster import BROKERS, LOG_FILE_SIZE, NAME_SERVERS, PAIRS, SLAVES, Cluster
+from bench.soak.disks import LogEnd, first_difference, read_log
+from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent, now, of_kind
+from bench.soak.plan import Step, plan
+from tests.support.process import ChildProcess
+
+ROOT = Path(__file__).parents[2]
+TOPIC, QUEUES = "Soak", 4
+LOOK_S = 0.25  # between two looks at the slaves' logs
+HEALED_S = 120  # for everything to be delivered and copied after the last fault: a busy machine is slow, not wrong
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of a campaign. It ends after `faults`, or when `seconds` are over. `hold_max` and `pause_max` are seconds."""
+
+    seed: int
+    faults: int
+    seconds: float
+    lanes: int = 3
+    senders: int = 3
+    hold_max: float = 4.0
+    pause_max: float = 2.0
+
+
+@dataclass
+class Outcome:
+    """What there is to report."""
+
+    settings: Settings
+    verdict: Verdict
+    events: list[Event]
+    seconds: float
+    ends: dict[str, int] = field(default_factory=dict)
+    """Node -> where its log ends."""
+    note: str = ""
+
+
+def run(home: Path, settings: Settings) -> Outcome:
+    """AssertionError when a node does not come back or the cluster does not heal; what is violated stands in the
+    verdict.
+    """
+    began = time.monotonic()
+    history = home / "history"
+    history.mkdir(parents=True)
+    journal = Journal(history / "faults.jsonl")
+    with Cluster(home) as cluster:
+        with _load(cluster, settings, history / "load.jsonl") as load:
+            heard = Reading(history / "load.jsonl")
+            events: list[Event] = []
+            wait = _Waiting(load, heard, events)
+            wait.until(lambda: len({one.broker for one in of_kind(events, Delivered)}) == len(PAIRS), "both pairs work")
+            with _looks(cluster, journal):
+                _Faults(cluster, settings, journal).run()
+                cluster.wait_until_known()
+                load.tell("enough")
+                wait.until(lambda: _is_healed(cluster, events), "everything is delivered and copied")
+        cluster.stop()
+        events += heard.more() + Reading(history / "faults.jsonl").more()
+        logs = {node: read_log(cluster.store(node), TOPIC) for node in BROKERS}
+        differences = {
+            pair.name: first_difference(cluster.store(pair.master), cluster.store(pair.slave), logs[pair.slave].end)
+            for pair in PAIRS
+        }
+    verdict = check(events, PAIRS, logs, differences, TOPIC)
+    ends = {node: log.end for node, log in logs.items()}
+    return Outcome(settings, verdict, events, time.monotonic() - began, ends, cluster.note)
+
+
+@contextmanager
+def _load(cluster: Cluster, settings: Settings, history: Path) -> Iterator[ChildProcess]:
+    nodes = ",".join(f"{node}={cluster.port(node)}" for node in BROKERS)
+    arguments = {
+        "namesrv": cluster.namesrv_address,
+        "topic": TOPIC,
+        "queues": QUEUES,
+        "pairs": ",".join(pair.name for pair in PAIRS),
+        "nodes": nodes,
+        "senders": settings.senders,
+        "seed": settings.seed,
+        "history": history,
+    }
+    words = [str(word) for name, value in arguments.items() for word in (f"--{name}", value)]
+    command = [sys.executable, "-m", "bench.soak.load", *words]
+    with ChildProcess(command, output=history.with_suffix(".out"), cwd=ROOT, listens=True) as process:
+        yield process
+
+
+class _Waiting:
+    """Waits for what the load tells, and keeps it."""
+
+    def __init__(self, load: ChildProcess, heard: Reading, events: list[Event]) -> None:
+        self._load, self._heard, self._events = load, heard, events
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        def look() -> bool:
+            self._events += self._heard.more()
+            return condition()
+
+        self._load.wait_for(look, HEALED_S, what)
+
+
+def _is_healed(cluster: Cluster, events: list[Event]) -> bool:
+    """Everything with a receipt was delivered, the group's progress is behind all of it, and slaves have the log."""
+    sent, came = of_kind(events, Sent), {one.key for one in of_kind(events, Delivered)}
+    ends: dict[tuple[str, int], int] = {}
+    for one in sent:
+        ends[one.broker, one.queue] = max(ends.get((one.broker, one.queue), 0), one.offset + 1)
+    told = {(one.node, one.queue): one.offset for one in of_kind(events, Progress)}
+    master_of = {pair.name: pair.master for pair in PAIRS}
+    return (
+        all(one.key in came for one in sent if one.status)
+        and all(told.get((master_of[broker], queue), 0) >= end for (broker, queue), end in ends.items())
+        and all(_end_of(cluster, pair.master) == _end_of(cluster, pair.slave) for pair in PAIRS)
+    )
+
+
+def _end_of(cluster: Cluster, node: str) -> int:
+    return LogEnd(cluster.store(node), LOG_FILE_SIZE).look()
+
+
+@contextmanager
+def _looks(cluster: Cluster, journal: Journal) -> Iterator[None]:
+    """Look at the slaves' logs on disk again and again, whatever state the slaves are in."""
+    stopped = threading.Event()
+    logs = {node: LogEnd(cluster.store(node), LOG_FILE_SIZE) for node in SLAVES}
+
+    def look() -> None:
+        while not stopped.wait(LOOK_S):
+            for node, log in logs.items():
+                at = now()
+                journal.add(Copied(node, log.look(), at))
+
+    with ThreadPoolExecutor(1, "looks") as beside:
+        looking = beside.submit(look)
+        try:
+            yield
+        finally:
+            stopped.set()
+            looking.result()
+
+
+class _Faults:
+    """Does what the plan says, in lanes."""
+
+    def __init__(self, cluster: Cluster, settings: Settings, journal: Journal) -> None:
+        self._cluster, self._settings, self._journal = cluster, settings, journal
+        self._steps = plan(
+            settings.seed,
+            name_servers=NAME_SERVERS,
+            brokers=BROKERS,
+            slaves=SLAVES,
+            hold_max=settings.hold_max,
+            pause_max=settings.pause_max,
+            without=cluster.without,
+        )
+        self._left = settings.faults
+        self._ends = time.monotonic() + settings.seconds
+        self._drawing = threading.Lock()
+        self._nodes = {node: threading.Lock() for node in (*NAME_SERVERS, *BROKERS)}
+
+    def run(self) -> None:
+        with ThreadPoolExecutor(self._settings.lanes, "faults") as lanes:
+            try:
+                for lane in as_completed([lanes.submit(self._lane) for _ in range(self._settings.lanes)]):
+                    lane.result()
+            finally:
+                self._left = 0  # a lane that fails ends the others, too
+
+    def _lane(self) -> None:
+        while (step := self._draw()) is not None:
+            with self._nodes[step.target]:
+                self._do(step)
+            time.sleep(step.pause)
+
+    def _draw(self) -> Step | None:
+        with self._drawing:
+            if not self._left or time.monotonic() > self._ends:
+                return None
+            self._left -= 1
+            return next(self._steps)
+
+    def _do(self, step: Step) -> None:
+        begun = now()
+        try:
+            self._cluster.begin(step)
+            time.sleep(step.hold)
+        finally:
+            self._cluster.end(step)
+            self._journal.add(Fault(step.kind, step.target, begun, now()))

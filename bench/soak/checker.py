@@ -1,0 +1,221 @@
+"""Whether a campaign's history and the logs that are left agree with what was promised. Pure: values in, findings out.
+
+What is promised, while processes are killed and disks keep what they took (`kill -9` leaves the kernel's pages alone):
+
+1. A receipt of any status is a message in its master's log, at the queue, offset and place it names.
+2. SEND_OK of a pair with SYNC_MASTER is, from that moment on, a message in the slave's log, too.
+3. A message is in a log once; offsets of a queue have no gap and none is there twice.
+4. Of one sender, one queue and two receipts, the later send stands behind the earlier. A send without a receipt may
+   stand anywhere behind its beginning: a frozen broker reads it when it thaws, whatever came over newer connections.
+5. What a listener got is in the log where it said. Everything with a receipt is delivered, some more than once.
+6. A group's progress at a node only falls within SETTLED_MS of a fault of the pair, and never below what the node had
+   told SAVED_MS + SLACK_MS before the earliest such fault: a broker saves progress every 5 s, a slave copies it every
+   10 s, and a node or a link that was silent may let an old commit through behind a newer one. In the end it is at the
+   end of each queue.
+7. A slave's log is, byte for byte, the beginning of its master's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from bench.soak.history import SEND_OK, Copied, Delivered, Event, Fault, Progress, Sent, of_kind
+
+SECOND = 1_000_000_000  # in the time of a history
+SAVED_MS = 5_000  # flushConsumerOffsetInterval
+SLACK_MS = 5_000  # by which a busy machine, or a full disk, is late with it
+SETTLED_MS = 20_000  # after a fault: two rounds of copying tables, in which a slave takes what its master has lost
+FINDINGS_MAX = 20  # of one kind are told; the rest is counted
+
+
+class Stored(NamedTuple):
+    """One message of a log; `key` is empty for what the campaign did not send."""
+
+    topic: str
+    queue: int
+    offset: int
+    place: int
+    key: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A broker name with its two nodes. `is_sync`: SEND_OK means both have it on disk."""
+
+    name: str
+    master: str
+    slave: str
+    is_sync: bool
+
+
+@dataclass(frozen=True)
+class Log:
+    """What was found in a node's log: its messages in their order, and what is wrong with the store by itself."""
+
+    rows: Sequence[Stored]
+    end: int
+    damage: Sequence[str] = ()
+
+
+@dataclass
+class Verdict:
+    """`violations` are sentences; `counts` has the number of every rule that was looked at."""
+
+    violations: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def judge(self, rule: str, findings: Iterable[str]) -> None:
+        found = list(findings)
+        self.counts[rule] += len(found)
+        self.violations += [f"{rule}: {text}" for text in found[:FINDINGS_MAX]]
+        if len(found) > FINDINGS_MAX:
+            self.violations.append(f"{rule}: {len(found) - FINDINGS_MAX} more")
+
+
+def check(
+    events: Sequence[Event],
+    pairs: Sequence[Pair],
+    logs: Mapping[str, Log],
+    differences: Mapping[str, int | None],
+    topic: str,
+) -> Verdict:
+    """`logs` are by node; `differences` by broker name, the first byte at which a slave's log is not its master's."""
+    verdict = Verdict()
+    sent, delivered = of_kind(events, Sent), of_kind(events, Delivered)
+    for pair in pairs:
+        master, slave = logs[pair.master], logs[pair.slave]
+        own = [one for one in sent if one.broker == pair.name]
+        verdict.judge("lost", lost(own, master.rows, topic, pair.master))
+        if pair.is_sync:
+            confirmed = [one for one in own if one.status == SEND_OK]
+            verdict.judge("lost by the slave", lost(confirmed, slave.rows, topic, pair.slave))
+            verdict.judge("not at the slave in time", uncovered(confirmed, of_kind(events, Copied), pair.slave))
+        for node, log in ((pair.master, master), (pair.slave, slave)):
+            verdict.judge("doubled or missing offset", crowded(log.rows, node))
+            verdict.judge("stored twice", repeated(log.rows, node))
+            verdict.judge("damaged store", (f"{node}: {text}" for text in log.damage))
+        seen = [one for one in delivered if one.broker == pair.name]
+        verdict.judge("delivered and not stored", vanished(seen, master.rows, topic))
+        verdict.judge("progress not at the end", unfinished(of_kind(events, Progress), pair, master.rows, topic))
+        at = differences[pair.name]
+        verdict.judge("logs differ", [] if at is None else [f"{pair.slave} differs from {pair.master} at byte {at}"])
+        if slave.end > master.end:
+            verdict.judge("logs differ", [f"{pair.slave} ends at {slave.end}, {pair.master} at {master.end}"])
+    verdict.judge("out of order", disordered(sent))
+    verdict.judge("never delivered", undelivered(sent, delivered))
+    verdict.judge("progress fell", fallen(of_kind(events, Progress), of_kind(events, Fault), pairs))
+    return verdict
+
+
+# ------------------------------------------------------------------------------------------------------- of the logs
+
+
+def lost(sent: Iterable[Sent], rows: Iterable[Stored], topic: str, node: str) -> Iterator[str]:
+    """Receipts whose message is not where they say."""
+    found = {(row.queue, row.offset): row for row in rows if row.topic == topic}
+    for one in sent:
+        if not one.status:
+            continue
+        row = found.get((one.queue, one.offset))
+        if row is None or (row.key, row.place) != (one.key, one.place):
+            there = "nothing" if row is None else f"{row.key} of place {row.place}"
+            yield f"{one.key} ({one.status}) belongs to {one.queue}/{one.offset}, place {one.place}; {node} has {there}"
+
+
+def uncovered(sent: Iterable[Sent], looks: Iterable[Copied], node: str) -> Iterator[str]:
+    """Messages that were acknowledged before a look at the slave's log that did not find them."""
+    receipts = sorted(sent, key=attrgetter("ended"))
+    position, furthest = 0, None
+    for look in sorted((look for look in looks if look.node == node), key=attrgetter("at")):
+        while position < len(receipts) and receipts[position].ended < look.at:
+            if furthest is None or receipts[position].place > furthest.place:
+                furthest = receipts[position]
+            position += 1
+        if furthest is not None and furthest.place >= look.end:
+            yield f"{node} ended at {look.end} when {furthest.key} at {furthest.place} was acknowledged"
+
+
+def crowded(rows: Iterable[Stored], node: str) -> Iterator[str]:
+    """Queues whose offsets do not rise one by one along the log."""
+    following: dict[tuple[str, int], int] = {}
+    for row in rows:
+        expected = following.get((row.topic, row.queue), 0)
+        if row.offset != expected:
+            yield f"{node}: {row.topic}/{row.queue} has {row.offset} where {expected} follows, place {row.place}"
+        following[row.topic, row.queue] = max(expected, row.offset + 1)
+
+
+def repeated(rows: Iterable[Stored], node: str) -> Iterator[str]:
+    counts = Counter(row.key for row in rows if row.key)
+    return (f"{node} has {key} {count} times" for key, count in counts.items() if count > 1)
+
+
+def disordered(sent: Iterable[Sent]) -> Iterator[str]:
+    """Of one sender and one queue, a later send that stands before an earlier one."""
+    last: dict[tuple[str, str, int], Sent] = {}
+    for one in sorted((one for one in sent if one.status), key=attrgetter("begun")):
+        before = last.get((one.sender, one.broker, one.queue))
+        if before is not None and before.ended <= one.begun and one.offset <= before.offset:
+            yield f"{one.key} was sent after {before.key} and stands at {one.offset}, before {before.offset}"
+        last[one.sender, one.broker, one.queue] = one
+
+
+# -------------------------------------------------------------------------------------------------- of the consumers
+
+
+def vanished(delivered: Iterable[Delivered], rows: Iterable[Stored], topic: str) -> Iterator[str]:
+    """What a listener got and the log does not have there."""
+    found = {(row.queue, row.offset): row.key for row in rows if row.topic == topic}
+    for one in delivered:
+        if (key := found.get((one.queue, one.offset))) != one.key:
+            yield f"{one.key} came as {one.broker}/{one.queue}/{one.offset}, where {key or 'nothing'} is"
+
+
+def undelivered(sent: Iterable[Sent], delivered: Iterable[Delivered]) -> Iterator[str]:
+    came = {one.key for one in delivered}
+    return (f"{one.key} at {one.broker}/{one.queue}/{one.offset}" for one in sent if one.status and one.key not in came)
+
+
+def unfinished(progress: Iterable[Progress], pair: Pair, rows: Iterable[Stored], topic: str) -> Iterator[str]:
+    """Queues whose last known progress at the master is not behind the last message."""
+    latest = {one.queue: one.offset for one in progress if one.node == pair.master}
+    ends = {row.queue: row.offset + 1 for row in rows if row.topic == topic}
+    for queue, end in ends.items():
+        if latest.get(queue) != end:
+            yield f"{pair.master}/{queue} is at {latest.get(queue)} of {end}"
+
+
+def falls(progress: Iterable[Progress]) -> Iterator[tuple[Progress, Progress, list[Progress]]]:
+    """Two readings of which the second is less, with all readings up to the first."""
+    histories: defaultdict[tuple[str, int], list[Progress]] = defaultdict(list)
+    for one in sorted(progress, key=attrgetter("at")):
+        history = histories[one.node, one.queue]
+        if history and one.offset < history[-1].offset:
+            yield history[-1], one, list(history)
+        history.append(one)
+
+
+def fallen(progress: Iterable[Progress], faults: Sequence[Fault], pairs: Iterable[Pair]) -> Iterator[str]:
+    """Progress that fell without a fault, or further than a fault allows."""
+    pair_of = {node: pair for pair in pairs for node in (pair.master, pair.slave)}
+    for before, after, history in falls(progress):
+        begun = _felt_since(faults, pair_of[after.node], before.at, after.at)
+        text = f"{after.node}/{after.queue} fell from {before.offset} to {after.offset}"
+        if begun is None:
+            yield f"{text} without a fault"
+            continue
+        safe = begun - (SAVED_MS + SLACK_MS) * SECOND // 1000
+        floor = max((one.offset for one in history if one.at < safe), default=0)
+        if after.offset < floor:
+            yield f"{text}, although {floor} was there {SAVED_MS + SLACK_MS} ms before the fault"
+
+
+def _felt_since(faults: Iterable[Fault], pair: Pair, begin: int, end: int) -> int | None:
+    """When the earliest fault of the pair began that may be felt in a stretch of time; None without any."""
+    settled = SETTLED_MS * SECOND // 1000
+    own = [fault for fault in faults if fault.target in (pair.master, pair.slave)]
+    return min((fault.begun for fault in own if fault.begun <= end and fault.ended + settled >= begin), default=None)

@@ -1,0 +1,118 @@
+"""What is written down during a campaign, one JSON object a line, by the clients and by who does the faults.
+
+Times are nanoseconds of the machine's monotonic clock, which all processes share. A file is only ever appended to; a
+last line without its end belongs to a process that was killed while it wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+NOTHING = -1  # of an offset or a place that nobody was told
+SEND_OK = "SEND_OK"
+
+E = TypeVar("E")
+
+
+def now() -> int:
+    """In the time of a history."""
+    return time.monotonic_ns()
+
+
+class Sent(msgspec.Struct, frozen=True, tag_field="event", tag="sent"):
+    """One send that was attempted once. `status` is that of the receipt; with an error it is empty, and the message
+    may be stored or not.
+    """
+
+    key: str
+    sender: str
+    broker: str
+    queue: int
+    begun: int
+    ended: int
+    status: str = ""
+    offset: int = NOTHING
+    place: int = NOTHING
+    error: str = ""
+
+
+class Delivered(msgspec.Struct, frozen=True, tag_field="event", tag="delivered"):
+    """A message that a listener got, and where it says it lies."""
+
+    key: str
+    broker: str
+    queue: int
+    offset: int
+    at: int
+
+
+class Progress(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
+    """How far a node says that the group is in a queue."""
+
+    node: str
+    queue: int
+    offset: int
+    at: int
+
+
+class Copied(msgspec.Struct, frozen=True, tag_field="event", tag="copied"):
+    """Up to where the log on a slave's disk held whole messages; it was looked at after `at`."""
+
+    node: str
+    end: int
+    at: int
+
+
+class Fault(msgspec.Struct, frozen=True, tag_field="event", tag="fault"):
+    """What was done to a node or to its link, and from when to when it was felt: until it served again."""
+
+    kind: str
+    target: str
+    begun: int
+    ended: int
+
+
+Event: TypeAlias = Sent | Delivered | Progress | Copied | Fault
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Event).decode
+
+
+class Journal:
+    """A history being written; each event is with the kernel before `add` returns. For any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def add(self, event: Event) -> None:
+        os.write(self._descriptor, _encode(event) + b"\n")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Reading:
+    """A history that may still be written; `more` are the events since the last question."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_to = 0
+
+    def more(self) -> list[Event]:
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._read_to)
+            whole, newline, _unfinished = file.read().rpartition(b"\n")
+        self._read_to += len(whole) + len(newline)
+        return [_decode(line) for line in whole.splitlines()]
+
+
+def of_kind(events: Iterable[Event], kind: type[E]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]

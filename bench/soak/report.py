@@ -1,0 +1,58 @@
+"""What is printed of a campaign. Pure: values in, lines out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bench.soak.campaign import Outcome
+from bench.soak.checker import falls
+from bench.soak.history import Copied, Delivered, Fault, Progress, Sent, of_kind
+from bench.soak.plan import KINDS
+
+
+def lines(outcome: Outcome) -> Iterator[str]:
+    """Tables in Markdown, and the verdict."""
+    faults = of_kind(outcome.events, Fault)
+    yield f"seed {outcome.settings.seed}: {len(faults)} faults in {outcome.seconds:.0f} s"
+    if outcome.note:
+        yield outcome.note
+    yield ""
+    yield from _faults(faults)
+    yield ""
+    yield from _sends(of_kind(outcome.events, Sent))
+    yield ""
+    yield from _rest(outcome)
+    yield ""
+    violations = outcome.verdict.violations
+    yield f"violations: {sum(outcome.verdict.counts.values())}"
+    yield from violations
+
+
+def _faults(faults: list[Fault]) -> Iterator[str]:
+    targets = sorted({fault.target for fault in faults})
+    counts = Counter((fault.kind, fault.target) for fault in faults)
+    sums = Counter(fault.kind for fault in faults)
+    yield "| fault | " + " | ".join(targets) + " | all |"
+    yield "|---|" + "--:|" * (len(targets) + 1)
+    for kind in KINDS:
+        yield f"| {kind} | " + " | ".join(str(counts[kind, target] or "") for target in targets) + f" | {sums[kind]} |"
+
+
+def _sends(sent: list[Sent]) -> Iterator[str]:
+    words = [one.status or one.error.partition(":")[0] for one in sent]
+    counts = Counter(zip((one.broker for one in sent), words, strict=True))
+    brokers = sorted({one.broker for one in sent})
+    yield "| sends | " + " | ".join(brokers) + " |"
+    yield "|---|" + "--:|" * len(brokers)
+    for word in sorted(set(words)):
+        yield f"| {word} | " + " | ".join(f"{counts[broker, word]:,}" for broker in brokers) + " |"
+
+
+def _rest(outcome: Outcome) -> Iterator[str]:
+    keys = [one.key for one in of_kind(outcome.events, Delivered)]
+    progress = of_kind(outcome.events, Progress)
+    yield f"deliveries: {len(keys):,}, of them again: {len(keys) - len(set(keys)):,}"
+    yield f"looks at the logs of slaves: {len(of_kind(outcome.events, Copied)):,}"
+    yield f"readings of progress: {len(progress):,}, lower after a fault: {sum(1 for _ in falls(progress)):,}"
+    yield "ends of the logs: " + ", ".join(f"{node} {end:,}" for node, end in outcome.ends.items())

@@ -1,0 +1,303 @@
+"""The checker of the fault campaign sees each promise broken when it is planted, and nothing where all is well."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.soak.checker import SAVED_MS, SECOND, SETTLED_MS, SLACK_MS, Log, Pair, Stored, Verdict, check
+from bench.soak.disks import LogEnd, first_difference, read_log
+from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent
+from bench.soak.plan import FILL, REPLICATION_LINKS, plan
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.replica import ReplicaStore
+from tests.support.stores import open_store, record, small_options
+
+T = "Soak"
+PAIR = Pair("sync", "m", "s", is_sync=True)
+LOOSE = replace(PAIR, is_sync=False)
+COUNT = 12
+FAR = 1000 * SECOND
+
+
+def sends() -> list[Sent]:
+    """One sender, two queues, a message a second."""
+    return [
+        Sent(f"a.{n}", "a", "sync", n % 2, n * SECOND, n * SECOND + 5, "SEND_OK", n // 2, n * 100) for n in range(COUNT)
+    ]
+
+
+def rows() -> list[Stored]:
+    return [Stored(T, one.queue, one.offset, one.place, one.key) for one in sends()]
+
+
+def seen() -> list[Event]:
+    return [Delivered(one.key, "sync", one.queue, one.offset, one.ended + 5) for one in sends()]
+
+
+def progress() -> list[Progress]:
+    return [Progress("m", one.queue, one.offset + 1, one.ended + 9) for one in sends()]
+
+
+def judged(
+    *events: Event,
+    sent: list[Sent] | None = None,
+    master: list[Stored] | None = None,
+    slave: list[Stored] | None = None,
+    delivered: list[Event] | None = None,
+    told: list[Progress] | None = None,
+    pair: Pair = PAIR,
+) -> Verdict:
+    first = rows() if master is None else master
+    second = first if slave is None else slave
+    history = [
+        *(sends() if sent is None else sent),
+        *(seen() if delivered is None else delivered),
+        *(progress() if told is None else told),
+        *events,
+    ]
+    return check(history, [pair], {"m": Log(first, 1200), "s": Log(second, len(second) * 100)}, {"sync": None}, T)
+
+
+def assert_only(verdict: Verdict, rule: str, *words: str) -> None:
+    assert verdict.violations, f"nothing was found, {rule} was planted"
+    assert all(text.startswith(f"{rule}: ") for text in verdict.violations), verdict.violations
+    for word in words:
+        assert any(word in text for text in verdict.violations), (word, verdict.violations)
+
+
+# ------------------------------------------------------------------------------------------------ planted in a history
+
+
+def test_a_campaign_without_a_fault_is_clean() -> None:
+    assert judged(Copied("s", 1200, FAR)).violations == []
+
+
+@pytest.mark.parametrize("status", ["SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"])
+def test_a_planted_loss_is_found_whatever_the_receipt_says(status: str) -> None:
+    """The last message of a queue: no gap tells of it."""
+    sent = [msgspec.structs.replace(one, status=status) for one in sends()]
+    told = [Progress("m", 0, 6, FAR), Progress("m", 1, 5, FAR)]
+    verdict = judged(sent=sent, master=rows()[:-1], delivered=seen()[:-1], told=told, pair=LOOSE)
+    assert verdict.counts["lost"] == 1
+    assert "a.11" in verdict.violations[0]
+
+
+def test_a_message_that_only_the_slave_lost_is_found_with_sync_master_alone() -> None:
+    assert_only(judged(slave=rows()[:-1]), "lost by the slave", "a.11")
+    assert judged(slave=rows()[:-1], pair=LOOSE).violations == []
+    timed_out = [*sends()[:-1], msgspec.structs.replace(sends()[-1], status="FLUSH_SLAVE_TIMEOUT")]
+    assert judged(sent=timed_out, slave=rows()[:-1]).violations == [], "the receipt said that the slave lags"
+
+
+def test_a_receipt_that_came_before_the_slave_had_the_message_is_found() -> None:
+    early = sends()[5].ended + 1
+    assert_only(judged(Copied("s", 500, early)), "not at the slave in time", "a.5")
+    assert judged(Copied("s", 600, early)).violations == []
+    assert judged(Copied("s", 500, early), pair=LOOSE).violations == []
+
+
+def test_a_planted_double_offset_is_found() -> None:
+    doubled = rows()
+    doubled[7] = doubled[7]._replace(offset=doubled[5].offset)
+    verdict = judged(master=doubled)
+    assert verdict.counts["doubled or missing offset"] == 4, "at both nodes: it is there, its own is not"
+    assert any("a.7" in text for text in verdict.violations if text.startswith("lost"))
+
+
+def test_a_message_that_is_stored_twice_is_found() -> None:
+    again = [*rows(), rows()[3]._replace(offset=6, place=1200)]
+    told = [*progress(), Progress("m", 1, 7, FAR)]
+    assert_only(judged(master=again, slave=rows(), told=told), "stored twice", "m has a.3 2 times")
+
+
+def test_a_planted_reorder_is_found() -> None:
+    """Receipts, log and deliveries agree with one another, and two sends have changed places."""
+    sent, log, came = sends(), rows(), list(seen())
+    first, second = sent[4], sent[6]
+    sent[4] = msgspec.structs.replace(first, offset=second.offset, place=second.place)
+    sent[6] = msgspec.structs.replace(second, offset=first.offset, place=first.place)
+    log[4], log[6] = log[4]._replace(key="a.6"), log[6]._replace(key="a.4")
+    came[4] = Delivered("a.4", "sync", 0, second.offset, FAR)
+    came[6] = Delivered("a.6", "sync", 0, first.offset, FAR)
+    assert_only(judged(sent=sent, master=log, delivered=came), "out of order", "a.6 was sent after a.4")
+
+
+def test_sends_that_overlap_may_stand_in_any_order() -> None:
+    sent = sends()
+    sent[0] = msgspec.structs.replace(sent[0], offset=1, place=200, ended=3 * SECOND)
+    sent[2] = msgspec.structs.replace(sent[2], offset=0, place=0)
+    log = rows()
+    log[0], log[2] = log[0]._replace(key="a.2"), log[2]._replace(key="a.0")
+    came = [Delivered("a.0", "sync", 0, 1, FAR), *seen()[1:2], Delivered("a.2", "sync", 0, 0, FAR), *seen()[3:]]
+    assert judged(sent=sent, master=log, delivered=came).violations == []
+
+
+def test_a_send_without_a_receipt_may_be_stored_or_not() -> None:
+    unknown = [*sends()[:-1], msgspec.structs.replace(sends()[-1], status="", offset=-1, place=-1, error="Timeout")]
+    assert judged(sent=unknown).violations == []
+    told = [one for one in progress() if one.offset < 6 or not one.queue]
+    assert judged(sent=unknown, master=rows()[:-1], delivered=seen()[:-1], told=told).violations == []
+
+
+def test_what_a_listener_got_and_no_log_has_is_found() -> None:
+    ghost = Delivered("a.ghost", "sync", 0, 99, FAR)
+    other = Delivered("a.1", "sync", 0, 0, FAR)
+    assert_only(judged(ghost, other), "delivered and not stored", "where nothing is", "where a.0 is")
+
+
+def test_a_message_that_never_came_is_found() -> None:
+    assert_only(judged(delivered=seen()[1:]), "never delivered", "a.0")
+
+
+def test_progress_that_is_short_of_the_end_is_found() -> None:
+    assert_only(judged(told=progress()[:-1]), "progress not at the end", "m/1 is at 5 of 6")
+
+
+# ------------------------------------------------------------------------------------------------- progress that falls
+
+SAVED = (SAVED_MS + SLACK_MS) * SECOND // 1000
+LATER = COUNT * SECOND
+AFTER = [Progress("m", 0, 6, FAR), Progress("m", 1, 6, FAR)]
+
+
+def fell_to(offset: int, *faults: Fault) -> Verdict:
+    """Queue 0 was at 6 since second 10."""
+    return judged(*faults, told=[*progress(), Progress("m", 0, offset, LATER), *AFTER])
+
+
+def test_progress_that_falls_by_itself_is_found() -> None:
+    assert_only(fell_to(5), "progress fell", "m/0 fell from 6 to 5 without a fault")
+    elsewhere = Fault("kill -9", "another", LATER - 2, LATER - 1)
+    assert_only(fell_to(5, elsewhere), "progress fell", "without a fault")
+    over = Fault("kill -9", "m", -2 * SECOND, -SETTLED_MS * SECOND)
+    assert_only(fell_to(5, over), "progress fell", "without a fault")
+
+
+def test_progress_may_fall_to_what_was_saved_before_a_kill_and_no_further() -> None:
+    """The first message of queue 0 was done in second 0, the second in second 2."""
+    assert fell_to(1, Fault("kill -9", "m", SAVED + SECOND, LATER - 1)).violations == []
+    assert fell_to(1, Fault("kill -9", "s", SAVED + SECOND, LATER - 1)).violations == []
+    verdict = fell_to(0, Fault("kill -9", "m", SAVED + SECOND, LATER - 1))
+    assert_only(verdict, "progress fell", "although 1 was there 10000 ms before the fault")
+
+
+# ------------------------------------------------------------------------------------------------- planted on the disk
+
+
+def test_damage_and_logs_that_differ_are_told() -> None:
+    logs = {"m": Log(rows(), 1200, ["commitlog at 7: no message begins here"]), "s": Log(rows(), 1300)}
+    found = check([*sends(), *seen(), *progress()], [PAIR], logs, {"sync": 44}, T).violations
+    assert [text.partition(":")[0] for text in found] == ["damaged store", "logs differ", "logs differ"]
+    assert "byte 44" in found[1]
+    assert "ends at 1300" in found[2]
+
+
+def filled(root: Path) -> Path:
+    store = open_store(root)
+    for n in range(60):
+        body = f"a.{n}:".encode() + bytes(random.Random(n).randrange(200))
+        store.put(record(body, topic=T, queue_id=n % 2, properties=b"KEYS\x01k"))
+    store.close()
+    return root
+
+
+def test_a_store_is_read_with_every_message_at_its_place(tmp_path: Path) -> None:
+    log = read_log(filled(tmp_path / "m"), T)
+    assert [row.key for row in log.rows] == [f"a.{n}" for n in range(60)]
+    assert [row.offset for row in log.rows] == [n // 2 for n in range(60)]
+    assert log.end > 2 * 4096, "it goes over the ends of files"
+    assert log.damage == []
+    assert LogEnd(tmp_path / "m", 4096).look() == log.end
+
+
+def test_a_message_that_is_taken_off_a_disk_is_found(tmp_path: Path) -> None:
+    """The last one, with its entry: the store itself is sound, and the receipt is not kept."""
+    root = filled(tmp_path / "m")
+    log = read_log(root, T)
+    sent = [
+        Sent(row.key, "a", "sync", row.queue, n, n, "SEND_OK", row.offset, row.place) for n, row in enumerate(log.rows)
+    ]
+    last = log.rows[-1]
+    path = root / "commitlog" / f"{last.place - last.place % 4096:020d}"
+    data = bytearray(path.read_bytes())
+    data[last.place % 4096 :] = bytes(4096 - last.place % 4096)
+    path.write_bytes(data)
+    shorter = read_log(root, T)
+    assert len(shorter.rows) == 59
+    assert shorter.damage, "a queue knows more than the log"
+    verdict = check(sent, [PAIR], {"m": shorter, "s": log}, {"sync": None}, T)
+    assert verdict.counts["lost"] == 1
+
+
+def test_the_first_byte_that_differs_is_named(tmp_path: Path) -> None:
+    master = filled(tmp_path / "m")
+    slave = tmp_path / "s"
+    shutil.copytree(master, slave)
+    end = read_log(master, T).end
+    assert first_difference(master, slave, end) is None
+    path = slave / "commitlog" / f"{4096:020d}"
+    data = bytearray(path.read_bytes())
+    data[17] ^= 1
+    path.write_bytes(data)
+    assert first_difference(master, slave, end) == 4096 + 17
+    assert first_difference(master, slave, 4096 + 17) is None, "behind the end nothing is promised"
+
+
+def test_a_half_message_at_the_end_of_a_slaves_log_does_not_count(tmp_path: Path) -> None:
+    master = open_store(tmp_path / "m")
+    for n in range(30):
+        master.put(record(f"a.{n}:".encode() + bytes(n * 7), topic=T, properties=b"KEYS\x01k"))
+    slave = ReplicaStore(small_options(tmp_path / "s"), clock=ManualClock())
+    slave.open()
+    log, looking = master.commit_log, LogEnd(tmp_path / "s", 4096)
+    whole = 0
+    while slave.copied_to < log.end:
+        at = int(slave.copied_to)
+        slave.copy(at, bytes(log.slice(at, min(61, log.end - at, 4096 - at % 4096)) or b""))
+        found = looking.look()
+        assert whole <= found <= max(slave.copied_to, looking.look() // 4096 * 4096)
+        assert slave.copied_to - found < 500, "less than a message"
+        whole = found
+    assert whole == log.end
+    for store in (master, slave):
+        store.close()
+
+
+# ---------------------------------------------------------------------------------------------- history and plan
+
+
+def test_a_history_is_read_as_it_was_written_without_a_half_line(tmp_path: Path) -> None:
+    events: list[Event] = [sends()[0], seen()[0], progress()[0], Copied("s", 1, 2), Fault(FILL, "m", 3, 4)]
+    path = tmp_path / "history.jsonl"
+    reading = Reading(path)
+    assert reading.more() == []
+    journal = Journal(path)
+    for event in events[:2]:
+        journal.add(event)
+    assert reading.more() == events[:2]
+    for event in events[2:]:
+        journal.add(event)
+    journal.close()
+    with path.open("ab") as file:
+        file.write(b'{"event":"copied","no')
+    assert reading.more() == events[2:]
+    assert Reading(path).more() == events
+
+
+def test_a_seed_gives_the_same_faults_and_all_kinds_of_them() -> None:
+    def drawn(seed: int, *without: str) -> list[object]:
+        names = {"name_servers": ("n",), "brokers": ("m", "s"), "slaves": ("s",), "hold_max": 4.0, "pause_max": 1.0}
+        steps = plan(seed, without=without, **names)  # type: ignore[arg-type]
+        return [next(steps) for _ in range(200)]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    kinds = {step.kind for step in drawn(1)}  # type: ignore[attr-defined]
+    assert len(kinds) == 10
+    assert kinds - {step.kind for step in drawn(1, FILL)} == {FILL}  # type: ignore[attr-defined]
+    assert {step.target for step in drawn(1) if step.kind in REPLICATION_LINKS} == {"s"}  # type: ignore[attr-defined]
