@@ -15,7 +15,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.archive_stream import ArchiveOptions, ArchiveSource
 from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake.lakes import sweep
-from orbitmq.pipeline.lake_options import LakeOptions
+from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.passing import connection
 from orbitmq.runtime.clock import SystemClock
@@ -31,7 +31,7 @@ CHECKPOINT = "_checkpoint"
 
 
 @dataclass(frozen=True)
-class ArchiveJob(LakeOptions, ConnectionOptions, JobOptions):
+class ArchiveJob(LakeOptions, BodyOptions, ConnectionOptions, JobOptions):
     """What is archived, and how."""
 
     topics: str = option(
@@ -74,6 +74,7 @@ def run(context: Context[ArchiveJob]) -> Outcome:
     """Archive; the counts are what this run published."""
     options = context.options
     lake = options.open()
+    options.bodies()  # what is wrong with the schema is said now
     if options.dry_run:
         return _waiting(options)
     before = {file.path for file in lake.files()}
@@ -98,6 +99,7 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
         "lake": options.lake,
         "lakeCompression": options.compression,
         "input": options.input,
+        **{key: value for key, value in options.pairs().items() if key in BodyOptions.table() and value},
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
     }
     if options.input == "store":

@@ -21,7 +21,8 @@ from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, Reached, TaskReport
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.lake.writing import LakeWriter
-from orbitmq.runtime.options import Options, option
+from orbitmq.pipeline.lake_options import BodyOptions
+from orbitmq.runtime.options import option
 from orbitmq.spark.columns import COLUMNS
 from orbitmq.spark.connecting import bad_option, parse_declared
 from orbitmq.spark.reading import RangePartition
@@ -37,7 +38,7 @@ INPUTS: dict[str, type[DataSource]] = {"pull": TopicSource, "store": StoreSource
 
 
 @dataclass(frozen=True)
-class ArchiveOptions(Options):
+class ArchiveOptions(BodyOptions):
     """How messages go into the lake. Every other option is one of the stream that is read."""
 
     lake: str = option("lake", "", "Folder or URI of the lake. Required.")
@@ -98,6 +99,7 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._inner = inner
         self._place = Place(options.lake)
         self._compression = options.compression
+        self._bodies = options.bodies()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._inner.initialOffset()
@@ -122,7 +124,7 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         writer = LakeWriter(self._place, _writer_name(), self._compression)
         try:
             for batch in self._inner.read(partition):
-                writer.add(batch)
+                writer.add(self._bodies.add(batch))
             files = writer.finish()
         except BaseException:
             writer.abandon()

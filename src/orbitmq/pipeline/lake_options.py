@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from orbitmq.errors import ConfigurationError
+from orbitmq.pipeline.lake.bodies import MODES, ON_BAD, RAW, SUSPEND, Bodies
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, open_lake
 from orbitmq.pipeline.lake.places import Place
@@ -42,3 +44,42 @@ class LakeOptions(Options):
         except ValueError as error:
             raise ConfigurationError(f"option lakeCatalog is no JSON: {error}") from error
         return open_lake(self.lake_format, Place(self.lake), SystemClock().now_ms, catalog)
+
+
+@dataclass(frozen=True)
+class BodyOptions(Options):
+    """Whether bodies become columns of the lake."""
+
+    body_mode: str = option(
+        "bodyMode",
+        RAW,
+        "What bodies are: raw, bytes; json or avro, which are read into a column `value` as well, with what does not "
+        "fit in `_rescued`. A lake keeps the mode it began with.",
+        choices=MODES,
+    )
+    body_schema: str = option(
+        "bodySchema",
+        "",
+        "With bodyMode json and avro: schema of the bodies, a record of Avro as JSON, or a file with it.",
+    )
+    on_bad_body: str = option(
+        "onBadBody",
+        SUSPEND,
+        "A body that does not fit: suspend stops the archive before it, skip leaves the message out, log archives it "
+        "with what fits; the last two log how many.",
+        choices=ON_BAD,
+    )
+
+    def bodies(self) -> Bodies:
+        """What reads them. ConfigurationError for a schema that cannot be."""
+        if self.body_mode == RAW:
+            return Bodies(RAW, "", SUSPEND)
+        if not self.body_schema:
+            raise ConfigurationError(f"option bodySchema is missing; bodyMode {self.body_mode} needs it")
+        text = self.body_schema
+        if not text.lstrip().startswith("{"):
+            try:
+                text = Path(text).read_text(encoding="utf-8")
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(f"option bodySchema: {error}") from error
+        return Bodies(self.body_mode, text, self.on_bad_body)

@@ -211,7 +211,8 @@ def merged(place: Place, paths: Sequence[str], writer: str, compression: str = "
 
     All rows are in memory at once: the planner of the compaction bounds them.
     """
-    table = pa.concat_tables([read_messages(place, path) for path in paths])
+    tables = [read_messages(place, path) for path in paths]
+    table = pa.concat_tables(tables, promote_options="permissive")  # the bodies' schema may have got more fields
     table = table.take(pc.sort_indices(table, [(name, "ascending") for name in ORDER]))
     made: list[_File] = []
     try:

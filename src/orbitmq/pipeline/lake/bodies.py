@@ -1,0 +1,259 @@
+"""Bodies as columns: JSON or Avro bodies are read by a schema into a column `value`, and what does not fit is kept in a
+column `_rescued`, as JSON. Knows neither Spark nor brokers.
+
+The schema is one of Avro, for both kinds. JSON that is no object, or Avro of another schema, gives no value at all, and
+is rescued whole; of JSON that is an object the fields that fit are taken and the others rescued. Names that the schema
+does not have are rescued as well, but are no error: producers add fields.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, DecimalException
+from typing import Any
+
+import pyarrow as pa
+
+from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.pipeline.lake.avro import arrow_type, parsed_schema
+
+LOG = logging.getLogger(__name__)
+
+RAW, JSON, AVRO = MODES = ("raw", "json", "avro")
+SUSPEND, SKIP, KEEP = ON_BAD = ("suspend", "skip", "log")
+VALUE, RESCUED = "value", "_rescued"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SINGLE_OBJECT = b"\xc3\x01"  # Avro's mark of a datum that tells the fingerprint of its schema
+FINGERPRINT_SIZE = 8
+BOUNDS = {pa.int32(): 1 << 31, pa.int64(): 1 << 63}
+
+
+class Misfit(ValueError):
+    """A value that the schema does not allow."""
+
+
+@dataclass
+class Found:
+    """What was made of one body. `errors` say what did not fit."""
+
+    value: Mapping[str, Any] | None
+    rescued: dict[str, Any] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Adds the columns to batches; it travels to tasks. `schema` is Avro's, as JSON."""
+
+    mode: str
+    schema: str
+    on_bad: str
+
+    def __post_init__(self) -> None:
+        """ConfigurationError for a schema that is none, or no record."""
+        if self.mode != RAW and not pa.types.is_struct(self._type()):
+            raise ConfigurationError("option bodySchema: give a record, whose fields become the columns")
+
+    def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with both columns. SourceError for a body that does not fit, where that is to stop the archive."""
+        if self.mode == RAW:
+            return batch
+        read = self._reader()
+        found = [read(body or b"") for body in batch.column("body").to_pylist()]
+        bad = [number for number, each in enumerate(found) if each.errors]
+        if bad:
+            self._tell(batch, bad, found)
+        whole = batch.append_column(VALUE, pa.array([each.value for each in found], self._type()))
+        texts = [_as_json(each.rescued) if each.rescued else None for each in found]
+        whole = whole.append_column(RESCUED, pa.array(texts, pa.string()))
+        return whole.filter(pa.array([not each.errors for each in found])) if bad and self.on_bad == SKIP else whole
+
+    def _tell(self, batch: pa.RecordBatch, bad: list[int], found: list[Found]) -> None:
+        names = ("topic", "brokerName", "queueId", "queueOffset")
+        place = "/".join(str(batch.column(name)[bad[0]].as_py()) for name in names)
+        if self.on_bad == SUSPEND:
+            text = f"the body of {place} does not fit the schema: {found[bad[0]].errors[0]}"
+            raise SourceError("ORBITMQ_BAD_BODY", text)
+        LOG.warning(
+            "event=bodies_do_not_fit count=%d action=%s first=%s error=%s",
+            len(bad), self.on_bad, place, found[bad[0]].errors[0],
+        )  # fmt: skip
+
+    def _type(self) -> pa.DataType:
+        return arrow_type(parsed_schema(self.schema))
+
+    def _reader(self) -> Callable[[bytes], Found]:
+        return json_reader(self._type()) if self.mode == JSON else avro_reader(self.schema)
+
+
+def _as_json(rescued: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(rescued)
+    except RecursionError:  # what may be read may be too deep to be written; the column `body` has it
+        return json.dumps(dict.fromkeys(rescued))
+
+
+# ---------------------------------------------------------------------------------------------------------------- Avro
+
+
+def avro_reader(schema: str) -> Callable[[bytes], Found]:
+    """Reads a datum of exactly this schema, bare or with the schema's fingerprint before it."""
+    import fastavro
+    from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+    parsed = parsed_schema(schema)
+    known = SINGLE_OBJECT + bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))[::-1]
+
+    def read(body: bytes) -> Found:
+        data = io.BytesIO(body.removeprefix(known))
+        try:
+            value = fastavro.schemaless_reader(data, parsed)
+        except Exception as error:  # the library has no root for what it raises at bytes of another schema
+            return _nothing(body, f"{type(error).__name__}: {error}")
+        rest = len(data.getbuffer()) - data.tell()
+        return _nothing(body, f"{rest} bytes too many") if rest else Found(value)  # type: ignore[arg-type]
+
+    return read
+
+
+def _nothing(body: bytes, error: str) -> Found:
+    try:
+        return Found(None, {"": body.decode()}, [error])
+    except UnicodeDecodeError:
+        return Found(None, {"": base64.b64encode(body).decode()}, [error])
+
+
+# ---------------------------------------------------------------------------------------------------------------- JSON
+
+
+def json_reader(kind: pa.StructType) -> Callable[[bytes], Found]:
+    """Reads an object, field by field."""
+
+    def read(body: bytes) -> Found:
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            return _nothing(body, str(error))
+        if not isinstance(value, dict):
+            return _nothing(body, "it is no JSON object")
+        found = Found(None)
+        found.value = _record(value, kind, "", found)
+        return found
+
+    return read
+
+
+def _record(value: Mapping[str, Any], kind: pa.StructType, path: str, found: Found) -> dict[str, Any]:
+    """The fields that fit; what else there is goes into `found`, by its path."""
+    known = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
+    fields: dict[str, Any] = {}
+    for name, each in value.items():
+        if name not in known:
+            found.rescued[path + name] = each
+            continue
+        if isinstance(each, dict) and pa.types.is_struct(known[name]):
+            fields[name] = _record(each, known[name], f"{path}{name}.", found)
+            continue
+        new: dict[str, Any] = {}
+        try:
+            fields[name] = _fit(each, known[name], path + name, new)
+        except (ValueError, TypeError, OverflowError, DecimalException) as error:
+            found.rescued[path + name] = each
+            found.errors.append(f"{path}{name}: {error}")
+        else:
+            found.rescued |= new
+    return fields
+
+
+def _fit(value: Any, kind: pa.DataType, path: str, new: dict[str, Any]) -> Any:
+    """The value as a field of this type has it; names that no schema has go into `new`. Misfit, or an error of a
+    conversion, when it cannot be one: of a list or a map all fits, or nothing."""
+    if value is None:
+        return None
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return [_fit(each, kind.value_type, f"{path}[{number}]", new) for number, each in enumerate(value)]
+    if pa.types.is_map(kind) and isinstance(value, dict):
+        pairs = ((_text(name, kind.key_type), each) for name, each in value.items())
+        return [(name, _fit(each, kind.item_type, f"{path}.{name}", new)) for name, each in pairs]
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        inner = Found(None)
+        fields = _record(value, kind, f"{path}.", inner)
+        if inner.errors:
+            raise Misfit(inner.errors[0])
+        new |= inner.rescued
+        return fields
+    for is_kind, convert in _SCALARS:
+        if is_kind(kind):
+            return convert(value, kind)
+    raise _misfit(value, kind)
+
+
+def _text(value: Any, kind: pa.DataType) -> str:
+    if not isinstance(value, str):
+        raise _misfit(value, kind)
+    value.encode()  # JSON may hold halves of letters, which are no text: a ValueError
+    return value
+
+
+def _truth(value: Any, kind: pa.DataType) -> bool:
+    if not isinstance(value, bool):
+        raise _misfit(value, kind)
+    return value
+
+
+def _whole(value: Any, kind: pa.DataType) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -BOUNDS[kind] <= value < BOUNDS[kind]:
+        raise _misfit(value, kind)
+    return int(value)
+
+
+def _number(value: Any, kind: pa.DataType) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _misfit(value, kind)
+    return float(value)
+
+
+def _binary(value: Any, kind: pa.DataType) -> bytes:
+    return base64.b64decode(_text(value, kind), validate=True)
+
+
+def _time(value: Any, kind: pa.DataType) -> datetime:
+    """ISO 8601, without an offset in UTC; or milliseconds since the epoch."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return EPOCH + timedelta(milliseconds=value)
+    found = datetime.fromisoformat(_text(value, kind))
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _day(value: Any, kind: pa.DataType) -> date:
+    return date.fromisoformat(_text(value, kind))
+
+
+def _decimal(value: Any, kind: pa.DataType) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise _misfit(value, kind)
+    number = Decimal(str(value))
+    pa.scalar(number, kind)  # an error when it has too many digits
+    return number
+
+
+def _misfit(value: Any, kind: pa.DataType) -> Misfit:
+    return Misfit(f"{_as_json({'': value})[5:-1][:100]} is no {kind}")
+
+
+_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any]], ...] = (
+    (pa.types.is_string, _text),
+    (pa.types.is_boolean, _truth),
+    (pa.types.is_integer, _whole),
+    (pa.types.is_floating, _number),
+    (pa.types.is_binary, _binary),
+    (pa.types.is_timestamp, _time),
+    (pa.types.is_date, _day),
+    (pa.types.is_decimal, _decimal),
+)

@@ -1,0 +1,93 @@
+"""What a task of the archive makes of the messages it reads, without Spark around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.pipeline.archive import ArchiveJob, source_options
+from orbitmq.pipeline.archive_stream import ArchiveReader, split_options
+from orbitmq.pipeline.lake import manifest
+from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.writing import merged, read_messages
+from tests.support.lakes import SCHEMA, rows
+
+FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
+ORDER = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
+BODIES = [b'{"id": 1, "city": "Ulm"}', b'{"id": "two"}', b'{"id": 3, "zip": 89073}']
+
+
+class Inner:
+    """A stream that has these bodies to read."""
+
+    def read(self, _partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        made = rows("Orders", range(len(BODIES)))
+        planted = [{**row, "body": body} for row, body in zip(made, BODIES, strict=True)]
+        yield pa.RecordBatch.from_pylist(planted, SCHEMA)
+
+
+def archived(lake: Path, **options: str) -> pa.Table:
+    """What one task writes that is told what the job tells it."""
+    told = {"nameServer": "127.0.0.1:1", "lake": str(lake), "topics": "Orders", **options}
+    own, _ = split_options(source_options(ArchiveJob.parse(told)))
+    (batch,) = ArchiveReader(Inner(), own).read(InputPartition(0))  # type: ignore[arg-type]
+    (file,) = manifest.decode(batch.column("report")[0].as_py()).files
+    return read_messages(Place(str(lake)), file.path)
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.select(["body", "value", "_rescued"]).to_pylist()
+    return found
+
+
+def test_bodies_become_columns_beside_the_raw_ones(tmp_path: Path) -> None:
+    table = archived(tmp_path, bodyMode="json", bodySchema=ORDER, onBadBody="log")
+    assert rows_of(table) == [
+        {"body": BODIES[0], "value": {"id": 1, "city": "Ulm"}, "_rescued": None},
+        {"body": BODIES[1], "value": {"id": None, "city": None}, "_rescued": '{"id": "two"}'},
+        {"body": BODIES[2], "value": {"id": 3, "city": None}, "_rescued": '{"zip": 89073}'},
+    ]
+
+
+def test_a_body_that_does_not_fit_suspends_the_archive_or_is_left_out(tmp_path: Path) -> None:
+    schema = tmp_path / "order.avsc"
+    schema.write_text(ORDER)
+    with pytest.raises(SourceError, match=r"ORBITMQ_BAD_BODY: the body of Orders/broker-a/0/1 does not fit"):
+        archived(tmp_path / "lake", bodyMode="json", bodySchema=str(schema))
+    assert not list((tmp_path / "lake").rglob("*.parquet")), "nothing is left behind"
+    skipped = archived(tmp_path / "lake", bodyMode="json", bodySchema=str(schema), onBadBody="skip")
+    assert [row["value"]["id"] for row in rows_of(skipped)] == [1, 3]
+
+
+def test_raw_is_the_default(tmp_path: Path) -> None:
+    assert "value" not in archived(tmp_path).schema.names
+
+
+def test_files_of_a_schema_that_has_grown_are_compacted_together(tmp_path: Path) -> None:
+    grown = json.dumps({"type": "record", "name": "Order", "fields": [*FIELDS, {"name": "zip", "type": "int"}]})
+    for schema in (ORDER, grown):
+        archived(tmp_path, bodyMode="json", bodySchema=schema, onBadBody="log")
+    place = Place(str(tmp_path))
+    (file,) = merged(place, sorted(found.path for found in place.files()), "compact")
+    values = [row["value"] for row in rows_of(read_messages(place, file.path)) if row["body"] == BODIES[2]]
+    assert sorted(value["zip"] or 0 for value in values) == [0, 89073]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"bodyMode": "avro"}, "option bodySchema is missing; bodyMode avro needs it"),
+        ({"bodyMode": "json", "bodySchema": "nowhere.avsc"}, "option bodySchema: .*nowhere.avsc"),
+        ({"bodyMode": "xml"}, "option bodyMode"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        ArchiveJob.parse(options).bodies()
