@@ -1,4 +1,28 @@
-"""One Spark session for all tests of this room, and the two systems it reads from: RocketMQ 4.9.7 and orbitmq."""
+"""One Spark session for all tests of this room, and the two systems it reads from: RocketMQ 4.9.7 and orbitmq.
+
+What is promised of the pipeline, and where it is proven (`both`: live against the two systems; `golden`: stores that
+RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broker):
+
+| promise | where | against |
+|---|---|---|
+| one decoder, equal to the plain one | test_units, stores/test_batches | golden, model |
+| a topic of 200,000 messages read whole by batch, stream and from disk | test_volume | both |
+| splits of any size have each message once | stores/test_log, stores/test_planning | golden, model |
+| the schema of every choice of columns; empty results | test_columns, test_source | model, both |
+| offsets by name, time, group and JSON, and their traps | test_offsets, test_planning, test_live_stream | model, both |
+| streams: first batch, limits, new and lost queues, brokers down, 2,000 queues | test_stream, test_advancing | model |
+| the same live; lag for every tool; killed workers | test_live_stream | both |
+| messages that retention takes meanwhile | test_retention, stores/test_stream | cluster, model |
+| killed drivers: Parquet, lake, topic | pipeline/test_killed_streams; bench/spark_kills | cluster; both |
+| the sink: acks, copies, lost answers, oversize, order, killed brokers | test_sink_task, test_sink | cluster, both |
+| accounts and TLS for source, stream, sink and archive | test_protected, test_channel | both, model |
+| filters and conditions change no row | test_live_filters, test_pushdown, test_row_filters | both, model |
+| registration, shipping, hints, a cluster's workers | test_session, test_cluster, test_source | model, both |
+| archive, compaction, orphans, commits repeated | pipeline/test_archive, pipeline/lake | both, cluster |
+| the guard, what a full disk takes, replay of what is gone | pipeline/test_guard, test_replay | orbitmq, cluster |
+| dead letters, migration, rebuilt queues | pipeline/test_dlq, test_migrate, test_rebuild | both, golden |
+| rows a CPU second | bench/spark_reads | orbitmq |
+"""
 
 from __future__ import annotations
 
