@@ -412,6 +412,27 @@ async def test_progress_made_at_a_slave_is_handed_to_the_master_that_returns(tmp
         assert await query_consumer_offset(at_master.remoting, at_master.address, "g", queue) == 1
 
 
+async def test_progress_made_at_a_slave_outlives_its_restart(tmp_path: Path) -> None:
+    queue = MessageQueue("T", BROKER, 3)
+    master = made_broker(tmp_path / "master")
+    await master.start()
+    async with client_of(master) as at_master:
+        await update_consumer_offset(at_master.remoting, at_master.address, "g", queue, 2)
+    async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as at_slave:
+        await until(lambda: slave.offsets.query("g", "T", 3) == 2, "the copy")
+        port = master.port
+        await master.stop()
+        await update_consumer_offset(at_slave.remoting, at_slave.address, "g", queue, 4)
+    async with running(made_broker(tmp_path / "master", listenPort=str(port))) as again, client_of(again) as client:
+        async with running(made_slave(tmp_path / "slave", again)) as slave:
+            await until(lambda: again.offsets.query("g", "T", 3) == 4, "the master is told")
+            await until(lambda: slave.offsets.committed_here == set())
+        await update_consumer_offset(client.remoting, client.address, "g", queue, 1)  # a reset, while it is away
+        async with running(made_slave(tmp_path / "slave", again)) as slave:
+            await until(lambda: slave.offsets.query("g", "T", 3) == 1, "the reset counts: nothing is told twice")
+            assert again.offsets.query("g", "T", 3) == 1
+
+
 def test_the_layouts_are_those_of_the_sheet() -> None:
     assert REPORT.pack(0x40008000) == bytes.fromhex("0000000040008000")
     assert HEAD.pack(0x40000000, 0x8000) == bytes.fromhex("000000004000000000008000")

@@ -16,7 +16,7 @@ from orbitmq.message.javajson import dumps
 from orbitmq.message.topics import is_lmq
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
-from orbitmq.wire.bodies import ConsumerOffsetTable
+from orbitmq.wire.bodies import SavedOffsetTable
 from orbitmq.wire.objects import decode
 
 _log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class ConsumerOffsets:
         self.table: dict[str, dict[int, int]] = {}
         self.with_light_queues = with_light_queues
         self.committed_here: set[tuple[str, int]] | None = None  # of a slave: what its master does not know of
+        self._saved_here: set[tuple[str, int]] = set()  # as the file has it
         self._count = 0
         self._plain_path = directory / "consumerOffset.json"
         light_path = directory / "lmqConsumerOffset.json"
@@ -46,12 +47,20 @@ class ConsumerOffsets:
     def load(self) -> None:
         """A broker whose light queues have just been switched on goes on with the offsets it had; one of RocketMQ
         forgets them."""
-        saved = load_with_backup(self.file.path, lambda text: decode(ConsumerOffsetTable, text))
+        saved = load_with_backup(self.file.path, lambda text: decode(SavedOffsetTable, text))
         if saved is None and self.with_light_queues:
-            saved = load_with_backup(self._plain_path, lambda text: decode(ConsumerOffsetTable, text))
+            saved = load_with_backup(self._plain_path, lambda text: decode(SavedOffsetTable, text))
         if saved is not None:
             light = {key: {0: offset} for key, offset in (saved.lmq_offset_table or {}).items()}
             self._take({key: dict(offsets) for key, offsets in saved.offset_table.items()} | light)
+            here = (saved.committed_here or {}).items()
+            self._saved_here = {(key, queue_id) for key, queue_ids in here for queue_id in queue_ids}
+
+    def remember_commits(self) -> None:
+        """Keep `committed_here` from now on, over restarts: progress that was made at a slave while its master was away
+        must not be lost because the slave is away before the master is back.
+        """
+        self.committed_here = set(self._saved_here)
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
         """After a crash: move back what lies beyond the end of its queue, which `max_offset` tells.
@@ -143,7 +152,7 @@ class ConsumerOffsets:
         if len(self._changed) > TURN_ENTRIES:
             if self._writing is None:
                 self._writing = asyncio.get_running_loop().create_task(self._write_in_turns())
-        elif self._changed:
+        elif self._changed or (self.committed_here or set()) != self._saved_here:
             self.file.mark()
 
     async def _write_in_turns(self) -> None:
@@ -180,11 +189,22 @@ class ConsumerOffsets:
     def _text(self) -> str:
         """ConsumerOffsetTable as Java's files have it."""
         self._write(len(self._changed))
+        here = self._here_text()
         if not self.with_light_queues:
-            return f'{{\n\t"offsetTable":{self._object(self.table)}\n}}'
+            return f'{{{here}\n\t"offsetTable":{self._object(self.table)}\n}}'
         light = [key for key in self.table if self.is_light(key)]
         others = [key for key in self.table if not self.is_light(key)]
-        return f'{{\n\t"lmqOffsetTable":{self._object(light)},\n\t"offsetTable":{self._object(others)}\n}}'
+        return f'{{{here}\n\t"lmqOffsetTable":{self._object(light)},\n\t"offsetTable":{self._object(others)}\n}}'
+
+    def _here_text(self) -> str:
+        """Nothing but at a slave that has something to tell its master; RocketMQ passes over names it does not know."""
+        self._saved_here = set(self.committed_here or ())
+        if not self._saved_here:
+            return ""
+        queues: dict[str, list[int]] = {}
+        for key, queue_id in sorted(self._saved_here):
+            queues.setdefault(key, []).append(queue_id)
+        return f'\n\t"committedHere":{dumps(queues)},'
 
     def _object(self, keys: Collection[str]) -> str:
         if not keys:

@@ -279,6 +279,12 @@ class ConsumerOffsetTable(Struct, frozen=True):
     lmq_offset_table: dict[str, int] | None = None  # of light groups; in lmqConsumerOffset.json only
 
 
+class SavedOffsetTable(ConsumerOffsetTable, frozen=True):
+    """consumerOffset.json of a slave: also `topic@group` -> queue ids whose offset its master has not been told."""
+
+    committed_here: dict[str, list[int]] | None = None
+
+
 class DelayOffsetTable(Struct, frozen=True):
     """Delay level -> offset (Java: DelayOffsetSerializeWrapper; also delayOffset.json)."""
 

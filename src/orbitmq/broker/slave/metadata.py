@@ -51,7 +51,7 @@ class MetadataCopy:
         self._delayed = delayed
         self._is_silent = False
         self._task: asyncio.Task[None] | None = None
-        offsets.committed_here = set()
+        offsets.remember_commits()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
