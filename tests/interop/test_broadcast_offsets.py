@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.client import LitePullConsumer, MessageModel, PushConsumer
 from orbitmq.client.core.offsets import decode_file, encode_file
-from tests.interop.conftest import FIVE_TOO, System
+from tests.interop.conftest import System
 from tests.support.delivery import messages
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, run_driver
 from tests.support.python_client import FIRST, Collector, send
@@ -32,7 +32,7 @@ def file_below(directory: Path, group: str) -> Path:
     return found
 
 
-@pytest.mark.parametrize(("system", "version"), PAIRS, indirect=["system"])
+@pytest.mark.parametrize(("system", "version"), PAIRS, indirect=["system"], scope="session")
 def test_push_consumers_go_on_where_those_of_the_other_kind_stopped(
     system: System, label: str, tmp_path: Path, version: str
 ) -> None:
@@ -69,7 +69,7 @@ def test_push_consumers_go_on_where_those_of_the_other_kind_stopped(
     assert sum(decode_file(file.read_text()).values()) == 3 * COUNT
 
 
-@pytest.mark.parametrize("system", FIVE_TOO, indirect=True)
+@pytest.mark.with_five
 def test_lite_pull_consumers_go_on_where_those_of_the_other_kind_stopped(
     system: System, label: str, tmp_path: Path
 ) -> None:
