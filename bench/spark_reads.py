@@ -129,6 +129,7 @@ def _arguments() -> argparse.Namespace:
     for internal in ("--store", *SYSTEMS.values()):
         parser.add_argument(internal, default="", help=argparse.SUPPRESS)
     parser.add_argument("--session", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--fill", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -138,10 +139,12 @@ def _measure(names: list[str], store: Path, messages: int, console: Console) -> 
         if ROWS[name].cores == 0:
             yield name, (copy if name == "copy" else decode)(store, messages)
     with systems({ROWS[name].format for name in names}, store) as told:
+        filled: list[str] = ["--fill"]  # the first session fills Kafka's topic for both
         for cores in (2, 1):
             if wanted := [name for name in names if ROWS[name].cores == cores]:
                 console.print(f"Spark on {cores} cores: {', '.join(wanted)}", highlight=False)
-                own = ["--session", cores, "--store", store, "--messages", messages, *told, "--only", *wanted]
+                own = ["--session", cores, "--store", store, "--messages", messages, *told, *filled, "--only", *wanted]
+                filled = []
                 command = [sys.executable, __file__, *map(str, own)]
                 child = subprocess.run(command, capture_output=True, text=True, check=False)
                 if child.returncode:
@@ -237,7 +240,7 @@ def decode(store: Path, _messages: int) -> dict[str, float]:
 def _session(arguments: argparse.Namespace) -> None:
     """Measure the rows that are told; the last line printed has the figures."""
     spark = _spark(arguments.session, has_kafka=bool(arguments.kafka))
-    if arguments.kafka and arguments.session > 1:  # the session of one core finds it filled
+    if arguments.fill and arguments.kafka:
         _fill_kafka(spark, arguments)
     found: dict[str, Any] = {}
     for name in arguments.only:
