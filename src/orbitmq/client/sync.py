@@ -7,7 +7,8 @@
 
 Every object here drives one of asyncio on an event loop in a thread of its own, one loop a process; any thread may call
 it. Methods differ from those of asyncio in one thing: they return when the work is done. `send_async` returns a
-`concurrent.futures.Future`, and `send_oneway` waits for little. A coroutine listener runs on that loop and must use the asyncio classes for itself.
+`concurrent.futures.Future`, and `send_oneway` waits for little. A coroutine listener runs on that loop and must use the
+asyncio classes for itself.
 """
 
 from __future__ import annotations
