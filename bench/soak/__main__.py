@@ -25,10 +25,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15, help="or when so much time is over (15)")
     parser.add_argument("--lanes", type=int, default=3, help="faults at a time (3)")
     parser.add_argument("--senders", type=int, default=3, help="to each pair (3)")
-    parser.add_argument("--keep", type=Path, help="an empty directory in which history and logs stay")
+    parser.add_argument(
+        "--keep", type=Path, help="an empty directory in which the history and copies of the stores stay"
+    )
     arguments = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if arguments.seed is None else arguments.seed
-    settings = Settings(seed, arguments.faults, arguments.minutes * 60, arguments.lanes, arguments.senders)
+    settings = Settings(
+        seed,
+        arguments.faults,
+        arguments.minutes * 60,
+        arguments.lanes,
+        arguments.senders,
+        keeps_stores=arguments.keep is not None,
+    )
     print(f"seed {seed}", file=sys.stderr)
     with contextlib.ExitStack() as stack:
         home = arguments.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))

@@ -6,6 +6,7 @@ other. Everything that happened stays in `history` below the campaign's director
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.soak.checker import Verdict, check
+from bench.soak.checker import Log, Verdict, check
 from bench.soak.cluster import BROKERS, LOG_FILE_SIZE, NAME_SERVERS, PAIRS, SLAVES, Cluster
 from bench.soak.disks import LogEnd, first_difference, read_log
 from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent, now, of_kind
@@ -39,6 +40,8 @@ class Settings:
     senders: int = 3
     hold_max: float = 4.0
     pause_max: float = 2.0
+    keeps_stores: bool = False
+    """Whether a copy of each store is left below the campaign's directory: the disks themselves go with the cluster."""
 
 
 @dataclass
@@ -49,8 +52,8 @@ class Outcome:
     verdict: Verdict
     events: list[Event]
     seconds: float
-    ends: dict[str, int] = field(default_factory=dict)
-    """Node -> where its log ends."""
+    logs: dict[str, Log] = field(default_factory=dict)
+    """What each broker has left."""
     note: str = ""
 
 
@@ -74,6 +77,9 @@ def run(home: Path, settings: Settings) -> Outcome:
                 load.tell("enough")
                 wait.until(lambda: _is_healed(cluster, events), "everything is delivered and copied")
         cluster.stop()
+        if settings.keeps_stores:
+            for node in BROKERS:
+                shutil.copytree(cluster.store(node), home / "stores" / node)
         events += heard.more() + Reading(history / "faults.jsonl").more()
         logs = {node: read_log(cluster.store(node), TOPIC) for node in BROKERS}
         differences = {
@@ -81,8 +87,7 @@ def run(home: Path, settings: Settings) -> Outcome:
             for pair in PAIRS
         }
     verdict = check(events, PAIRS, logs, differences, TOPIC)
-    ends = {node: log.end for node, log in logs.items()}
-    return Outcome(settings, verdict, events, time.monotonic() - began, ends, cluster.note)
+    return Outcome(settings, verdict, events, time.monotonic() - began, logs, cluster.note)
 
 
 @contextmanager

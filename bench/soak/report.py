@@ -55,4 +55,4 @@ def _rest(outcome: Outcome) -> Iterator[str]:
     yield f"deliveries: {len(keys):,}, of them again: {len(keys) - len(set(keys)):,}"
     yield f"looks at the logs of slaves: {len(of_kind(outcome.events, Copied)):,}"
     yield f"readings of progress: {len(progress):,}, lower after a fault: {sum(1 for _ in falls(progress)):,}"
-    yield "ends of the logs: " + ", ".join(f"{node} {end:,}" for node, end in outcome.ends.items())
+    yield "ends of the logs: " + ", ".join(f"{node} {log.end:,}" for node, log in outcome.logs.items())
