@@ -104,8 +104,9 @@ class Sender:
         for broker, address in (await self.route(topic)).masters.items():
             try:
                 reply = await querying.query_messages(
-                    self._remoting, address, topic, mark, MARKS_MAX, 0, until, timeout_ms=self._options.send_timeout_ms
-                )
+                    self._remoting, address, topic, mark, MARKS_MAX, 0, until, unique=None,
+                    timeout_ms=self._options.send_timeout_ms,
+                )  # fmt: skip
             except BrokerError as error:
                 raise refused(f"search on broker {broker}", error.code, error.remark) from error
             except RemotingError as error:

@@ -178,14 +178,14 @@ class GetEarliestMsgStoretimeResponseHeader(Header):
 
 
 class QueryMessageHeader(Header):
-    """QUERY_MESSAGE (12): times in milliseconds, both included."""
+    """QUERY_MESSAGE (12): times in milliseconds, both included. Not to say `is_unique_key` is to say false."""
 
     topic: str
     key: str
     max_num: Int32
     begin_timestamp: Int64
     end_timestamp: Int64
-    is_unique_key: bool = renamed("_UNIQUE_KEY_QUERY", False)
+    is_unique_key: bool | None = renamed("_UNIQUE_KEY_QUERY", None)
 
 
 class QueryMessageResponseHeader(Header):
