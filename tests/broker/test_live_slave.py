@@ -272,6 +272,7 @@ async def test_a_send_is_answered_when_a_slave_has_it(tmp_path: Path, flush: str
         await until(lambda: master.store.put_count == 11, "all are stored")
         await until(lambda: master.store.flushed_offset == master.store.commit_log_max_offset or flush[0] == "A")
         assert not any(send.done() for send in sends)
+        await until(lambda: master.store.max_offset("T", 0) == 11, "all can be read")
         third = master.store.entries("T", 0, 3, 1)[0]
         writer.write(REPORT.pack(third[0] + third[1]))
         await until(lambda: sum(send.done() for send in sends) == 3, "three are answered")

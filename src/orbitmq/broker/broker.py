@@ -36,8 +36,10 @@ from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
+from orbitmq.broker.slave.kept_role import with_kept_role
 from orbitmq.broker.slave.metadata import MetadataCopy
-from orbitmq.broker.slave.refusals import refuse_masters_work
+from orbitmq.broker.slave.promotion import Promotion
+from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
 from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topic_reports import TopicReports
@@ -45,7 +47,7 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.waits import limit_waits
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import ConfigurationError, StoreStuck
+from orbitmq.errors import ConfigurationError, OrbitMQError, StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.message.hosts import address_text, encode_host
@@ -55,6 +57,8 @@ from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
+from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.routes import cluster_info
 from orbitmq.replication.master import Replicas, networks_of
 from orbitmq.replication.slave import REPLICATION_DISTANCE, Following
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -74,6 +78,7 @@ FILTER_SAVE_SECONDS = 10.0  # as in RocketMQ
 VIP_DISTANCE = 2  # how far the VIP port is below the port, for every client of RocketMQ
 PORT_TRIES = 16  # any free port will do, but the one two below may be taken: somebody else's luck ends sometime
 LOCK_SWEEP_SECONDS = 60.0
+LOOK_MS = 1000  # for another master, at the start
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
 STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
 
@@ -82,7 +87,8 @@ class Broker:
     """One broker. `start` returns when it serves; `stop` when everything is on disk.
 
     `configuration` is the file the options came from: it learns what tools change. Without `tls` connections are plain.
-    Whether clients are alive goes by `presence_clock`, `clock` unless a test turns only the other.
+    Whether clients are alive goes by `presence_clock`, `clock` unless a test turns only the other. When `superseded` is
+    set, a slave has been promoted: it is to be stopped, and a broker with the options in `successor` to be started.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class Broker:
     ) -> None:
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
+        store_options = with_kept_role(store_options)
         options = _with_fitting_id(options, store_options)
         self.options = options
         self.port = 0
@@ -146,6 +153,8 @@ class Broker:
         networks = networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable)
         self.replicas = Replicas(self.store, store_options, self._clock, networks)
         self._copying: MetadataCopy | None = None
+        self.successor: tuple[BrokerOptions, StoreOptions] | None = None
+        self.superseded = asyncio.Event()
         self._master = RegisterBrokerResponseHeader()  # what name servers say of a slave's
         self._writing = Writing(self.store, len(self._levels), self.statistics, self.replicas)
         self.transactions = Transactions(
@@ -160,7 +169,9 @@ class Broker:
         )
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._add_handlers()
-        self.following = self._make_following() if isinstance(self.store, ReplicaStore) else None
+        self.following = self._make_following(configuration) if isinstance(self.store, ReplicaStore) else None
+        if self.following is None:
+            refuse_promotion(self.router, options.broker_name)
         limit_waits(self.router, options)
         if self._access is not None:
             self.router.guard(self._access.check)
@@ -177,6 +188,8 @@ class Broker:
             await asyncio.to_thread(self._access.load)
         self.port = await self._take_ports()
         try:
+            if self.following is None:
+                await self._refuse_second_master()
             host = await _host_field(self.options.broker_ip1, self.port)
             self._sending.store_host = self._pulling.store_host = host
             self.transactions.use_host(host)
@@ -218,6 +231,28 @@ class Broker:
                 if not tries_left:
                     raise
         raise AssertionError("the last try returns or raises")
+
+    async def _refuse_second_master(self) -> None:
+        """ConfigurationError while another master of this name answers: the two would give the same offsets to
+        different messages. It may have been a slave that was promoted while this one was away.
+        """
+        for server in self._name_servers():
+            try:
+                known = (await cluster_info(self._remoting, server, timeout_ms=LOOK_MS)).brokers
+                found = known.get(self.options.broker_name)
+                other = found.addresses.get(0) if found is not None else None
+                if other is None or other == self.address:
+                    continue
+                await runtime_info(self._remoting, other, timeout_ms=LOOK_MS)
+            except OrbitMQError:
+                continue  # who does not answer does not stand in the way
+            raise ConfigurationError(
+                f"option brokerName: the master of {self.options.broker_name} is at {other} and answers; start this "
+                "broker as its slave (brokerRole=SLAVE, brokerId=1), or stop that one first"
+            )
+
+    def _name_servers(self) -> list[str]:
+        return [address.strip() for address in self.options.namesrv_addr.split(";") if address.strip()]
 
     async def _bind_vip(self, port: int) -> None:
         try:
@@ -407,7 +442,7 @@ class Broker:
     def _make_registrar(self) -> Registrar:
         return Registrar(
             self._remoting,
-            [address.strip() for address in self.options.namesrv_addr.split(";") if address.strip()],
+            self._name_servers(),
             self._identity,
             RegisteredTopics(self.topics, self.options).body,
             version=None if self.options.force_register else lambda: self.topics.version,
@@ -433,16 +468,33 @@ class Broker:
         if found.ha_server_addr and found.master_addr:
             self._master = found
 
-    def _make_following(self) -> Following:
+    def _make_following(self, configuration: Path | None) -> Following:
         assert isinstance(self.store, ReplicaStore)
         refuse_masters_work(self.router, self.options.broker_name, self._sending.refusal)
-        return Following(
+        following = Following(
             self.store, self.store.options, self._remoting, lambda: self._master.ha_server_addr, self._register_again
         )
+        Promotion(
+            self.store, following, self.offsets, self.options, lambda: self.address, self._remoting, configuration,
+            self._become,
+        ).add_to(self.router)  # fmt: skip
+        return following
+
+    def _become(self, role: str) -> None:
+        """Whoever runs this broker is to stop it and to start its `successor`."""
+        options = self.options.replace(broker_id=0, listen_port=self.port)
+        self.successor = options, self.store.options.replace(broker_role=role)
+        self.superseded.set()
 
     def _make_copying(self, following: Following) -> MetadataCopy:
         return MetadataCopy(
-            self._remoting, lambda: following.master_address, self.topics, self.groups, self.offsets, self._delayed
+            self._remoting,
+            lambda: following.master_address,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self._delayed,
+            following.look,
         )
 
     async def _register_again(self) -> None:

@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -131,7 +131,7 @@ async def _up(
         broker = Broker(options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls)
         async with _running(broker) as daemon:
             await _serve(
-                stopped,
+                stopped.wait(),
                 f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
                 _address("name server", nameserver.address),
                 _address("broker", daemon.address),
@@ -143,14 +143,28 @@ async def _up(
 
 async def _namesrv(options: NamesrvOptions, tls: TlsOptions, stopped: asyncio.Event) -> None:
     async with _running(NameServer(options, tls=tls)) as daemon:
-        await _serve(stopped, _address("name server", daemon.address))
+        await _serve(stopped.wait(), _address("name server", daemon.address))
 
 
 async def _broker(
     options: BrokerOptions, store: StoreOptions, config: Path | None, tls: TlsOptions, stopped: asyncio.Event
 ) -> None:
-    async with _running(Broker(options, store, configuration=config, tls=tls)) as daemon:
-        await _serve(stopped, _address("broker", daemon.address))
+    """A slave that is promoted ends, and starts anew as a master, in the same process and on the same port."""
+    while not stopped.is_set():
+        broker = Broker(options, store, configuration=config, tls=tls)
+        async with _running(broker) as daemon:
+            ended = asyncio.create_task(_first_of(stopped, broker.superseded))
+            await _serve(ended, _address("broker", daemon.address))
+        if broker.successor is None:
+            return
+        options, store = broker.successor
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 @asynccontextmanager
@@ -162,16 +176,15 @@ async def _running(daemon: D) -> AsyncIterator[D]:
         await daemon.stop()
 
 
-async def _serve(stopped: asyncio.Event, *ready: str) -> None:
-    """Say that everything is ready, and wait to be stopped."""
+async def _serve(ended: Awaitable[object], *ready: str) -> None:
+    """Say that everything is ready, and wait for the end."""
     sys.stdout.writelines(ready)
     sys.stdout.flush()
     gc.collect()
     gc.freeze()  # what has been loaded and built stays: no collection needs to look at it again
     gc.set_threshold(*GC_THRESHOLDS)
     tell_manager(READY)
-    await stopped.wait()
-    tell_manager(STOPPING)
+    await ended
 
 
 def _run(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level: logging.Level) -> None:
@@ -194,6 +207,7 @@ def _stop_signal() -> asyncio.Event:
 
     def stop(number: signal.Signals) -> None:
         stopped.set()
+        tell_manager(STOPPING)  # a promoted slave stops, too, but only to start anew
         loop.remove_signal_handler(number)  # the operator's second Ctrl-C ends the process without waiting
 
     for number in (signal.SIGINT, signal.SIGTERM):

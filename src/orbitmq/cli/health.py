@@ -33,7 +33,7 @@ def namesrv(config: Path | None, settings: Sequence[str], address: str | None, t
     with one_line_errors("health namesrv"):
         pairs, _ = configuration.read(config, {}, NamesrvOptions, TlsOptions, settings=settings)
         options, tls = NamesrvOptions.parse(pairs), TlsOptions.parse(with_tls_file(pairs))
-        place = address or _place(options.bind_address, options.listen_port)
+        place = address or place_of(options.bind_address, options.listen_port)
     _report("health namesrv", tls, _name_server, place, timeout_s)
 
 
@@ -41,11 +41,12 @@ def broker(config: Path | None, settings: Sequence[str], address: str | None, ti
     with one_line_errors("health broker"):
         pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions, TlsOptions, settings=settings)
         options, tls = BrokerOptions.parse(pairs), TlsOptions.parse(with_tls_file(pairs))
-        place = address or _place(options.listen_address, options.listen_port)
+        place = address or place_of(options.listen_address, options.listen_port)
     _report("health broker", tls, _broker, place, timeout_s)
 
 
-def _place(host: str, port: int) -> str:
+def place_of(host: str, port: int) -> str:
+    """Where a daemon of this machine answers that listens on `host` and `port`."""
     if port == 0:
         raise ConfigurationError("listenPort is 0, any free port: give --address")
     return address_text(ON_THIS_MACHINE.get(host, host), port)

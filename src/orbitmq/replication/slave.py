@@ -34,12 +34,16 @@ REPLICATION_DISTANCE = 1  # how far the port for slaves is above the port for cl
 
 @dataclass(slots=True)
 class FollowingState:
-    """How the copying goes. `refusal` says why it does not; `heard` is the loop's time of the last bytes."""
+    """How the copying goes. `refusal` says why it does not; `heard` is the loop's time of the last bytes. `master_end`
+    is where the master's log ended when it was asked, at the loop's time `master_end_at`; -1 before that.
+    """
 
     master: str = ""
     is_connected: bool = False
     refusal: str = ""
     heard: float = 0.0
+    master_end: int = -1
+    master_end_at: float = 0.0
 
 
 class MasterLink(asyncio.Protocol):
@@ -195,6 +199,12 @@ class Following:
         host, port = split_address(address)
         return address_text(host, port - REPLICATION_DISTANCE)
 
+    async def look(self) -> None:
+        """Ask the master where its log ends: what is missing here is known by that when it dies."""
+        if self.state.is_connected and (address := self.master_address) is not None:
+            _, end = await log_limits(self._remoting, address)
+            self.state.master_end, self.state.master_end_at = end, asyncio.get_running_loop().time()
+
     async def _run(self) -> None:
         pause = PAUSE_FIRST_SECONDS
         while True:
@@ -230,6 +240,7 @@ class Following:
         self.state.refusal = ""
         _log.info("event=replication_connected master=%s from=%d", address, self._store.copied_to)
         try:
+            await self.look()
             await self._watch(link)
         finally:
             transport.abort()

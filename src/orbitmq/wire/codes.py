@@ -123,6 +123,7 @@ class RequestCode(IntEnum):
     LITE_PULL_MESSAGE = 361
     # orbitmq's own, beyond the codes of RocketMQ and within the 16 bits that a binary header has for them
     GET_PENDING_TRANSACTIONS = 30001
+    PROMOTE_SLAVE = 30002
 
 
 class ResponseCode(IntEnum):

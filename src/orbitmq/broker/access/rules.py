@@ -259,6 +259,7 @@ RULES: Mapping[int, Rule] = {
     R.GET_PRODUCER_CONNECTION_LIST: _closed("it tells of other applications; producer groups are no resource"),
     R.RESUME_CHECK_HALF_MESSAGE: _closed(),
     R.GET_PENDING_TRANSACTIONS: _admin("-", _OURS),
+    R.PROMOTE_SLAVE: _admin("-", _OURS),
     # The whole broker
     R.GET_ALL_TOPIC_CONFIG: _closed(),
     R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _closed(),

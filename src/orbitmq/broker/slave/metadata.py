@@ -32,7 +32,7 @@ HANDED_BACK_MAX = 10_000  # offsets told to the master in one round; the rest in
 
 
 class MetadataCopy:
-    """`master` tells the master's address, None while nobody knows it."""
+    """`master` tells the master's address, None while nobody knows it; `look` asks how far its log goes."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class MetadataCopy:
         groups: Groups,
         offsets: ConsumerOffsets,
         delayed: DelayedDelivery,
+        look: Callable[[], Awaitable[None]],
     ) -> None:
         self._remoting = remoting
         self._master = master
@@ -51,6 +52,7 @@ class MetadataCopy:
         self._delayed = delayed
         self._is_silent = False
         self._task: asyncio.Task[None] | None = None
+        self._look = look
         offsets.remember_commits()
 
     def start(self) -> None:
@@ -80,6 +82,7 @@ class MetadataCopy:
             self._copy_groups,
             self._copy_offsets,
             self._copy_delay,
+            lambda _address: self._look(),
         )
         failures = [error for step in steps if (error := await self._attempt(step, address)) is not None]
         if failures and not self._is_silent:

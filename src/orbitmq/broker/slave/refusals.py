@@ -41,3 +41,13 @@ def refuse_masters_work(router: Router, broker_name: str, refusal: Callable[[Com
     router.add(_SENDS, send)
     router.add(_CHANGES, change)
     router.add(RequestCode.END_TRANSACTION, end_transaction)
+
+
+def refuse_promotion(router: Router, broker_name: str) -> None:
+    """Have a master say that it is one."""
+
+    def promote(_connection: Connection, command: Command) -> Command:
+        remark = f"this broker is no slave: it is the master of {broker_name} already"
+        return command.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    router.add(RequestCode.PROMOTE_SLAVE, promote)

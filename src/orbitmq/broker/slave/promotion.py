@@ -1,0 +1,174 @@
+"""Makes a slave the master of its broker name: looks whether that is safe, then has the broker start anew as one.
+
+Two masters of one name would give the same offsets to different messages, so a master that answers is never outvoted.
+Everything else is a doubt, told in words, that `force` overrides: a master that may be alive behind a broken network,
+messages that it had and this slave has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.slave.kept_role import keep_role
+from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
+from orbitmq.net.connection import Connection
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.routing import Router
+from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.routes import cluster_info
+from orbitmq.replication.slave import Following
+from orbitmq.runtime.files import save_with_backup
+from orbitmq.runtime.options import rewrite_properties
+from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
+from orbitmq.store.replica import ReplicaStore
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.objects import encode
+from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
+
+_log = logging.getLogger(__name__)
+
+ASK_MS = 3000
+MASTER_ID = 0
+
+
+class Promotion:
+    """The handler. `become` gets the new role when all is said and the configuration `file` is written."""
+
+    def __init__(
+        self,
+        store: ReplicaStore,
+        following: Following,
+        offsets: ConsumerOffsets,
+        options: BrokerOptions,
+        address: Callable[[], str],
+        remoting: Remoting,
+        file: Path | None,
+        become: Callable[[str], object],
+    ) -> None:
+        self._store = store
+        self._following = following
+        self._offsets = offsets
+        self._options = options
+        self._address = address
+        self._remoting = remoting
+        self._file = file
+        self._become = become
+        self._working = asyncio.Lock()
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.PROMOTE_SLAVE, self.promote)
+
+    async def promote(self, connection: Connection, command: Command) -> Command:
+        header = command.header(PromoteSlaveHeader)
+        async with self._working:
+            alive, doubts = await self._master_found()
+            doubts += self._doubts_of_log()
+            may = alive is None and (header.force or not doubts)
+            done = may and not header.dry_run
+            role = SYNC_MASTER if header.sync else ASYNC_MASTER
+            saved = False
+            if done:
+                saved = await self._write(role)
+                self._offsets.correct(self._store.max_offset)  # what is missing must not be missed by its readers
+                _log.warning(
+                    "event=promoted name=%s role=%s log_end=%d forced=%s peer=%s",
+                    self._options.broker_name, role, self._store.copied_to, header.force, connection.address,
+                )  # fmt: skip
+                self._become(role)
+        report = self._report(alive, doubts, done=done, saved=saved)
+        return command.response(ResponseCode.SUCCESS, body=encode(report))
+
+    def _report(self, alive: str | None, doubts: list[str], *, done: bool, saved: bool) -> PromotionReport:
+        state = self._following.state
+        age = asyncio.get_running_loop().time() - state.master_end_at if state.master_end >= 0 else -1
+        return PromotionReport(
+            broker_name=self._options.broker_name,
+            address=self._address(),
+            log_end=self._store.copied_to,
+            master_end=state.master_end,
+            master_end_age_s=int(age),
+            missing_bytes=self._missing,
+            alive=alive,
+            doubts=doubts,
+            done=done,
+            saved=saved,
+        )
+
+    @property
+    def _missing(self) -> int:
+        """Bytes the master is known to have had, and this slave has not."""
+        return max(0, self._following.state.master_end - self._store.copied_to)
+
+    def _doubts_of_log(self) -> list[str]:
+        state = self._following.state
+        doubts = []
+        if state.refusal:
+            doubts.append(f"this log was never the master's: {state.refusal}")
+        if state.master_end < 0:
+            doubts.append("the master has not been heard since this slave started, so nobody knows what is missing")
+        elif self._missing:
+            doubts.append(f"at least {self._missing} bytes of the master's log are missing here")
+        return doubts
+
+    async def _master_found(self) -> tuple[str | None, list[str]]:
+        """Where a master of this name answers, if one does; and what is uncertain about that."""
+        if self._following.state.is_connected:
+            return f"the master at {self._following.state.master} is connected", []
+        doubts: list[str] = []
+        listed: set[str] = set()
+        for server in filter(None, map(str.strip, self._options.namesrv_addr.split(";"))):
+            try:
+                brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
+            except OrbitMQError as error:
+                doubts.append(f"name server {server} does not answer, it may know a master: {error}")
+                continue
+            found = brokers.get(self._options.broker_name)
+            if found is not None and (address := found.addresses.get(MASTER_ID)) is not None:
+                listed.add(address)
+        if (known := self._following.master_address) is not None:
+            listed.add(known)
+        for address in sorted(listed):
+            try:
+                await runtime_info(self._remoting, address, timeout_ms=ASK_MS)
+            except OrbitMQError as error:
+                if address != known or not is_refused(error):
+                    doubts.append(f"the master at {address} does not answer, which may be the network: {error}")
+            else:
+                return f"the master at {address} answers", doubts
+        return None, doubts
+
+    async def _write(self, role: str) -> bool:
+        """Keep the role, beside the store and in the configuration; whether the latter could be done."""
+        try:
+            await asyncio.to_thread(keep_role, self._store.options, role)
+        except OSError as error:
+            remark = f"nothing is changed: the role cannot be kept in the store's directory: {error}"
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark) from error
+        if self._file is None:
+            return False
+        try:
+            await asyncio.to_thread(_rewrite, self._file, {"brokerRole": role, "brokerId": str(MASTER_ID)})
+        except (OSError, ConfigurationError) as error:
+            _log.warning("event=configuration_not_written file=%s error=%s", self._file, error)
+            return False
+        return True
+
+
+def is_refused(error: OrbitMQError) -> bool:
+    """Whether the machine answered that nobody listens there: then the master is down, not unreachable."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _rewrite(file: Path, pairs: dict[str, str]) -> None:
+    save_with_backup(file, rewrite_properties(file, pairs))
