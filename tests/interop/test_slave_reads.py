@@ -1,13 +1,11 @@
-"""Consumers read from a slave when the master says so, when they are told to, and when the master is gone.
-
-RocketMQ alone is the broker here: orbitmq has no slaves.
-"""
+"""Consumers read from a slave when the master says so, when they are told to, and when the master is gone."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import pytest
 import uvloop
@@ -15,6 +13,7 @@ import uvloop
 from orbitmq.client import BrokerError, PullConsumer, PushConsumer
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, JavaBroker, JavaNameServer
 from tests.support.loops import until
+from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 from tests.support.python_client import FIRST, Collector, send
 
 COUNT = 200
@@ -22,13 +21,23 @@ COUNT = 200
 _OPTIONS = {"slaveReadEnable": "true", "accessMessageInMemoryMaxRatio": 0}
 
 
-@pytest.fixture(params=[ROCKETMQ_4, ROCKETMQ_5])
-def names(request: pytest.FixtureRequest) -> Iterator[JavaNameServer]:
-    with JavaNameServer(request.param) as running:
+NameServer: TypeAlias = JavaNameServer | OrbitNameServer
+AnyBroker: TypeAlias = JavaBroker | OrbitBroker
+
+
+@pytest.fixture(params=["orbitmq", ROCKETMQ_4, ROCKETMQ_5])
+def names(request: pytest.FixtureRequest) -> Iterator[NameServer]:
+    with OrbitNameServer() if request.param == "orbitmq" else JavaNameServer(request.param) as running:
         yield running
 
 
-async def everything_is_at(slave: JavaBroker, topic: str) -> None:
+def made_broker(names: NameServer, **config: object) -> AnyBroker:
+    if isinstance(names, OrbitNameServer):
+        return OrbitBroker(names.address, **_OPTIONS, **config)
+    return JavaBroker(names.address, names.version, **_OPTIONS, **config)  # type: ignore[arg-type]
+
+
+async def everything_is_at(slave: AnyBroker, topic: str) -> None:
     """Wait until the slave has all messages: they are pulled from it alone."""
     reader = PullConsumer("reader", slave.namesrv_address, pull_from_broker_id=1, poll_namesrv_interval_ms=200)
     async with reader, asyncio.timeout(60):
@@ -44,8 +53,8 @@ async def everything_is_at(slave: JavaBroker, topic: str) -> None:
         assert reader._instance.remoting.connection(slave.address) is not None
 
 
-def test_a_slave_is_read_when_told_and_when_the_master_is_gone(names: JavaNameServer, label: str) -> None:
-    async def scenario(master: JavaBroker, slave: JavaBroker) -> list[str]:
+def test_a_slave_is_read_when_told_and_when_the_master_is_gone(names: NameServer, label: str) -> None:
+    async def scenario(master: AnyBroker, slave: AnyBroker) -> list[str]:
         await send(names.address, label, "before", 4, "sync")
         await asyncio.to_thread(slave.__enter__)
         collector = Collector()
@@ -68,11 +77,11 @@ def test_a_slave_is_read_when_told_and_when_the_master_is_gone(names: JavaNameSe
         return [row["properties"]["index"] for row in collector.rows if row["properties"]["run"] == label]
 
     with (
-        JavaBroker(names.address, names.version, **_OPTIONS) as master,  # type: ignore[arg-type]
+        made_broker(names) as master,
         contextlib.ExitStack() as stack,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        slave = JavaBroker(names.address, names.version, brokerId=1, brokerRole="SLAVE", **_OPTIONS)  # type: ignore[arg-type]
+        slave = made_broker(names, brokerId=1, brokerRole="SLAVE")
         stack.push(slave.__exit__)
         got = runner.run(scenario(master, slave))
     assert set(got) == {str(index) for index in range(COUNT - 4)}
