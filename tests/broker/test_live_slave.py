@@ -15,6 +15,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, pull_flag
 from orbitmq.message.model import MessageQueue
+from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
 from orbitmq.replication.master import networks_of
 from orbitmq.replication.protocol import HEAD, REPORT
@@ -437,3 +438,21 @@ async def test_progress_made_at_a_slave_outlives_its_restart(tmp_path: Path) -> 
 def test_the_layouts_are_those_of_the_sheet() -> None:
     assert REPORT.pack(0x40008000) == bytes.fromhex("0000000040008000")
     assert HEAD.pack(0x40000000, 0x8000) == bytes.fromhex("000000004000000000008000")
+
+
+async def test_figures_tell_how_replication_goes(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, at_master, slave, at_slave):
+        for _ in range(3):
+            await at_master.send("T")
+        await caught_up(slave, master)
+        end = str(master.store.commit_log_max_offset)
+        await until(lambda: master.replicas.acknowledged == int(end), "the report")
+        of_master = await runtime_info(at_master.remoting, master.address)
+        assert of_master["replicationSlaves"].startswith("127.0.0.1:")
+        assert of_master["replicationSlaveBytesBehind"] == "0"
+        assert slave.following is not None
+        await slave.following.look()
+        of_slave = await runtime_info(at_slave.remoting, slave.address)
+        assert of_slave["replicationMaster"] == f"127.0.0.1:{master.port + 1}"
+        assert (of_slave["replicationConnected"], of_slave["replicationMasterEnd"]) == ("true", end)
+        assert of_slave["replicationRefusal"] == ""

@@ -36,6 +36,7 @@ from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
+from orbitmq.broker.slave.figures import replication_figures
 from orbitmq.broker.slave.kept_role import with_kept_role
 from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
@@ -414,6 +415,7 @@ class Broker:
                 delay_offsets=lambda: self._delayed.offsets,
                 waited_ms=self._server.waited_ms,
                 guard=self.archive_guard,
+                replication=lambda: replication_figures(self.store, self.replicas, self.following),
             ),
         )
         for handler in handlers:

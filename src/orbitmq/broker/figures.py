@@ -60,6 +60,7 @@ class Figures:
         delay_offsets: Callable[[], Mapping[int, int]],
         waited_ms: Callable[[], int],
         guard: ArchiveGuard,
+        replication: Callable[[], Table],
         files: Files | None = None,
     ) -> None:
         self._statistics = statistics
@@ -70,6 +71,7 @@ class Figures:
         self._delay_offsets = delay_offsets
         self._waited_ms = waited_ms
         self._guard = guard
+        self._replication = replication
         self._queries = queries
         self._clock = clock
         self._files = files or Files()
@@ -85,6 +87,7 @@ class Figures:
             **self._log(),
             **self._delayed(),
             **self._queues(),
+            **self._replication(),
             **await asyncio.to_thread(self._disks),  # the system may have to ask a server
         }
         return command.response(ResponseCode.SUCCESS, body=encode(KVTable(table)))
