@@ -38,6 +38,23 @@ def rows_of(results: Results) -> dict[str, dict[str, dict[str, float | None]]]:
     return {name: {system: medians(rounds) for system, rounds in of.items()} for name, of in results.items()}
 
 
+def lag_notes(results: Results) -> list[str]:
+    """How far slaves were behind, a line for each row that had some."""
+    found = []
+    for name, of in results.items():
+        told = [
+            f"{system} {_lag(rounds)}" for system, rounds in of.items() if any("lagMaxKiB" in row for row in rounds)
+        ]
+        if told:
+            found.append(f"{WORKS[name].title}: the slave was behind by (median / most KiB): {'; '.join(told)}")
+    return found
+
+
+def _lag(rounds: Sequence[Measurement]) -> str:
+    middle, most = _median([row["lagMedianKiB"] for row in rounds]), [row["lagMaxKiB"] for row in rounds]
+    return "unknown" if middle is None or None in most else f"{middle:,.0f} / {max(most):,.0f}"
+
+
 def table(report: Mapping[str, Any]) -> Table:
     """What is printed; a ratio is ours to the rival's."""
     made = Table(title="the same load on both")

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench import clients  # noqa: E402
-from bench.report import line, rows_of, table  # noqa: E402
+from bench.report import lag_notes, line, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
 from tests.support.process import ProcessFailed  # noqa: E402
@@ -100,7 +100,7 @@ class Run:
             except ProcessFailed as error:  # the minutes spent on the other rows were not in vain
                 failures.append(f"{key}: {error}")
         return {
-            "notes": [*_machine(), *_notes(self._arguments)],
+            "notes": [*_machine(), *_notes(self._arguments), *lag_notes(self._results)],
             "failures": failures,
             "start_seconds": self._start_seconds,
             "memory": self._memory,

@@ -6,11 +6,12 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from bench import lag
 from bench.log_end import log_end
 from bench.works import Setting
 from tests.support.java_rocketmq import Driver, JavaBroker, JavaNameServer, run_driver
@@ -42,13 +43,16 @@ class Side:
 
     broker: Broker
     start_seconds: float
+    slave: Broker | None = None
 
     def load(self, *arguments: object, topic: str) -> Measurement:
         """Let the load generator work; what it measured."""
         assert self.broker.process is not None
         target = ("--namesrv", self.broker.namesrv_address, "--topic", topic, "--broker-pid", self.broker.process.pid)
-        with Driver(*arguments, *target, main="orbitmq.load.Load", jvm=LOAD_JVM) as driver:
-            return driver.finish(timeout_s=600)[-1]
+        slave = self.slave.address if self.slave is not None else None
+        watch = lag.watched(self.broker.address, slave) if slave is not None else contextlib.nullcontext(lag.Lag())
+        with watch as seen, Driver(*arguments, *target, main="orbitmq.load.Load", jvm=LOAD_JVM) as driver:
+            return {**driver.finish(timeout_s=600)[-1], **(seen.figures() if slave is not None else {})}
 
     def create(self, topic: str) -> None:
         arguments = ("--namesrv", self.broker.namesrv_address, "--topic", topic, "--broker", self.broker.address)
@@ -87,11 +91,18 @@ def both(setting: Setting, directory: Path | None) -> Iterator[dict[str, Side]]:
         stack.callback(shutil.rmtree, store)
         rival_names, our_names = stack.enter_context(JavaNameServer()), stack.enter_context(OrbitNameServer())
         config = dict(setting.config)
-        rival = JavaBroker(
-            rival_names.address, home=_made(store / "rival"), jvm=_BROKER_JVM, **_ROCKETMQ_DEFAULTS, **config
-        )
-        ours = OrbitBroker(our_names.address, home=_made(store / "ours"), **config)
-        yield {system: stack.enter_context(_started(broker)) for system, broker in ((RIVAL, rival), (OURS, ours))}
+
+        def rival(home: str, **more: Any) -> Broker:
+            settings = {**_ROCKETMQ_DEFAULTS, **config, **more}
+            return JavaBroker(rival_names.address, home=_made(store / home), jvm=_BROKER_JVM, **settings)
+
+        def ours(home: str, **more: Any) -> Broker:
+            return OrbitBroker(our_names.address, home=_made(store / home), **{**config, **more})
+
+        yield {
+            system: stack.enter_context(_started(made, system.split()[0], replicates=setting.replicates))
+            for system, made in ((RIVAL, rival), (OURS, ours))
+        }
 
 
 def _made(directory: Path) -> Path:
@@ -100,8 +111,13 @@ def _made(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _started(broker: Broker) -> Iterator[Side]:
+def _started(made: Callable[..., Broker], home: str, *, replicates: bool) -> Iterator[Side]:
     begin = time.monotonic()
-    with broker:
-        yield Side(broker, time.monotonic() - begin)
-        broker.kill()  # the store is thrown away
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(made(home))
+        seconds, slave = time.monotonic() - begin, None
+        if replicates:
+            slave = stack.enter_context(made(f"{home}-slave", brokerRole="SLAVE", brokerId=1))
+        yield Side(broker, seconds, slave)
+        for one in filter(None, (broker, slave)):
+            one.kill()  # the store is thrown away

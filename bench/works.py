@@ -17,12 +17,15 @@ class Setting:
     config: Mapping[str, object] = field(default_factory=dict)
     backlog: int = 0  # messages in the topic `reads`
     loses_files: bool = False  # measured from the time on at which both have removed a file
+    replicates: bool = False  # each has a slave of its own kind
 
 
 SETTINGS = {
     "plain": Setting(),
     "backlog": Setting(backlog=BACKLOG),
     "flushed": Setting({"flushDiskType": "SYNC_FLUSH"}),
+    "copied": Setting({"brokerRole": "ASYNC_MASTER"}, replicates=True),
+    "replicated": Setting({"brokerRole": "SYNC_MASTER"}, replicates=True),
     "rolling": Setting(
         {
             "mappedFileSizeCommitLog": ROLLING_FILE,
@@ -60,5 +63,7 @@ WORKS = {
     "query": Work("query by key", ("query", "--threads", 8, "--count", BACKLOG), "backlog", "queries"),
     "recovery": Work("kill -9 to serving", setting="backlog", each="MiB of log"),
     "flushed64": Work("SYNC_FLUSH send, 64 threads", ("sync", "--threads", 64), "flushed"),
+    "copied64": Work("send with a slave, 64 threads", ("sync", "--threads", 64), "copied"),
+    "replicated64": Work("SYNC_MASTER send, 64 threads", ("sync", "--threads", 64), "replicated"),
     "rolling": Work("send while files go, 16 threads", ("sync", "--threads", 16), "rolling"),
 }

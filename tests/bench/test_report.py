@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.report import line, medians, rows_of, table
+from bench.report import lag_notes, line, medians, rows_of, table
 from bench.systems import OURS, RIVAL
 from bench.works import SETTINGS, WORKS
 
@@ -58,3 +58,12 @@ def test_a_row_without_times_or_processor_time_leaves_its_cells_empty() -> None:
 
 def test_each_row_has_a_setting_and_each_setting_a_row() -> None:
     assert {work.setting for work in WORKS.values()} == set(SETTINGS)
+
+
+def test_how_far_slaves_were_behind_is_a_note_where_there_were_some() -> None:
+    rounds = [{"lagMedianKiB": 1.0, "lagMaxKiB": 5.0}, {"lagMedianKiB": 3.0, "lagMaxKiB": 4.0}]
+    without = [{"lagMedianKiB": None, "lagMaxKiB": None}]
+    found = lag_notes({"replicated64": {"one": rounds, "other": without}, "sync64": {"one": [{"rate": 1.0}]}})
+    assert found == [
+        "SYNC_MASTER send, 64 threads: the slave was behind by (median / most KiB): one 2 / 5; other unknown"
+    ]
