@@ -456,3 +456,11 @@ async def test_figures_tell_how_replication_goes(tmp_path: Path) -> None:
         assert of_slave["replicationMaster"] == f"127.0.0.1:{master.port + 1}"
         assert (of_slave["replicationConnected"], of_slave["replicationMasterEnd"]) == ("true", end)
         assert of_slave["replicationRefusal"] == ""
+
+
+async def test_a_new_topic_is_known_at_once(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, at_master, slave, at_slave):
+        await until(lambda: slave.topics.version == master.topics.version, "the first copy")
+        await at_master.send("Newborn", b"first")
+        await until(lambda: "Newborn" in slave.topics.table, "the second copy, long before its time")
+        assert [one.body for one in await at_slave.read("Newborn")] == [b"first"]

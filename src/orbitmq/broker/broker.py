@@ -527,6 +527,8 @@ class Broker:
         self._pulling.held.arrived(topic, queue_id, next_offset, tags_code)
         if self.replicas.links:
             self.replicas.wake()
+        if self._copying is not None:
+            self._copying.arrived(topic)
 
     def _deliver(self, callback: Callable[[], object]) -> None:
         """Flush workers call from their own threads; a loop that has ended wants to hear nothing."""

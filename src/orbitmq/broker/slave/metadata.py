@@ -8,6 +8,7 @@ group what it has done.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -26,8 +27,10 @@ from orbitmq.runtime.turns import in_turns
 _log = logging.getLogger(__name__)
 
 COPY_SECONDS = 10.0  # as in RocketMQ
+SOON_SECONDS = 0.5  # at least, between two copies
 UNKNOWN_SECONDS = 0.1  # until it is looked again who the master is
 TIMEOUT_MS = 3000
+ASKED_FOR_MAX = 10_000  # topics; those beyond wait for the next copy
 HANDED_BACK_MAX = 10_000  # offsets told to the master in one round; the rest in the next
 
 
@@ -53,7 +56,17 @@ class MetadataCopy:
         self._is_silent = False
         self._task: asyncio.Task[None] | None = None
         self._look = look
+        self._asked = asyncio.Event()
+        self._asked_for: set[str] = set()  # once each: the master does not tell of every topic it has messages of
         offsets.remember_commits()
+
+    def arrived(self, topic: str) -> None:
+        """A message has been copied: of a topic that is not known here yet, if it is a new one, so the tables are asked
+        for at once. Should the master die now, its consumers find the topic here.
+        """
+        if topic not in self._topics.table and topic not in self._asked_for and len(self._asked_for) < ASKED_FOR_MAX:
+            self._asked_for.add(topic)
+            self._asked.set()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -73,7 +86,10 @@ class MetadataCopy:
                 await self.copy(address)
             except Exception:  # the next round must still come
                 _log.exception("event=tables_not_copied master=%s", address)
-            await asyncio.sleep(COPY_SECONDS)
+            await asyncio.sleep(SOON_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), COPY_SECONDS - SOON_SECONDS)
+            self._asked.clear()
 
     async def copy(self, address: str) -> None:
         """Ask the master for everything once."""
