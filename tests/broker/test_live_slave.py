@@ -464,3 +464,13 @@ async def test_a_new_topic_is_known_at_once(tmp_path: Path) -> None:
         await at_master.send("Newborn", b"first")
         await until(lambda: "Newborn" in slave.topics.table, "the second copy, long before its time")
         assert [one.body for one in await at_slave.read("Newborn")] == [b"first"]
+
+
+async def test_a_master_that_stops_leaves_its_slave_with_everything(tmp_path: Path) -> None:
+    master = made_broker(tmp_path / "master")
+    await master.start()
+    async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(master) as client:
+        await until(lambda: any(link.place is not None for link in master.replicas.links), "the slave")
+        await asyncio.gather(*(client.send("T", bytes(50_000)) for _ in range(100)))
+        await master.stop()
+        assert replica(slave).copied_to == master.store.commit_log_max_offset

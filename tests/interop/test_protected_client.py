@@ -95,7 +95,10 @@ def settings(account: Credentials, authority: Authority) -> ClientSettings:
 async def test_who_may_sends_and_consumes_encrypted(protected: System, authority: Authority) -> None:
     mine = settings(APPLICATION, authority)
     async with Producer("producers", protected.namesrv_address, **mine) as producer:
-        sent = [sent_row(n, await producer.send(message(TOPIC, "run", n))) for n in range(COUNT)]
+        results = [await producer.send(message(TOPIC, "run", n)) for n in range(COUNT)]
+        found = await producer.view_message(results[1].msg_id, TOPIC)  # a search by unique id, which is signed, too
+        assert (found.queue_offset, found.body) == (results[1].queue_offset, message(TOPIC, "run", 1).body)
+    sent = [sent_row(n, result) for n, result in enumerate(results)]
     collector = Collector()
     consumer = PushConsumer(GROUP, protected.namesrv_address, consume_from_where=FIRST, **mine)
     consumer.subscribe(TOPIC)

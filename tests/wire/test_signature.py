@@ -14,7 +14,7 @@ from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.headers import GetMaxOffsetHeader
-from orbitmq.wire.signature import Credentials, is_signed, sign, signed_content
+from orbitmq.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, is_signed, sign, signature_of, signed_content
 
 OWNER = Credentials("orders-app", "a secret of some length")
 
@@ -58,10 +58,19 @@ def test_query_by_unique_key_is_taken_from_clients_that_sign_the_mark_and_from_t
     early = Command(code=RequestCode.QUERY_MESSAGE, ext={"topic": "orders"})
     sign(early, OWNER)
     early.ext["_UNIQUE_KEY_QUERY"] = "true"
-    late = Command(code=RequestCode.QUERY_MESSAGE, ext={"topic": "orders", "_UNIQUE_KEY_QUERY": "true"})
-    sign(late, OWNER)
+    fields = {"topic": "orders", "_UNIQUE_KEY_QUERY": "true", ACCESS_KEY: OWNER.access_key}
+    signature = signature_of(signed_content(fields, b""), secret)
+    late = Command(code=RequestCode.QUERY_MESSAGE, ext={**fields, SIGNATURE: signature})
     assert is_signed(early, secret)
     assert is_signed(late, secret)
+
+
+def test_the_mark_of_a_query_by_unique_key_is_not_signed_as_brokers_of_4_9_7_expect() -> None:
+    plain = Command(code=RequestCode.QUERY_MESSAGE, ext={"topic": "orders"})
+    marked = Command(code=RequestCode.QUERY_MESSAGE, ext={"topic": "orders", "_UNIQUE_KEY_QUERY": "true"})
+    sign(plain, OWNER)
+    sign(marked, OWNER)
+    assert marked.ext == {**plain.ext, "_UNIQUE_KEY_QUERY": "true"}
 
 
 def test_a_client_of_5x_may_tell_its_zone_behind_the_signature_and_nothing_else() -> None:

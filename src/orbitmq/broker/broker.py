@@ -81,6 +81,7 @@ PORT_TRIES = 16  # any free port will do, but the one two below may be taken: so
 LOCK_SWEEP_SECONDS = 60.0
 LOOK_MS = 1000  # for another master, at the start
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
+DRAIN_SECONDS = 5.0  # for slaves to get the last messages: whoever takes over then has all of them
 STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
 
 
@@ -268,6 +269,7 @@ class Broker:
     async def _abandon(self) -> None:
         """End what has begun. No table is written: one that cannot be read must stay as it is."""
         await self._periodic.stop()
+        await self.replicas.stop()
         await self._stop_copying()
         await self._stop_access()
         await self._delayed.stop()
@@ -289,12 +291,12 @@ class Broker:
         await self.transactions.checking.stop()
         self._pulling.held.release_all()
         await self._server.stop()
+        await self.replicas.stop(DRAIN_SECONDS)
         await self._remoting.close()
         await self._in_time(self._finish())
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
 
     async def _stop_copying(self) -> None:
-        await self.replicas.stop()
         if self._copying is not None:
             await self._copying.stop()
         if self.following is not None:

@@ -8,6 +8,7 @@ write buffer and no more.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 from collections.abc import Callable
@@ -61,7 +62,7 @@ class SlaveLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._owner.links:
-            self._owner.links.discard(self)
+            self._owner.gone(self)
             _log.info("event=slave_gone peer=%s acknowledged=%d error=%s", self.address, self.acknowledged, exc)
         self._transport = None
 
@@ -147,6 +148,7 @@ class Replicas:
         self._server: asyncio.Server | None = None
         self._waits = FlushWaits(clock, options.slave_timeout_ms)
         self._looking: asyncio.Task[None] | None = None
+        self._told = asyncio.Event()  # a slave has said something, or has gone
         self.links: set[SlaveLink] = set()
         self.acknowledged = PhysicalOffset(0)  # the most that any slave had; it is never less again, as in RocketMQ
 
@@ -165,8 +167,15 @@ class Replicas:
         await self._server.start_serving()
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
-    async def stop(self) -> None:
-        """Close every connection; who waits is told that no slave has it."""
+    async def stop(self, patience_seconds: float = 0) -> None:
+        """Close every connection, those of slaves that lack something after so long; who waits is told that no slave
+        has it.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_seconds):
+                while any(link.acknowledged < self.end for link in self.links):
+                    self._told.clear()
+                    await self._told.wait()
         if self._looking is not None:
             self._looking.cancel()
         self.release()
@@ -223,9 +232,15 @@ class Replicas:
 
     def reached(self, place: int) -> None:
         """A slave says how far it is."""
+        self._told.set()
         if place > self.acknowledged:
             self.acknowledged = PhysicalOffset(place)
             self._waits.reached(self.acknowledged)
+
+    def gone(self, link: SlaveLink) -> None:
+        """A slave's connection has ended."""
+        self.links.discard(link)
+        self._told.set()
 
     def refusal_of(self, host: str) -> str | None:
         """Why a slave may not come from `host`; None when it may."""
