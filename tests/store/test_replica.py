@@ -230,3 +230,64 @@ def test_where_messages_begin_is_known_by_file(tmp_path: Path) -> None:
     assert last == (max(places), bytes(master.unit_at(max(places)) or b""))
     replica.close()
     master.close()
+
+
+def test_half_a_message_of_one_master_is_not_continued_by_another(tmp_path: Path) -> None:
+    """A master lost its end in a crash and has another message there now, of the same size."""
+    first, second = open_store(tmp_path / "first"), open_store(tmp_path / "second")
+    for master in (first, second):
+        master.put(record(b"both"))
+    end = first.commit_log_max_offset
+    first.put(record(b"lost" * 100))
+    second.put(record(b"new!" * 100))
+    replica = open_replica(tmp_path / "slave")
+    feed(replica, first, end=end + 300)
+    replica.forget_half()
+    assert replica.copied_to == replica.safe_to == end
+    feed(replica, second)
+    assert_same(replica, second)
+
+    glued = open_replica(tmp_path / "glued")
+    feed(glued, first, end=end + 300)
+    with pytest.raises(LogsDiffer, match=f"at {end} of its log is no message"):
+        feed(glued, second)  # whoever forgets nothing is found out by the sum of the body
+    assert bodies(glued) == [b"both"]
+    glued.forget_half()
+    feed(glued, second)
+    assert_same(glued, second)
+    for store in (replica, glued, first, second):
+        store.close()
+
+
+def test_a_flush_that_ran_meanwhile_does_not_vouch_for_what_was_taken_back(tmp_path: Path) -> None:
+    master = filled(tmp_path / "master")
+    replica = open_replica(tmp_path / "slave")
+    feed(replica, master, end=3000)
+    log, whole = replica.commit_log, replica.commit_log.whole
+    sync = log.files.sync
+
+    def taken_back_meanwhile(start: int, end: int) -> None:
+        sync(start, end)
+        replica.forget_half()
+
+    log.files.sync = taken_back_meanwhile  # type: ignore[method-assign]
+    log.flush()
+    assert whole is not None
+    assert log.flushed <= whole == log.end
+    replica.close()
+    master.close()
+
+
+def test_a_log_with_half_a_message_only_begins_anew_where_the_master_does(tmp_path: Path) -> None:
+    master = filled(tmp_path / "master")
+    replica = open_replica(tmp_path / "slave")
+    feed(replica, master, end=20)
+    replica.forget_half()
+    assert replica.is_empty
+    assert replica.copy(3 * FILE_SIZE, b"")  # a sign of life
+    for place in range(3 * FILE_SIZE, master.commit_log_max_offset, 512):
+        assert replica.copy(place, log_bytes(master, place, min(master.commit_log_max_offset, place + 512)))
+    assert replica.commit_log_min_offset == 3 * FILE_SIZE
+    assert not replica.is_empty
+    replica.close()
+    master.close()

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 from orbitmq.broker.access.administration import AccessAdministration
 from orbitmq.broker.access.control import AccessControl
@@ -48,7 +49,7 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.waits import limit_waits
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import ConfigurationError, OrbitMQError, StoreStuck
+from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError, StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.message.hosts import address_text, encode_host
@@ -79,7 +80,7 @@ FILTER_SAVE_SECONDS = 10.0  # as in RocketMQ
 VIP_DISTANCE = 2  # how far the VIP port is below the port, for every client of RocketMQ
 PORT_TRIES = 16  # any free port will do, but the one two below may be taken: somebody else's luck ends sometime
 LOCK_SWEEP_SECONDS = 60.0
-LOOK_MS = 1000  # for another master, at the start
+LOOK_MS = 3000  # for another master, at the start
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
 DRAIN_SECONDS = 5.0  # for slaves to get the last messages: whoever takes over then has all of them
 STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
@@ -246,6 +247,8 @@ class Broker:
                 if other is None or other == self.address:
                     continue
                 await runtime_info(self._remoting, other, timeout_ms=LOOK_MS)
+            except BrokerError:
+                pass  # a refusal is an answer, too
             except OrbitMQError:
                 continue  # who does not answer does not stand in the way
             raise ConfigurationError(
@@ -339,8 +342,11 @@ class Broker:
         self.topics.load()
         self.groups.load()
         self.offsets.load()
-        if self.store.was_killed and self.following is None:  # a slave may be behind those who read at its master
+        if self.following is None:
+            # After a crash, and of a former slave, the log may end before what consumers have seen at the last master.
             self.offsets.correct(self.store.max_offset)
+        else:
+            self.offsets.remember_commits()
         self._delayed.load()
 
     async def _save(self) -> None:
@@ -449,7 +455,7 @@ class Broker:
             self._name_servers(),
             self._identity,
             RegisteredTopics(self.topics, self.options).body,
-            version=None if self.options.force_register else lambda: self.topics.version,
+            version=None if self.options.force_register or self.following is not None else lambda: self.topics.version,
             take_order=self.topics.take_order,
             take_master=self._take_master,
             period_ms=self.options.register_period_ms,
@@ -479,7 +485,7 @@ class Broker:
             self.store, self.store.options, self._remoting, lambda: self._master.ha_server_addr, self._register_again
         )
         Promotion(
-            self.store, following, self.offsets, self.options, lambda: self.address, self._remoting, configuration,
+            self.store, following, self.topics, self.options, lambda: self.address, self._remoting, configuration,
             self._become,
         ).add_to(self.router)  # fmt: skip
         return following
@@ -491,6 +497,7 @@ class Broker:
         self.superseded.set()
 
     def _make_copying(self, following: Following) -> MetadataCopy:
+        replica = cast("ReplicaStore", self.store)
         return MetadataCopy(
             self._remoting,
             lambda: following.master_address,
@@ -499,6 +506,7 @@ class Broker:
             self.offsets,
             self._delayed,
             following.look,
+            lambda: replica.copied_to,
         )
 
     async def _register_again(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from orbitmq.message.javajson import dumps
-from orbitmq.message.topics import is_lmq
+from orbitmq.message.topics import TRANSACTION_GROUP, is_lmq
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies import SavedOffsetTable
@@ -70,7 +70,9 @@ class ConsumerOffsets:
         """
         count = 0
         for key, offsets in self.table.items():
-            topic, _, _ = key.partition(SEPARATOR)
+            topic, _, group = key.partition(SEPARATOR)
+            if group == TRANSACTION_GROUP:
+                continue  # the transactions themselves see to it, and have to know that something was lost
             for queue_id, offset in offsets.items():
                 end = max_offset(topic, queue_id)
                 if offset > end:
@@ -101,10 +103,13 @@ class ConsumerOffsets:
 
     def replace(self, key: str, offsets: Mapping[int, int]) -> None:
         """Take the master's offsets of one topic and group for its own."""
-        known = self.table.get(key)
-        if known != offsets:
-            self._count += len(offsets) - len(known or ())
-            self.table[key] = dict(offsets)
+        known, taken = self.table.get(key, {}), dict(offsets)
+        for queue_id, offset in known.items():
+            if (key, queue_id) in (self.committed_here or ()) and offset > taken.get(queue_id, -1):
+                taken[queue_id] = offset  # not handed back yet
+        if known != taken:
+            self._count += len(taken) - len(known)
+            self.table[key] = taken
             self._changed.add(key)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:

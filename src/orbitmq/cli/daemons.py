@@ -24,7 +24,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
 from orbitmq.cli.endings import leave, one_line_errors
-from orbitmq.errors import StoreStuck
+from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
@@ -63,6 +63,10 @@ def up(
         pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions, TlsOptions)
         pairs = with_tls_file({"storePathRootDir": str(home / "store"), **_rocketmq_home(), **pairs})
         broker, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
+        if store.is_slave:
+            raise ConfigurationError(
+                "option brokerRole: `orbitmq up` runs a master; start a slave with `orbitmq broker`"
+            )
         names = NamesrvOptions(
             listen_port=namesrv_port,
             bind_address=broker.listen_address,  # whoever reaches the broker has to find it first

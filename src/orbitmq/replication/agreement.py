@@ -14,21 +14,24 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.pulling import view_message
 from orbitmq.store.replica import ReplicaStore
+from orbitmq.wire.codes import ResponseCode
 
 TIMEOUT_MS = 5000
 
 
-async def check_agreement(store: ReplicaStore, remoting: Remoting, address: str) -> None:
-    """Return when the broker at `address` can go on where the log of `store` ends; it is compared at its last message.
+async def check_agreement(store: ReplicaStore, remoting: Remoting, address: str, begin: int, end: int) -> None:
+    """Return when the broker at `address`, whose log has these limits, can go on where the log of `store` ends; it is
+    compared at its last message.
 
     LogsDiffer with the place, and with what to do; RemotingError when the broker does not answer.
     """
+    if store.is_empty:
+        return
     last = store.last_message()
     if last is None:
-        return
+        raise LogsDiffer("this log has messages and its queues have none, so it cannot be compared; start it empty")
     place, _ = last
     ends_at = store.copied_to
-    begin, end = await log_limits(remoting, address)
     if ends_at > end:
         more = f"{ends_at - end} bytes more than its master at {address}, which ends at {end}"
         at = await first_difference(store, remoting, address, begin)
@@ -86,8 +89,10 @@ async def _is_same(store: ReplicaStore, remoting: Remoting, address: str, place:
     own = store.unit_at(place)
     try:
         return own is not None and bytes(own) == await view_message(remoting, address, place, timeout_ms=TIMEOUT_MS)
-    except BrokerError:
-        return False  # there is no message at this place
+    except BrokerError as error:
+        if error.response_code != ResponseCode.SYSTEM_ERROR:
+            raise  # it does not say that there is no message at this place
+        return False
 
 
 def _differs_words(place: int | None, end: int) -> str:

@@ -49,7 +49,10 @@ class SlaveLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has one of its own
-        host, port, *_ = transport.get_extra_info("peername")
+        if (peer := transport.get_extra_info("peername")) is None:  # gone already
+            self._transport.abort()
+            return
+        host, port, *_ = peer
         self.address = address_text(host, port)
         self._heard = self._wrote = asyncio.get_running_loop().time()
         self._transport.set_write_buffer_limits(high=BUFFER_BYTES)
@@ -202,7 +205,7 @@ class Replicas:
         """Call back when any slave has the log up to `end`: PUT_OK, FLUSH_SLAVE_TIMEOUT when that takes too long, and
         SLAVE_NOT_AVAILABLE at once when there is no slave, or none that is near. `end` must not fall from call to call.
         """
-        if not self.links or end - self.acknowledged >= self._options.ha_slave_fallbehind_max:
+        if not self.links or self._server is None or end - self.acknowledged >= self._options.ha_slave_fallbehind_max:
             done(PutStatus.SLAVE_NOT_AVAILABLE)
         elif end <= self.acknowledged:
             done(PutStatus.PUT_OK)

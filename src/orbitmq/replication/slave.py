@@ -7,12 +7,14 @@ same there. A log that differs is not touched, and said to differ; the operator 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
-from orbitmq.errors import LogsDiffer, OrbitMQError
+from orbitmq.errors import LogsDiffer, OrbitMQError, StoreError
 from orbitmq.message.hosts import address_text
 from orbitmq.net.remoting import Remoting, split_address
 from orbitmq.operations.pulling import view_message
@@ -29,6 +31,7 @@ REFUSED_PAUSE_SECONDS = 10.0  # logs that differ do so until somebody does somet
 TURN_BYTES = 32 << 10  # entered before other work gets its turn of the event loop: some hundred messages
 BACKLOG_MAX = 4 << 20  # bytes that have come and have no room yet; the master is not read then
 NO_ROOM_SECONDS = 0.2  # until a full or slow disk is asked again
+UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN)
 REPLICATION_DISTANCE = 1  # how far the port for slaves is above the port for clients, at every broker
 
 
@@ -36,12 +39,14 @@ REPLICATION_DISTANCE = 1  # how far the port for slaves is above the port for cl
 class FollowingState:
     """How the copying goes. `refusal` says why it does not; `heard` is the loop's time of the last bytes. `master_end`
     is where the master's log ended when it was asked, at the loop's time `master_end_at`; -1 before that.
+    `was_unreachable` says that since the last connection the master was neither copied from nor known to be down.
     """
 
     master: str = ""
     is_connected: bool = False
     refusal: str = ""
     heard: float = 0.0
+    was_unreachable: bool = False
     master_end: int = -1
     master_end_at: float = 0.0
 
@@ -121,7 +126,7 @@ class MasterLink(asyncio.Protocol):
                     self._waiting[0] = place + len(part), data[len(part) :]
                 else:
                     self._waiting.pop(0)
-        except OrbitMQError as error:
+        except Exception as error:  # whatever it is, the link ends with it, and is made anew
             self._end(error)
             return
         if self._waiting and self._timer is None:
@@ -216,10 +221,13 @@ class Following:
                     _log.error("event=replication_refused master=%s reason=%s", self.state.master, error)
                 self.state.refusal = str(error)
                 pause = REFUSED_PAUSE_SECONDS
+                self.state.was_unreachable = True
             except (OSError, OrbitMQError) as error:
                 _log.warning("event=replication_interrupted master=%s error=%s", self.state.master, error)
-                self.state.refusal = ""
                 pause = PAUSE_FIRST_SECONDS if self._store.copied_to > begun else min(pause * 2, PAUSE_MAX_SECONDS)
+            except Exception:  # the next attempt must still come
+                _log.exception("event=replication_failed master=%s", self.state.master)
+                pause = PAUSE_MAX_SECONDS
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
@@ -230,14 +238,12 @@ class Following:
         if address is None or master is None:
             raise ConnectionError("no name server knows the master yet, and haMasterAddress is not set")
         self.state.master = address
-        await check_agreement(self._store, self._remoting, master)
-        if self._store.is_empty and self._options.ha_copy_whole_log:
-            await self._begin_at_the_first(master)
-        host, port = split_address(address)
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_SECONDS):
-            transport, link = await loop.create_connection(lambda: MasterLink(self._store, self.state), host, port)
-        self.state.refusal = ""
+        try:
+            transport, link = await self._connected(address, master)
+        except (OSError, OrbitMQError) as error:
+            self.state.was_unreachable = self.state.was_unreachable or is_unreachable(error)
+            raise
+        self.state.refusal, self.state.was_unreachable = "", False
         _log.info("event=replication_connected master=%s from=%d", address, self._store.copied_to)
         try:
             await self.look()
@@ -246,11 +252,32 @@ class Following:
             transport.abort()
             link.ended.cancel()
 
-    async def _begin_at_the_first(self, master: str) -> None:
-        """A master gives an empty slave its last file only; one with the first message gets all the rest."""
+    async def _connected(self, address: str, master: str) -> tuple[asyncio.Transport, MasterLink]:
+        """A link that begins where this log, compared and without half a message, ends on disk or in memory."""
+        self._store.forget_half()
+        await self._settled()
         begin, end = await log_limits(self._remoting, master)
-        if end - begin > self._options.mapped_file_size_commit_log:
-            self._store.copy(begin, await view_message(self._remoting, master, begin))
+        self.state.master_end, self.state.master_end_at = end, asyncio.get_running_loop().time()
+        await check_agreement(self._store, self._remoting, master, begin, end)
+        if self._store.is_empty and self._options.ha_copy_whole_log and end > begin:
+            await self._begin_at_the_first(master, begin)
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await loop.create_connection(lambda: MasterLink(self._store, self.state), host, port)
+
+    async def _settled(self) -> None:
+        """Return when what this log holds may be counted on: the first report says so to the master."""
+        if self._store.safe_to < self._store.copied_to:
+            flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._store.when_flushed(self._store.copied_to, partial(_settle, flushed))
+            if not await flushed:
+                raise StoreError("the disk does not take what was copied")
+
+    async def _begin_at_the_first(self, master: str, begin: int) -> None:
+        """A master gives an empty slave its last file only; one with the first message gets all the rest."""
+        if not self._store.copy(begin, await view_message(self._remoting, master, begin)):
+            raise StoreError("there is no room for the first message of the master's log")
 
     async def _watch(self, link: MasterLink) -> None:
         loop, options = asyncio.get_running_loop(), self._options
@@ -262,3 +289,28 @@ class Following:
             if not link.ended.done():
                 link.look(loop.time(), heartbeat, silence)
         raise link.ended.result()
+
+
+def _settle(future: asyncio.Future[bool], ok: bool) -> None:
+    if not future.done():
+        future.set_result(ok)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the machine answered that nobody listens there: then the master is down."""
+    return any(isinstance(one, ConnectionRefusedError) for one in _causes(error))
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether nothing answered at all: the master may go on where this machine cannot see it."""
+    return any(
+        isinstance(one, TimeoutError) or (isinstance(one, OSError) and one.errno in UNREACHABLE)
+        for one in _causes(error)
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__

@@ -8,6 +8,7 @@ and backup as they were.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -23,8 +24,10 @@ def save_with_backup(path: Path, text: str) -> None:
     temporary, backup = path.with_name(path.name + ".tmp"), path.with_name(path.name + ".bak")
     _write_synced(temporary, text.encode())
     if path.exists():
+        shutil.copymode(path, temporary)  # an operator's file may hold what not everybody should read
         spare = path.with_name(path.name + ".bak.tmp")
         _write_synced(spare, path.read_bytes())
+        shutil.copymode(path, spare)
         os.replace(spare, backup)
     os.replace(temporary, path)
 

@@ -62,6 +62,7 @@ class CommitLog:
         self._ahead: deque[MappedFile] = deque()  # made, not yet part of the log
         self._reserved = 0
         self._reserving = threading.Lock()  # guards _ahead and _reserved
+        self._rewinds = 0  # how often the end of a copy was taken back
         self._patience_s = patience_ms / 1000
         self._is_slow = False
         self.staging: Staging | None = None  # set before `begin_at`, when messages take the way through memory
@@ -144,10 +145,24 @@ class CommitLog:
             self.limit = min(self._reserved, self._file_end) - BLANK.size
 
     def end_whole(self) -> None:
-        """Leave out the part of a unit that a copy may end with: its master will send it again."""
+        """Leave out the part of a unit that a copy may end with: its master will send it again, another one something
+        else.
+        """
         if self.whole is not None and self._file_start <= self.whole < self.end:
             self._data[self.whole - self._file_start : self.end - self._file_start] = bytes(self.end - self.whole)
+            self._rewinds += 1
             self.end, self.flushed = self.whole, min(self.flushed, self.whole)
+
+    def begin_copy_at(self, start: int) -> None:
+        """Let a log without messages begin at `start`, the start of a file of the master's."""
+        with self._reserving:
+            while self._ahead:
+                self.files.discard(self._ahead.pop())
+            self.files.destroy()
+            self._data = bytearray()
+            self._file_start = self._file_end = 0
+        self.begin_at(start, flushed=start, clean=True)
+        self.whole = self.end
 
     def make_room(self, size: int) -> PhysicalOffset:
         """The place for `size` bytes of units, in the next file when this one cannot take them.
@@ -257,9 +272,11 @@ class CommitLog:
 
     def flush(self) -> PhysicalOffset:
         """Return when what was appended before the call is on disk. OSError when it is not. For any thread."""
-        end = self.written
+        end, rewinds = self.written, self._rewinds
         if end > self.flushed:
             self.files.sync(self.flushed, end)
+            if rewinds != self._rewinds:
+                return self.flushed  # what stands behind it now may be other bytes
             self.flushed = end
         return end
 

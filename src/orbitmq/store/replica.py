@@ -41,8 +41,15 @@ class ReplicaStore(MessageStore):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log has no file yet: then it may begin anywhere."""
-        return not self._log.files.files
+        """Whether the log has no whole message: then it may begin with any file of the master's."""
+        files = self._log.files
+        return not files.files or (self._log.whole == files.start and len(files.files) == 1)
+
+    def forget_half(self) -> None:
+        """Take a part of a message off the end. It is the beginning of what the last master sent, and what the next one
+        has there may be something else.
+        """
+        self._log.end_whole()
 
     @property
     def copied_to(self) -> PhysicalOffset:
@@ -60,6 +67,13 @@ class ReplicaStore(MessageStore):
         entry = furthest.last_entry() if furthest is not None else None
         unit = self._log.unit_at(entry[0]) if entry is not None else None
         return (PhysicalOffset(entry[0]), bytes(unit)) if entry is not None and unit is not None else None
+
+    def queues(self) -> dict[str, int]:
+        """Topics that have messages, and how many queues of each are used."""
+        found: dict[str, int] = {}
+        for queue in self._queues:
+            found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)
+        return found
 
     def file_starts(self) -> list[int]:
         """Where the files of the log begin; there is a message at each of these places that is below the end."""
@@ -88,11 +102,12 @@ class ReplicaStore(MessageStore):
         if self._refusal is not None:
             raise self._refusal
         log = self._log
-        if self.is_empty and data:
+        if self.is_empty and offset != log.end:
+            if not data:
+                return True  # a sign of life of a master whose log begins further on
             if offset % log.files.file_size:
                 raise LogsDiffer(f"the master's log cannot begin at {offset}: no file of mappedFileSizeCommitLog does")
-            log.begin_at(offset, flushed=offset, clean=True)
-            log.whole = log.end
+            log.begin_copy_at(offset)
         if offset != log.end:
             raise LogsDiffer(f"the master sends its log from {offset}, this one ends at {log.end}")
         if offset % log.files.file_size + len(data) > log.files.file_size:
@@ -128,7 +143,7 @@ class ReplicaStore(MessageStore):
             file = log.files.find(log.whole)
             assert file is not None, "what was copied is in a file"
             data = file.view[: min(log.end - file_start, log.files.file_size)]
-            walk = Walk(data, file_start, log.whole - file_start, check_crc=False)
+            walk = Walk(data, file_start, log.whole - file_start)
             try:
                 for unit in walk:
                     self._show(unit)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import islice
 
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
@@ -18,10 +19,12 @@ from orbitmq.broker.offsets import SEPARATOR, ConsumerOffsets
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.operations.tables import all_consumer_offsets, all_delay_offsets, all_groups
 from orbitmq.operations.topics import all_topics
+from orbitmq.replication.agreement import log_limits
 from orbitmq.runtime.turns import in_turns
 
 _log = logging.getLogger(__name__)
@@ -32,10 +35,13 @@ UNKNOWN_SECONDS = 0.1  # until it is looked again who the master is
 TIMEOUT_MS = 3000
 ASKED_FOR_MAX = 10_000  # topics; those beyond wait for the next copy
 HANDED_BACK_MAX = 10_000  # offsets told to the master in one round; the rest in the next
+CATCH_UP_SECONDS, CATCH_UP_LOOK_SECONDS = 2.0, 0.02  # for the log to reach what a table stands for
 
 
 class MetadataCopy:
-    """`master` tells the master's address, None while nobody knows it; `look` asks how far its log goes."""
+    """`master` tells the master's address, None while nobody knows it; `look` asks how far its log goes, and
+    `copied` tells how much of it is here.
+    """
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class MetadataCopy:
         offsets: ConsumerOffsets,
         delayed: DelayedDelivery,
         look: Callable[[], Awaitable[None]],
+        copied: Callable[[], int],
     ) -> None:
         self._remoting = remoting
         self._master = master
@@ -56,9 +63,9 @@ class MetadataCopy:
         self._is_silent = False
         self._task: asyncio.Task[None] | None = None
         self._look = look
+        self._copied = copied
         self._asked = asyncio.Event()
         self._asked_for: set[str] = set()  # once each: the master does not tell of every topic it has messages of
-        offsets.remember_commits()
 
     def arrived(self, topic: str) -> None:
         """A message has been copied: of a topic that is not known here yet, if it is a new one, so the tables are asked
@@ -96,8 +103,7 @@ class MetadataCopy:
         steps: tuple[Callable[[str], Awaitable[None]], ...] = (
             self._copy_topics,
             self._copy_groups,
-            self._copy_offsets,
-            self._copy_delay,
+            self._copy_progress,
             lambda _address: self._look(),
         )
         failures = [error for step in steps if (error := await self._attempt(step, address)) is not None]
@@ -125,24 +131,40 @@ class MetadataCopy:
         if found.data_version != self._groups.version:
             await self._groups.take(found)
 
-    async def _copy_offsets(self, address: str) -> None:
-        found = await all_consumer_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
-        await self._hand_back(address, found)
-        async for key, offsets in in_turns(list(found.items())):
-            self._offsets.replace(key, offsets)
+    async def _copy_progress(self, address: str) -> None:
+        """Offsets of consumers, of transactions and of delayed messages.
+
+        Those of the master's own work are taken when this log has all that they stand for: else a slave that becomes
+        the master would count as delivered what it does not have.
+        """
+        offsets = await all_consumer_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        delayed = await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        _, end = await log_limits(self._remoting, address)
+        await self._hand_back(address, offsets)
+        has_all = await self._has_copied(end)
+        async for key, found in in_turns(list(offsets.items())):
+            if has_all or not key.endswith(SEPARATOR + TRANSACTION_GROUP):
+                self._offsets.replace(key, found)
         self._offsets.save_soon()
+        if has_all:
+            self._delayed.take(delayed)
+
+    async def _has_copied(self, end: int) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                while self._copied() < end:  # noqa: ASYNC110 - it is told nobody, and this is asked six times a minute
+                    await asyncio.sleep(CATCH_UP_LOOK_SECONDS)
+        return self._copied() >= end
 
     async def _hand_back(self, address: str, found: dict[str, dict[int, int]]) -> None:
         """Tell the master what was committed here since the last copy, and change `found` accordingly."""
         committed = self._offsets.committed_here or set()
-        for key, queue_id in list(committed)[:HANDED_BACK_MAX]:
+        for key, queue_id in list(islice(committed, HANDED_BACK_MAX)):
             topic, _, group = key.partition(SEPARATOR)
             offset = self._offsets.query(group, topic, queue_id)
             if offset is not None and offset > found.get(key, {}).get(queue_id, -1):
                 queue = MessageQueue(topic, "", queue_id)
                 await update_consumer_offset(self._remoting, address, group, queue, offset, timeout_ms=TIMEOUT_MS)
                 found.setdefault(key, {})[queue_id] = offset
-            committed.discard((key, queue_id))
-
-    async def _copy_delay(self, address: str) -> None:
-        self._delayed.take(await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS))
+            if self._offsets.query(group, topic, queue_id) == offset:  # else it went on meanwhile
+                committed.discard((key, queue_id))

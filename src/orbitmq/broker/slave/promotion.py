@@ -12,16 +12,18 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.slave.kept_role import keep_role
-from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
+from orbitmq.broker.topics import Topics
+from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError, RequestRejected
+from orbitmq.message.topics import is_system_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.routes import cluster_info
-from orbitmq.replication.slave import Following
+from orbitmq.replication.agreement import log_limits
+from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.files import save_with_backup
 from orbitmq.runtime.options import rewrite_properties
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
@@ -44,7 +46,7 @@ class Promotion:
         self,
         store: ReplicaStore,
         following: Following,
-        offsets: ConsumerOffsets,
+        topics: Topics,
         options: BrokerOptions,
         address: Callable[[], str],
         remoting: Remoting,
@@ -53,7 +55,7 @@ class Promotion:
     ) -> None:
         self._store = store
         self._following = following
-        self._offsets = offsets
+        self._topics = topics
         self._options = options
         self._address = address
         self._remoting = remoting
@@ -75,7 +77,7 @@ class Promotion:
             saved = False
             if done:
                 saved = await self._write(role)
-                self._offsets.correct(self._store.max_offset)  # what is missing must not be missed by its readers
+                self._find_topics()
                 _log.warning(
                     "event=promoted name=%s role=%s log_end=%d forced=%s peer=%s",
                     self._options.broker_name, role, self._store.copied_to, header.force, connection.address,
@@ -114,14 +116,24 @@ class Promotion:
             doubts.append("the master has not been heard since this slave started, so nobody knows what is missing")
         elif self._missing:
             doubts.append(f"at least {self._missing} bytes of the master's log are missing here")
+        if state.was_unreachable:
+            doubts.append(
+                "before it was found down the master could not be copied from, and may have gone on meanwhile"
+            )
         return doubts
+
+    def _find_topics(self) -> None:
+        """Topics made in the master's last seconds are in the log only: without an entry nobody could read them."""
+        for topic, queues in self._store.queues().items():
+            if self._topics.get(topic) is None and not is_system_topic(topic):
+                _log.warning("event=topic_found topic=%s queues=%d", topic, queues)
+                self._topics.create_for_system(topic, queues)
 
     async def _master_found(self) -> tuple[str | None, list[str]]:
         """Where a master of this name answers, if one does; and what is uncertain about that."""
-        if self._following.state.is_connected:
-            return f"the master at {self._following.state.master} is connected", []
         doubts: list[str] = []
         listed: set[str] = set()
+        others: set[str] = set()
         for server in filter(None, map(str.strip, self._options.namesrv_addr.split(";"))):
             try:
                 brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
@@ -129,19 +141,33 @@ class Promotion:
                 doubts.append(f"name server {server} does not answer, it may know a master: {error}")
                 continue
             found = brokers.get(self._options.broker_name)
-            if found is not None and (address := found.addresses.get(MASTER_ID)) is not None:
-                listed.add(address)
+            for broker_id, address in found.addresses.items() if found is not None else ():
+                if broker_id == MASTER_ID:
+                    listed.add(address)
+                elif address != self._address():
+                    others.add(address)
         if (known := self._following.master_address) is not None:
             listed.add(known)
         for address in sorted(listed):
             try:
                 await runtime_info(self._remoting, address, timeout_ms=ASK_MS)
+            except BrokerError as error:
+                return f"the master at {address} answers: {error.remark}", doubts
             except OrbitMQError as error:
                 if address != known or not is_refused(error):
                     doubts.append(f"the master at {address} does not answer, which may be the network: {error}")
             else:
                 return f"the master at {address} answers", doubts
-        return None, doubts
+        return None, doubts + [doubt for address in sorted(others) if (doubt := await self._other_slave(address))]
+
+    async def _other_slave(self, address: str) -> str | None:
+        """Why another slave may be the better choice."""
+        try:
+            _, end = await log_limits(self._remoting, address)
+        except OrbitMQError as error:
+            return f"the slave at {address} does not tell how far it is: {error}"
+        more = end - self._store.copied_to
+        return f"the slave at {address} has {more} bytes more: promote that one" if more > 0 else None
 
     async def _write(self, role: str) -> bool:
         """Keep the role, beside the store and in the configuration; whether the latter could be done."""
@@ -158,16 +184,6 @@ class Promotion:
             _log.warning("event=configuration_not_written file=%s error=%s", self._file, error)
             return False
         return True
-
-
-def is_refused(error: OrbitMQError) -> bool:
-    """Whether the machine answered that nobody listens there: then the master is down, not unreachable."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ConnectionRefusedError):
-            return True
-        cause = cause.__cause__
-    return False
 
 
 def _rewrite(file: Path, pairs: dict[str, str]) -> None:

@@ -1,0 +1,172 @@
+"""What stands against a promotion, and against a second master of one name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.slave import metadata
+from orbitmq.errors import ConfigurationError, RequestRejected
+from orbitmq.message.topics import TRANSACTION_GROUP
+from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.namesrv.server import NameServer
+from orbitmq.operations.promotion import promote_slave
+from orbitmq.replication.slave import is_refused, is_unreachable
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.promotion import PromotionReport
+from tests.broker.test_live_slave import caught_up, made_slave, pair
+from tests.support.live import Client, client_of, made_broker, running
+from tests.support.loops import until
+
+
+@asynccontextmanager
+async def name_server(directory: Path) -> AsyncIterator[str]:
+    server = NameServer(NamesrvOptions(listen_port=0, kv_config_path=str(directory / "kv.json")))
+    await server.start()
+    yield server.address
+    await server.stop()
+
+
+async def asked(slave: Broker, client: Client, **wanted: bool) -> PromotionReport:
+    return await promote_slave(client.remoting, slave.address, **wanted)
+
+
+async def test_a_master_that_answers_is_not_outvoted(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, _, slave, at_slave):
+        report = await asked(slave, at_slave, force=True)
+        assert report.alive == f"the master at {master.address} answers"
+        assert not report.done
+        assert not slave.superseded.is_set()
+
+
+async def test_a_master_that_refuses_to_tell_is_alive(tmp_path: Path) -> None:
+    def refuse(_connection: object, _command: object) -> None:
+        raise RequestRejected(ResponseCode.NO_PERMISSION, "who are you?")
+
+    async with name_server(tmp_path) as names:
+        master = made_broker(tmp_path / "master", namesrvAddr=names)
+        master.router.add(RequestCode.GET_BROKER_RUNTIME_INFO, refuse)
+        async with running(master):
+            second = made_broker(tmp_path / "second", namesrvAddr=names)
+            with pytest.raises(ConfigurationError, match=f"the master of broker-a is at {master.address} and answers"):
+                await second.start()
+            again = made_broker(tmp_path / "other", namesrvAddr=names, brokerName="broker-b")
+            async with running(again):
+                pass
+
+
+async def test_what_is_missing_or_unknown_needs_force(tmp_path: Path) -> None:
+    master = made_broker(tmp_path / "master")
+    await master.start()
+    async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as client:
+        following = slave.following
+        assert following is not None
+        async with client_of(master) as at_master:
+            await at_master.send("T")
+        await caught_up(slave, master)
+        await following.look()
+        await master.stop()
+        assert (await asked(slave, client, dry_run=True)).doubts == []
+        following.state.master_end += 1000
+        following.state.was_unreachable = True
+        report = await asked(slave, client)
+        assert (report.missing_bytes, report.done) == (1000, False)
+        assert [doubt[:23] for doubt in report.doubts] == ["at least 1000 bytes of ", "before it was found dow"]
+        assert not slave.superseded.is_set()
+        report = await asked(slave, client, force=True)
+        assert report.done
+        assert slave.superseded.is_set()
+        assert slave.successor is not None
+        options, store_options = slave.successor
+        assert (options.broker_id, options.listen_port, store_options.broker_role) == (0, slave.port, "ASYNC_MASTER")
+    successor = Broker(options, store_options)
+    async with running(successor), client_of(successor) as client:
+        assert (await client.send("T")).code == ResponseCode.SUCCESS
+        assert [one.queue_offset for one in await client.read("T")] == [0, 1]
+
+
+async def test_a_slave_with_more_is_named(tmp_path: Path) -> None:
+    async with name_server(tmp_path) as names:
+        master = made_broker(tmp_path / "master", namesrvAddr=names)
+        await master.start()
+        behind = made_slave(tmp_path / "behind", master, namesrvAddr=names)
+        ahead = made_slave(tmp_path / "ahead", master, namesrvAddr=names, brokerId="2")
+        async with running(behind), running(ahead), client_of(behind) as client, client_of(master) as at_master:
+            await caught_up(behind, master)
+            assert behind.following is not None
+            await behind.following.stop()
+            await at_master.send("T", bytes(500))
+            await caught_up(ahead, master)
+            more = ahead.store.commit_log_max_offset - behind.store.commit_log_max_offset
+            await master.stop()
+            report = await asked(behind, client)
+            assert f"the slave at {ahead.address} has {more} bytes more: promote that one" in report.doubts
+            assert not report.done
+
+
+async def test_topics_of_the_masters_last_moment_are_found_in_the_log(tmp_path: Path) -> None:
+    master = made_broker(tmp_path / "master")
+    await master.start()
+    async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as client:
+        async with client_of(master) as at_master:
+            await at_master.send("Newborn", queue_id=2)
+        await caught_up(slave, master)
+        await master.stop()
+        slave.topics.table.pop("Newborn", None)
+        assert (await asked(slave, client, force=True)).done
+        assert slave.topics.table["Newborn"].read_queues == 3
+
+
+async def test_progress_of_the_masters_own_work_is_taken_when_the_log_has_what_it_stands_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "CATCH_UP_SECONDS", 0.05)
+    async with pair(tmp_path) as (master, at_master, slave, _):
+        await at_master.send("T")
+        await caught_up(slave, master)
+        copying = slave._copying
+        assert copying is not None
+        await copying.stop()
+        master._delayed.offsets[3] = 7
+        master.offsets.commit(TRANSACTION_GROUP, "half", 0, 5)
+        master.offsets.commit("g", "T", 0, 1)
+        copying._copied = lambda: 0
+        await copying.copy(master.address)
+        assert 3 not in slave._delayed.offsets
+        assert slave.offsets.query(TRANSACTION_GROUP, "half", 0) is None
+        assert slave.offsets.query("g", "T", 0) == 1
+        copying._copied = lambda: slave.store.commit_log_max_offset
+        await copying.copy(master.address)
+        assert slave._delayed.offsets[3] == 7
+        assert slave.offsets.query(TRANSACTION_GROUP, "half", 0) == 5
+
+
+async def test_more_progress_than_one_round_hands_back_waits_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "HANDED_BACK_MAX", 1)
+    async with pair(tmp_path) as (master, _, slave, _):
+        await until(lambda: slave.topics.version == master.topics.version, "the first copy")
+        copying = slave._copying
+        assert copying is not None
+        await copying.stop()
+        for queue_id in range(3):
+            master.offsets.commit("g", "T", queue_id, 1)
+            slave.offsets.commit("g", "T", queue_id, 10 + queue_id)
+        for round_number in range(1, 4):
+            await copying.copy(master.address)
+            assert slave.offsets.of("g", "T") == {0: 10, 1: 11, 2: 12}
+            assert sum(offset >= 10 for offset in master.offsets.of("g", "T").values()) == round_number
+
+
+def test_refused_is_down_and_silence_is_not() -> None:
+    refused, lost = OSError("outer"), TimeoutError()
+    refused.__cause__ = ConnectionRefusedError()
+    assert is_refused(refused)
+    assert not is_unreachable(refused)
+    assert is_unreachable(lost)
+    assert not is_refused(lost)
