@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from orbitmq.client import sync as threads
 from orbitmq.operations import membership, routes, topics
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from tests.interop.conftest import System
+from tests.interop.conftest import System, is_five
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.loops import until
@@ -204,7 +205,10 @@ def test_answers_that_are_tried_again_are_chosen_and_asynchronous_sends_take_the
                 await until_queues(producer, label, 4)
                 await producer.send(message(label, label, 0))
             broker = await broker_of(usual, label)
-            await topics.delete_topic(asking, broker, label)  # the producers do not know it yet
+            # The producers do not know it yet. The 5.3.3 broker runs without its timer wheel: it deletes the topic, and
+            # fails when it wants to clean the wheel.
+            with contextlib.suppress(BrokerError) if is_five(system) else contextlib.nullcontext():
+                await topics.delete_topic(asking, broker, label)
             with pytest.raises(ClientError, match="3 attempts") as tried:
                 await usual.send(message(label, label, 1))
             assert tried.value.code == ResponseCode.TOPIC_NOT_EXIST

@@ -68,7 +68,7 @@ def test_producers_outlive_brokers_that_freeze_and_die(cluster: FourBrokers) -> 
 
 def assert_left_out(producers: dict[Kind, SteadySender], frozen_ms: int, thawed_ms: int) -> None:
     """With fault tolerance nobody tries a frozen broker from the first failure on until its isolation is over, and no
-    more sends fail than without.
+    larger part of the sends fails than without.
     """
     for kind in (kind for kind in KINDS if kind.fault):
         sent = producers[kind].sent()
@@ -76,8 +76,9 @@ def assert_left_out(producers: dict[Kind, SteadySender], frozen_ms: int, thawed_
             assert not [row for row in _while_left_out(sent, broker, frozen_ms) if broker in row.tried], (kind, broker)
         without = producers[Kind(kind.client, fault=False)].sent()
         errors = [len(_failed(rows, frozen_ms, thawed_ms)) for rows in (sent, without)]
-        print(f"{kind.client}, two brokers frozen: {errors[0]} errors with fault tolerance, {errors[1]} without")
-        assert errors[0] <= errors[1]
+        sends = [sum(frozen_ms < row.begin < thawed_ms for row in rows) for rows in (sent, without)]
+        print(f"{kind.client}, two brokers frozen: {errors} errors of {sends} sends with and without fault tolerance")
+        assert errors[0] / sends[0] < errors[1] / sends[1]
 
 
 def assert_dies_and_comes_back(producers: dict[Kind, SteadySender], cluster: FourBrokers, broker: str) -> None:

@@ -30,6 +30,8 @@ _POLL_INTERVAL_S = 0.02
 _START_TIMEOUT_S = 90  # a Java broker takes 4 s alone, far longer when two cores are shared with other tests
 # Below the kernel's ephemeral range, so that no outgoing connection takes a port between the probe and its use.
 _PORTS = range(12_000, 32_000)
+_WORKERS = 4  # test processes with a part of the ports each: what one has chosen and not taken yet is no other's choice
+_chosen: set[int] = set()
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # The parent-death signal fires when the *thread* that forked ends, so one thread that lives as long as we do forks all.
@@ -43,9 +45,13 @@ class ProcessFailed(AssertionError):
 
 def free_port(*neighbours: int) -> int:
     """A port nobody listens on, with its `neighbours` (offsets to it) free as well."""
+    size = len(_PORTS) // _WORKERS
+    first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS * size
     for _ in range(200):
-        port = random.choice(_PORTS)
-        if all(_is_free(port + offset) for offset in (0, *neighbours)):
+        port = random.choice(_PORTS[first : first + size])
+        wanted = {port, *(port + offset for offset in neighbours)}
+        if wanted.isdisjoint(_chosen) and all(map(_is_free, wanted)):
+            _chosen.update(wanted)
             return port
     raise ProcessFailed("no free port found")
 

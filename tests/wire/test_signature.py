@@ -65,14 +65,6 @@ def test_query_by_unique_key_is_taken_from_clients_that_sign_the_mark_and_from_t
     assert is_signed(late, secret)
 
 
-def test_the_mark_of_a_query_by_unique_key_is_not_signed_as_brokers_of_4_9_7_expect() -> None:
-    plain = Command(code=RequestCode.QUERY_MESSAGE, ext={"topic": "orders"})
-    marked = Command(code=RequestCode.QUERY_MESSAGE, ext={"topic": "orders", "_UNIQUE_KEY_QUERY": "true"})
-    sign(plain, OWNER)
-    sign(marked, OWNER)
-    assert marked.ext == {**plain.ext, "_UNIQUE_KEY_QUERY": "true"}
-
-
 def test_a_client_of_5x_may_tell_its_zone_behind_the_signature_and_nothing_else() -> None:
     secret = OWNER.secret_key.encode()
     command = request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader("orders", 3))

@@ -76,10 +76,11 @@ async def _ask_all(
 ) -> list[MessageExt]:
     """What the brokers of the topic hold, oldest first; the error of one only when no other has found anything."""
     names = await _brokers(instance, topic)
+    mark = None if instance.remoting.signs else unique  # brokers differ in whether a signature covers it
     replies = await asyncio.gather(
         *(
             querying.query_messages(
-                instance.remoting, _address(instance, name), topic, key, max_count, begin_ms, end_ms, unique=unique
+                instance.remoting, _address(instance, name), topic, key, max_count, begin_ms, end_ms, unique=mark
             )
             for name in names
         ),

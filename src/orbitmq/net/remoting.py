@@ -60,6 +60,8 @@ class Remoting:
         self._fields = fields or {}
         self._hooks = tuple(hooks)
         self._sign = sign
+        self.signs = sign is not None
+        """Whether requests carry the signature of an account."""
         self._direct = direct
         self._changes = bool(self._fields or self._hooks or sign)
         self._tls = tls

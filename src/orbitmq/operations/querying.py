@@ -36,8 +36,8 @@ async def query_messages(
     timeout_ms: float = 15_000,
 ) -> QueryReply:
     """QUERY_MESSAGE: the newest messages stored from `begin_ms` to `end_ms`, both included, whose key has the hash of
-    `key`; the caller must compare the text. With `unique` it is a unique id, and the broker sets the number; None asks
-    for a key and leaves that unsaid: RocketMQ 4.9.7 refuses the signature of an account over a request that says it.
+    `key`; the caller must compare the text. With `unique` it is a unique id, and the broker sets the number; None
+    leaves unsaid which it is: RocketMQ 4.9.7 refuses the signature of an account over a request that says it.
     """
     header = QueryMessageHeader(topic, key, max_count, begin_ms, end_ms, unique)
     code = RequestCode.QUERY_MESSAGE

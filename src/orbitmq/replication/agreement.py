@@ -47,8 +47,13 @@ async def check_agreement(store: ReplicaStore, remoting: Remoting, address: str,
 
 
 async def log_limits(remoting: Remoting, address: str) -> tuple[int, int]:
-    """Where the log of a broker begins and ends."""
-    figures = await runtime_info(remoting, address, timeout_ms=TIMEOUT_MS)
+    """Where the log of a broker begins and ends; both are 0 of RocketMQ's without a message, which cannot tell."""
+    try:
+        figures = await runtime_info(remoting, address, timeout_ms=TIMEOUT_MS)
+    except BrokerError as error:
+        if "NoSuchElementException" not in error.remark:
+            raise
+        return 0, 0
     return max(0, int(figures["commitLogMinOffset"])), int(figures["commitLogMaxOffset"])
 
 

@@ -16,11 +16,10 @@ from orbitmq.wire.command import Command
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of the field
-UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-"""A broker 4.9.7 never counts it as signed, whatever its clients do, and would refuse the search by account."""
-LATE_FIELDS = frozenset({UNIQUE_KEY_QUERY, "__ZONE_NAME", "__ZONE_MODE"})
+LATE_FIELDS = frozenset({"_UNIQUE_KEY_QUERY", "__ZONE_NAME", "__ZONE_MODE"})
 """Fields that some clients add when the signature is made already: the mark of a search by unique key (clients before
-4.9.4; later ones sign it), and the zone a client of 5.x lives in. They choose no topic and no group."""
+4.9.4; later ones sign it, which brokers 4.9.7 refuse and 5.3.3 want, so who has an account leaves it out), and the zone
+a client of 5.x lives in. They choose no topic and no group."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ def sign(command: Command, credentials: Credentials) -> None:
     ext[ACCESS_KEY] = credentials.access_key
     if credentials.security_token:
         ext[SECURITY_TOKEN] = credentials.security_token
-    signed = {key: value for key, value in ext.items() if key != UNIQUE_KEY_QUERY}
-    ext[SIGNATURE] = signature_of(signed_content(signed, command.body), credentials.secret_key.encode())
+    ext[SIGNATURE] = signature_of(signed_content(ext, command.body), credentials.secret_key.encode())
     command.ext = ext
 
 

@@ -150,10 +150,15 @@ class Live:
 
     def half(self) -> tuple[DataFrame, DataFrame]:
         frames = []
+        found_of = {topic: self._queues_of(topic) for topic in (HALF_TOPIC, OP_HALF_TOPIC)}
+        # Brokers go on meanwhile: first how far they are, then the end of what waits, last that of the decisions. So a
+        # message whose place moves is seen at the old one, and no decision about what is read is missed.
+        done_of = {
+            topic: stored_offsets(self._cluster, TRANSACTION_GROUP, _addresses(found))
+            for topic, found in found_of.items()
+        }
         for topic, names in ((HALF_TOPIC, WAITING_COLUMNS), (OP_HALF_TOPIC, OP_COLUMNS)):
-            found = self._queues_of(topic)
-            bounds = self._bounds_of(found)
-            done = stored_offsets(self._cluster, TRANSACTION_GROUP, _addresses(found))
+            bounds, done = self._bounds_of(found_of[topic]), done_of[topic]
             wanted = {queue: (max(low, done.get(queue, low)), high) for queue, (low, high) in bounds.items()}
             frames.append(self._read(wanted, names, failOnDataLoss="false"))
         return frames[0], frames[1]
