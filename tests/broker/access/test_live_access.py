@@ -17,7 +17,7 @@ from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level
 from orbitmq.broker.broker import Broker
-from orbitmq.errors import ConfigurationError, OrbitMQError
+from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
@@ -28,6 +28,7 @@ from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import encode
 from orbitmq.wire.signature import Credentials
+from tests.broker.test_live_slave import made_slave
 from tests.support.access import (
     ADMIN,
     GROUP,
@@ -493,3 +494,21 @@ def loaded(home: Path) -> AccessControl:
     control = AccessControl(places, RULES, lambda offset: TOPIC if offset == 0 else None, ManualClock())
     control.load()
     return control
+
+
+@pytest.mark.parametrize("is_let_in", [True, False])
+async def test_a_slave_copies_from_a_master_that_lets_its_address_in(tmp_path: Path, *, is_let_in: bool) -> None:
+    listed = "globalWhiteRemoteAddresses:\n- 127.0.0.1" if is_let_in else "globalWhiteRemoteAddresses:"
+    write_acl(tmp_path, PLAIN_ACL.replace("globalWhiteRemoteAddresses:", listed))
+    acl = {"aclEnable": "true", "rocketmqHome": str(tmp_path)}
+    master = made_broker(tmp_path / "master", **acl)
+    async with running(master), running(made_slave(tmp_path / "slave", master)) as slave:
+        following = slave.following
+        assert following is not None
+        if is_let_in:
+            await until(lambda: following.state.is_connected, "the slave copies")
+            await until(lambda: slave.topics.version == master.topics.version, "the tables, too")
+        else:
+            with pytest.raises(BrokerError, match="AclException"):
+                await following._connected(f"127.0.0.1:{master.port + 1}", master.address)
+            assert not following.state.is_connected
