@@ -38,7 +38,7 @@ from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
 from orbitmq.broker.slave.figures import replication_figures
-from orbitmq.broker.slave.kept_role import with_kept_role
+from orbitmq.broker.slave.kept_role import is_promoted, with_kept_role
 from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
 from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
@@ -342,11 +342,11 @@ class Broker:
         self.topics.load()
         self.groups.load()
         self.offsets.load()
-        if self.following is None:
-            # After a crash, and of a former slave, the log may end before what consumers have seen at the last master.
-            self.offsets.correct(self.store.max_offset)
-        else:
+        if self.following is not None:
             self.offsets.remember_commits()
+        elif self.store.was_killed or is_promoted(self.store.options):
+            # The log may end before what consumers have seen, at the last master, too.
+            self.offsets.correct(self.store.max_offset)
         self._delayed.load()
 
     async def _save(self) -> None:

@@ -62,6 +62,7 @@ class CommitLog:
         self._ahead: deque[MappedFile] = deque()  # made, not yet part of the log
         self._reserved = 0
         self._reserving = threading.Lock()  # guards _ahead and _reserved
+        self._flushing = threading.Lock()  # held while files are synced: none may go meanwhile
         self._rewinds = 0  # how often the end of a copy was taken back
         self._patience_s = patience_ms / 1000
         self._is_slow = False
@@ -155,14 +156,13 @@ class CommitLog:
 
     def begin_copy_at(self, start: int) -> None:
         """Let a log without messages begin at `start`, the start of a file of the master's."""
-        with self._reserving:
-            while self._ahead:
-                self.files.discard(self._ahead.pop())
-            self.files.destroy()
+        with self._flushing, self._reserving:
+            self.files.forget(self._ahead)
+            self._ahead.clear()
             self._data = bytearray()
             self._file_start = self._file_end = 0
-        self.begin_at(start, flushed=start, clean=True)
-        self.whole = self.end
+            self.begin_at(start, flushed=start, clean=True)
+            self.whole = self.end
 
     def make_room(self, size: int) -> PhysicalOffset:
         """The place for `size` bytes of units, in the next file when this one cannot take them.
@@ -272,13 +272,14 @@ class CommitLog:
 
     def flush(self) -> PhysicalOffset:
         """Return when what was appended before the call is on disk. OSError when it is not. For any thread."""
-        end, rewinds = self.written, self._rewinds
-        if end > self.flushed:
-            self.files.sync(self.flushed, end)
-            if rewinds != self._rewinds:
-                return self.flushed  # what stands behind it now may be other bytes
-            self.flushed = end
-        return end
+        with self._flushing:
+            end, rewinds = self.written, self._rewinds
+            if end > self.flushed:
+                self.files.sync(self.flushed, end)
+                if rewinds != self._rewinds:
+                    return self.flushed  # what stands behind it now may be other bytes
+                self.flushed = end
+            return end
 
     def close(self) -> None:
         """Let go of the files; those made ahead and never used are removed, the last one first: a crash meanwhile must

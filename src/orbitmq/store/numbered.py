@@ -7,7 +7,7 @@ part ends is the owner's knowledge, for every file has its full size from the be
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from orbitmq.errors import StoreDamaged
@@ -167,6 +167,14 @@ class NumberedFiles:
                 self._door.sync_directory(directory)
         if self.files and end < self.end:
             self.files[-1].clear_from(end - (self.end - self.file_size))
+
+    def forget(self, more: Iterable[MappedFile] = ()) -> None:
+        """Remove the names of all files, and of `more` that never became part of the stream. Who still works on one
+        keeps its memory until it is done.
+        """
+        for file in (*self.files, *more):
+            self._door.remove(file.path)
+        self._stream = (0, [])
 
     def destroy(self) -> None:
         """Remove all files and the directory."""

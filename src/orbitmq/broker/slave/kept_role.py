@@ -20,6 +20,11 @@ def kept_role_path(options: StoreOptions) -> Path:
     return options.root / "config" / "promoted.json"
 
 
+def is_promoted(options: StoreOptions) -> bool:
+    """Whether the store is a former slave's."""
+    return kept_role_path(options).exists()
+
+
 def keep_role(options: StoreOptions, role: str) -> None:
     """Remember the role. OSError when the disk refuses."""
     save_with_backup(kept_role_path(options), json.dumps({"brokerRole": role}))

@@ -151,11 +151,12 @@ class Live:
     def half(self) -> tuple[DataFrame, DataFrame]:
         frames = []
         found_of = {topic: self._queues_of(topic) for topic in (HALF_TOPIC, OP_HALF_TOPIC)}
-        # Brokers go on meanwhile: first how far they are, then the end of what waits, last that of the decisions. So a
-        # message whose place moves is seen at the old one, and no decision about what is read is missed.
+        # Brokers go on meanwhile: first how far they are, with the decisions and then with what waits, then the end of
+        # what waits, last that of the decisions. So a message whose place moves is seen at the old one, and no decision
+        # about what is read is missed.
         done_of = {
-            topic: stored_offsets(self._cluster, TRANSACTION_GROUP, _addresses(found))
-            for topic, found in found_of.items()
+            topic: stored_offsets(self._cluster, TRANSACTION_GROUP, _addresses(found_of[topic]))
+            for topic in (OP_HALF_TOPIC, HALF_TOPIC)
         }
         for topic, names in ((HALF_TOPIC, WAITING_COLUMNS), (OP_HALF_TOPIC, OP_COLUMNS)):
             bounds, done = self._bounds_of(found_of[topic]), done_of[topic]
