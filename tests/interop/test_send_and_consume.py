@@ -31,7 +31,9 @@ def test_every_message_arrives_exactly_as_sent(system: System, label: str, mode:
     assert {row["topic"] for row in received} == {label}
     assert {row["storeHost"] for row in received} == {system.address}
     assert {row["bornHost"] for row in received} == {"127.0.0.1"}
-    assert len({row["bornPort"] for row in received}) == 1, "one producer has one connection to a broker"
+    # Java's asynchronous producer asks from several threads, which may open two connections at once on a busy machine.
+    connections = len({row["bornPort"] for row in received})
+    assert connections <= (2 if mode == "async" else 1), "one producer has one connection to a broker"
     assert all(row["bornTimestamp"] <= row["storeTimestamp"] for row in received)
     assert {row["reconsumeTimes"] for row in received} == {0}
     if mode != "oneway":
