@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import BrokerError, ConfigurationError, RequestRejected
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
+from orbitmq.replication.agreement import check_agreement
 from orbitmq.replication.master import networks_of
 from orbitmq.replication.protocol import HEAD, REPORT
 from orbitmq.store.replica import ReplicaStore
@@ -474,3 +475,15 @@ async def test_a_master_that_stops_leaves_its_slave_with_everything(tmp_path: Pa
         await asyncio.gather(*(client.send("T", bytes(50_000)) for _ in range(100)))
         await master.stop()
         assert replica(slave).copied_to == master.store.commit_log_max_offset
+
+
+async def test_a_master_that_may_not_be_asked_for_messages_is_not_taken_for_another(tmp_path: Path) -> None:
+    def refuse(_connection: object, _command: object) -> None:
+        raise RequestRejected(ResponseCode.NO_PERMISSION, "not for you")
+
+    async with pair(tmp_path) as (master, client, slave, _):
+        await client.send("T")
+        await caught_up(slave, master)
+        master.router.add(RequestCode.VIEW_MESSAGE_BY_ID, refuse)
+        with pytest.raises(BrokerError, match="not for you"):
+            await check_agreement(replica(slave), client.remoting, master.address, 0, 1 << 40)

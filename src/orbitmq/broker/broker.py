@@ -49,7 +49,7 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.waits import limit_waits
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError, StoreStuck
+from orbitmq.errors import ConfigurationError, OrbitMQError, StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.message.hosts import address_text, encode_host
@@ -59,7 +59,7 @@ from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
 from orbitmq.replication.master import Replicas, networks_of
 from orbitmq.replication.slave import REPLICATION_DISTANCE, Following
@@ -239,25 +239,20 @@ class Broker:
         """ConfigurationError while another master of this name answers: the two would give the same offsets to
         different messages. It may have been a slave that was promoted while this one was away.
         """
-        for server in self._name_servers():
+        for server in self.options.name_servers:
             try:
                 known = (await cluster_info(self._remoting, server, timeout_ms=LOOK_MS)).brokers
                 found = known.get(self.options.broker_name)
                 other = found.addresses.get(0) if found is not None else None
                 if other is None or other == self.address:
                     continue
-                await runtime_info(self._remoting, other, timeout_ms=LOOK_MS)
-            except BrokerError:
-                pass  # a refusal is an answer, too
+                answer = await answer_of(self._remoting, other, LOOK_MS)
             except OrbitMQError:
                 continue  # who does not answer does not stand in the way
             raise ConfigurationError(
-                f"option brokerName: the master of {self.options.broker_name} is at {other} and answers; start this "
+                f"option brokerName: the master of {self.options.broker_name} is at {other} and {answer}; start this "
                 "broker as its slave (brokerRole=SLAVE, brokerId=1), or stop that one first"
             )
-
-    def _name_servers(self) -> list[str]:
-        return [address.strip() for address in self.options.namesrv_addr.split(";") if address.strip()]
 
     async def _bind_vip(self, port: int) -> None:
         try:
@@ -452,7 +447,7 @@ class Broker:
     def _make_registrar(self) -> Registrar:
         return Registrar(
             self._remoting,
-            self._name_servers(),
+            self.options.name_servers,
             self._identity,
             RegisteredTopics(self.topics, self.options).body,
             version=None if self.options.force_register or self.following is not None else lambda: self.topics.version,

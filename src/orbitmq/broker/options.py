@@ -242,6 +242,11 @@ class BrokerOptions(Options):
     )
 
     @property
+    def name_servers(self) -> list[str]:
+        """The addresses in `namesrvAddr`."""
+        return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
+
+    @property
     def listen_address(self) -> str:
         """Loopback unless the operator made the broker reachable, by `bindAddress` or by the address it tells clients;
         empty is every address."""

@@ -94,13 +94,14 @@ class Settings:
         if self._file is None:
             return
         try:
-            await asyncio.to_thread(_rewrite, self._file, pairs)
+            await asyncio.to_thread(rewrite_configuration, self._file, pairs)
         except OSError as error:
             remark = f"nothing is changed: {self._file.name} cannot be written: {error.strerror or error}"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark) from error
 
 
-def _rewrite(file: Path, pairs: Mapping[str, str]) -> None:
+def rewrite_configuration(file: Path, pairs: Mapping[str, str]) -> None:
+    """Set these keys in a properties file; the rest of it stays. OSError or ConfigurationError when that cannot be."""
     save_with_backup(file, rewrite_properties(file, pairs))
 
 

@@ -95,7 +95,7 @@ async def _is_same(store: ReplicaStore, remoting: Remoting, address: str, place:
     try:
         return own is not None and bytes(own) == await view_message(remoting, address, place, timeout_ms=TIMEOUT_MS)
     except BrokerError as error:
-        if error.response_code != ResponseCode.SYSTEM_ERROR:
+        if error.code != ResponseCode.SYSTEM_ERROR:
             raise  # it does not say that there is no message at this place
         return False
 

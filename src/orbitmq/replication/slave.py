@@ -246,7 +246,6 @@ class Following:
         self.state.refusal, self.state.was_unreachable = "", False
         _log.info("event=replication_connected master=%s from=%d", address, self._store.copied_to)
         try:
-            await self.look()
             await self._watch(link)
         finally:
             transport.abort()

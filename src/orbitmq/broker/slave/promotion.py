@@ -13,19 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.settings import rewrite_configuration
 from orbitmq.broker.slave.kept_role import keep_role
 from orbitmq.broker.topics import Topics
-from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError, RequestRejected
+from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
 from orbitmq.message.topics import is_system_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
-from orbitmq.runtime.files import save_with_backup
-from orbitmq.runtime.options import rewrite_properties
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -134,7 +133,7 @@ class Promotion:
         doubts: list[str] = []
         listed: set[str] = set()
         others: set[str] = set()
-        for server in filter(None, map(str.strip, self._options.namesrv_addr.split(";"))):
+        for server in self._options.name_servers:
             try:
                 brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
             except OrbitMQError as error:
@@ -150,14 +149,10 @@ class Promotion:
             listed.add(known)
         for address in sorted(listed):
             try:
-                await runtime_info(self._remoting, address, timeout_ms=ASK_MS)
-            except BrokerError as error:
-                return f"the master at {address} answers: {error.remark}", doubts
+                return f"the master at {address} {await answer_of(self._remoting, address, ASK_MS)}", doubts
             except OrbitMQError as error:
                 if address != known or not is_refused(error):
                     doubts.append(f"the master at {address} does not answer, which may be the network: {error}")
-            else:
-                return f"the master at {address} answers", doubts
         return None, doubts + [doubt for address in sorted(others) if (doubt := await self._other_slave(address))]
 
     async def _other_slave(self, address: str) -> str | None:
@@ -179,12 +174,8 @@ class Promotion:
         if self._file is None:
             return False
         try:
-            await asyncio.to_thread(_rewrite, self._file, {"brokerRole": role, "brokerId": str(MASTER_ID)})
+            await asyncio.to_thread(rewrite_configuration, self._file, {"brokerRole": role, "brokerId": str(MASTER_ID)})
         except (OSError, ConfigurationError) as error:
             _log.warning("event=configuration_not_written file=%s error=%s", self._file, error)
             return False
         return True
-
-
-def _rewrite(file: Path, pairs: dict[str, str]) -> None:
-    save_with_backup(file, rewrite_properties(file, pairs))

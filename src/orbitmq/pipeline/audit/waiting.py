@@ -3,6 +3,8 @@ time has come."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
@@ -15,7 +17,7 @@ from orbitmq.message.properties import (
     TRANSACTION_CHECK_TIMES,
 )
 from orbitmq.pipeline.audit.options import DELAYED, HALF, AuditJob
-from orbitmq.pipeline.audit.results import Field, Finding, Section, counted
+from orbitmq.pipeline.audit.results import Field, Finding, Section, Table, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 PLACE = ("brokerName", "queueId", "queueOffset")
@@ -59,14 +61,11 @@ def undecided(half: DataFrame, op: DataFrame) -> DataFrame:
 
 def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
     """Those that are older than `halfAge`, and how many there are at all."""
-    pending = undecided(half, op).withColumn("seconds", f.floor((now_ms - f.col("born")) / 1000)).persist()
-    try:
-        overdue = pending.where(f.col("seconds") > options.half_age)
-        order = f.desc("seconds"), f.col("brokerName"), f.col("queueOffset")
-        table, _ = tables.large("half", "Overdue half messages", _HALF, overdue, order)
-        count = pending.count()
-    finally:
-        pending.unpersist()
+    pending = undecided(half, op).withColumn("seconds", f.floor((now_ms - f.col("born")) / 1000))
+    order = f.desc("seconds"), f.col("brokerName"), f.col("queueOffset")
+    table, count = _overdue(
+        pending, options.half_age, lambda found: tables.large("half", "Overdue half messages", _HALF, found, order)[0]
+    )
     text = f"{counted(table.total, 'half message')} undecided for more than {options.half_age} s"
     return Section(
         HALF,
@@ -85,14 +84,13 @@ def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms
         *PLACE, (f.col("queueId") + 1).alias("level"), "msgId", _text(REAL_TOPIC).alias("topic"),
         _text(REAL_QID).alias("toQueue"), _text(KEYS).alias("keys"), "due",
         f.floor((now_ms - f.col("due")) / 1000).alias("seconds"),
-    ).persist()  # fmt: skip
-    try:
-        overdue = waiting.where(f.col("seconds") > options.delayed_late)
-        order = f.desc("seconds"), f.col("brokerName"), f.col("level"), f.col("queueOffset")
-        table, _ = tables.large("delayed", "Overdue delayed messages", _DELAYED, overdue, order)
-        count = waiting.count()
-    finally:
-        waiting.unpersist()
+    )  # fmt: skip
+    order = f.desc("seconds"), f.col("brokerName"), f.col("level"), f.col("queueOffset")
+    table, count = _overdue(
+        waiting,
+        options.delayed_late,
+        lambda found: tables.large("delayed", "Overdue delayed messages", _DELAYED, found, order)[0],
+    )
     text = f"{counted(table.total, 'delayed message')} more than {options.delayed_late} s late"
     return Section(
         DELAYED,
@@ -102,6 +100,15 @@ def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms
         [Finding(DELAYED, table.total, text)] if table.total else (),
         (table,),
     )
+
+
+def _overdue(waiting: DataFrame, limit_s: int, write: Callable[[DataFrame], Table]) -> tuple[Table, int]:
+    """The table of those that wait for longer than `limit_s`, and how many wait at all; read once."""
+    waiting.persist()
+    try:
+        return write(waiting.where(f.col("seconds") > limit_s)), waiting.count()
+    finally:
+        waiting.unpersist()
 
 
 def _text(name: str) -> Column:
