@@ -17,6 +17,8 @@ async def main() -> None:
 
     async with PullConsumer("example-pull-readers") as consumer:
         print(f"{len(await consumer.fetch_queues(TOPIC))} queues")
+        while await consumer.max_offset(queue) < first + COUNT:  # a receipt can come before its message is readable
+            await asyncio.sleep(0.01)
         result = await consumer.pull(queue, "*", first, 5)
         print(f"{result.status.name}: {b' '.join(message.body for message in result.messages).decode()}")
         result = await consumer.pull(queue, "Tag1", result.next_begin_offset, 32)
