@@ -30,6 +30,9 @@ answers when the error reaches the border of a request.
     |   +-- StoreStuck              the disk does not answer, so the store cannot be closed
     +-- RequestRejected             a handler refuses a request: response code and remark
     +-- SourceError                 a Spark read or write that fails; its text begins with an `ORBITMQ_` name
+    +-- AdminError                  an administrator's question or change that cannot be answered or made; with a hint
+    |   +-- NotFound                what it names is not there
+    |   +-- Conflict                something stands against it: it exists already, a group is online
     +-- LakeError                   archived messages that cannot be written, published or found
         +-- LakeConflict            two jobs changed the lake at the same time; the second may begin again
 """
@@ -206,6 +209,23 @@ class SourceError(OrbitMQError):
         super().__init__(f"{name}: {text}")
         self.name = name
         self.text = text
+
+
+class AdminError(OrbitMQError):
+    """An administrator's question cannot be answered, or a change not be made."""
+
+    def __init__(self, text: str, hint: str | None = None) -> None:
+        super().__init__(text)
+        self.hint = hint
+        """What to do about it: mostly the next command."""
+
+
+class NotFound(AdminError):
+    """The topic, group, broker or message that was named is not there."""
+
+
+class Conflict(AdminError):
+    """What is asked for cannot be while something else is so: the text names it."""
 
 
 class LakeError(OrbitMQError):

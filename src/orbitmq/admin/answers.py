@@ -1,0 +1,85 @@
+"""What comes back when several nodes are asked: items, warnings, and by name each node that did not answer.
+
+Must not know what the items are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from orbitmq.errors import AdminError, BrokerError, ConnectError, OrbitMQError, RemotingTimeout, SendRequestError
+from orbitmq.wire.codes import ResponseCode
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+BUSY = {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE}
+_HINTS = {
+    ResponseCode.NO_PERMISSION: "give an account that may do this: --access-key, or a context with one",
+    ResponseCode.SYSTEM_BUSY: "ask again; the broker refuses work while it is overloaded",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "look at the broker: it starts, stops, or its disk is full",
+}
+
+
+class Failure(Struct, frozen=True, rename="camel"):
+    """One node that could not be asked, or one change that was not made."""
+
+    target: str
+    """Who: `broker-a (127.0.0.1:10911)`, a name server's address, a client id."""
+    code: int | None
+    """The response code; None when no answer came."""
+    name: str
+    """The code's name, or UNREACHABLE, TIMEOUT, FAILED."""
+    message: str
+    hint: str | None
+    """What to do about it, where that is known."""
+    retryable: bool
+    """Whether the same request may succeed later."""
+
+
+@dataclass(slots=True)
+class Found(Generic[T]):
+    """Items of one kind. `failures` make it partial: what those nodes have is not in it."""
+
+    items: list[T] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def partial(self) -> bool:
+        return bool(self.failures)
+
+
+@dataclass(slots=True)
+class Gathered(Generic[K, T]):
+    """Answers by who gave them, in the order the nodes were named."""
+
+    answers: dict[K, T] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def found(self, items: Iterable[T] | None = None) -> Found[T]:
+        return Found(list(self.answers.values() if items is None else items), failures=list(self.failures))
+
+
+def failure_of(target: str, error: OrbitMQError) -> Failure:
+    """How an error is told."""
+    if isinstance(error, BrokerError):
+        code = error.code
+        hint = _HINTS.get(ResponseCode(code)) if code in set(ResponseCode) else None
+        return Failure(target, code, code_name(code), error.remark or code_name(code), hint, code in BUSY)
+    if isinstance(error, RemotingTimeout):
+        return Failure(target, None, "TIMEOUT", str(error), "give it longer: --timeout", retryable=True)
+    if isinstance(error, (ConnectError, SendRequestError)):
+        hint = "is it running, and reachable from here? brokers register the address they were told: --map-addr"
+        return Failure(target, None, "UNREACHABLE", str(error), hint, retryable=True)
+    hint = error.hint if isinstance(error, AdminError) else None
+    return Failure(target, None, "FAILED", str(error), hint, retryable=False)
+
+
+def code_name(code: int) -> str:
+    """The response code as the field writes it: `TOPIC_NOT_EXIST`, or `CODE_4711` for one that has no name here."""
+    return ResponseCode(code).name if code in set(ResponseCode) else f"CODE_{code}"

@@ -1,0 +1,159 @@
+"""A change before it is made: its steps with what is there and what will be, so that it can be shown, confirmed, made,
+read back and undone. Must not know what a step does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Failure, Found, failure_of
+from orbitmq.errors import OrbitMQError
+
+Value = str | int | float | bool | dict[str, object] | list[object] | None
+
+
+class Outcome(StrEnum):
+    """What became of a step."""
+
+    PLANNED = "planned"
+    UNCHANGED = "unchanged"
+    """It is already so: nothing was sent."""
+    DONE = "done"
+    CONFIRMED = "confirmed"
+    """Done, and read back."""
+    NOT_APPLIED = "notApplied"
+    """The node said yes, and what is read back is not what was asked for."""
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """An earlier step that this one stands on has failed."""
+
+
+class Step(Struct, frozen=True, rename="camel"):
+    """One change of one thing at one node."""
+
+    target: str
+    """Who makes it: `broker-a (127.0.0.1:10911)`."""
+    action: str
+    """What is done: `create topic`, `set offset`."""
+    subject: str
+    """To what: a topic, a group, `Orders/broker-a/3`, a key of the configuration."""
+    before: Value = None
+    """What is there; None when there is nothing, or nobody could say."""
+    after: Value = None
+    outcome: Outcome = Outcome.PLANNED
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+Make = Callable[[], Awaitable[None]]
+ReadBack = Callable[[], Awaitable[Value]]
+
+
+@dataclass(slots=True)
+class Change:
+    """A step and how it is made; `read_back` tells what is there afterwards, to compare with the step's `after`."""
+
+    step: Step
+    make: Make
+    read_back: ReadBack | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """Changes in the order they are made."""
+
+    title: str
+    """What happens, in a sentence without a full stop: `delete topic Orders from cluster DefaultCluster`."""
+    changes: list[Change] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    """Nodes that could not be asked while the plan was made: their part is missing in it."""
+    destroys: str | None = None
+    """The name to be typed before it is made, for what cannot be undone by the opposite command."""
+    undo: dict[str, object] | None = None
+    """What an undo file keeps, for changes that lose what was there."""
+    in_order: bool = False
+    """Whether a step stands on those before it: after a failure the rest is skipped."""
+
+    @property
+    def steps(self) -> list[Step]:
+        return [change.step for change in self.changes]
+
+    @property
+    def changing(self) -> bool:
+        return any(change.step.changes for change in self.changes)
+
+    def preview(self) -> Found[Step]:
+        shown = [step if step.changes else _with(step, Outcome.UNCHANGED) for step in self.steps]
+        return Found(shown, list(self.warnings), list(self.failures))
+
+    async def make(self, progress: Callable[[Step], None] | None = None) -> Found[Step]:
+        """Make each change that changes something, one after the other, and tell what became of it.
+
+        A failed step is told and does not end the others, unless the plan is `in_order`.
+        """
+        done = Found[Step](warnings=list(self.warnings), failures=list(self.failures))
+        failed = False
+        for change in self.changes:
+            if not change.step.changes:
+                outcome = Outcome.UNCHANGED
+            elif failed and self.in_order:
+                outcome = Outcome.SKIPPED
+            else:
+                outcome = await _make(change, done.failures)
+                failed = failed or outcome is Outcome.FAILED
+            done.items.append(_with(change.step, outcome))
+            if progress is not None:
+                progress(done.items[-1])
+        return done
+
+    async def verify(self, made: Found[Step]) -> Found[Step]:
+        """The same steps, those that were done being read back."""
+        checked = Found[Step](warnings=list(made.warnings), failures=list(made.failures))
+        for change, step in zip(self.changes, made.items, strict=True):
+            if step.outcome is Outcome.DONE and change.read_back is not None:
+                checked.items.append(await _read_back(step, change.read_back, checked))
+            else:
+                checked.items.append(step)
+        return checked
+
+
+async def _make(change: Change, failures: list[Failure]) -> Outcome:
+    try:
+        await change.make()
+    except OrbitMQError as error:
+        failures.append(failure_of(f"{change.step.target}: {change.step.action} {change.step.subject}", error))
+        return Outcome.FAILED
+    return Outcome.DONE
+
+
+async def _read_back(step: Step, read_back: ReadBack, checked: Found[Step]) -> Step:
+    try:
+        value = await read_back()
+    except OrbitMQError as error:
+        checked.warnings.append(f"{step.target}: done, but it could not be read back: {error}")
+        return step
+    if value == step.after:
+        return _with(step, Outcome.CONFIRMED)
+    checked.warnings.append(f"{step.target}: {step.subject} is {value!r} now, not {step.after!r}")
+    return _with(step, Outcome.NOT_APPLIED)
+
+
+def _with(step: Step, outcome: Outcome) -> Step:
+    return Step(step.target, step.action, step.subject, step.before, step.after, outcome)
+
+
+def joined(title: str, plans: Sequence[Plan]) -> Plan:
+    """Several plans as one, made in their order."""
+    whole = Plan(title, in_order=any(plan.in_order for plan in plans))
+    for plan in plans:
+        whole.changes += plan.changes
+        whole.warnings += plan.warnings
+        whole.failures += plan.failures
+    return whole
