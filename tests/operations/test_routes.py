@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.operations.routes import cluster_info, route, topics
+from orbitmq.operations.routes import (
+    cluster_info,
+    forget_topic,
+    name_server_system_topics,
+    route,
+    topics,
+    topics_of_cluster,
+)
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from tests.support.recorded import ADDRESS, exchange
 
@@ -31,4 +38,19 @@ def test_brokers_and_topics() -> None:
     assert "broker-a" in info.clusters["DefaultCluster"]
     found = exchange(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     assert "TBW102" in asyncio.run(topics(found.remoting, ADDRESS))
+    found.assert_asked_as_java()
+
+
+def test_topics_of_a_cluster_and_those_of_the_system() -> None:
+    found = exchange(RequestCode.GET_TOPICS_BY_CLUSTER)
+    assert "TBW102" in asyncio.run(topics_of_cluster(found.remoting, ADDRESS, found.ext["cluster"]))
+    found.assert_asked_as_java()
+    found = exchange(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert "DefaultCluster" in asyncio.run(name_server_system_topics(found.remoting, ADDRESS))
+    found.assert_asked_as_java()
+
+
+def test_a_name_server_forgets_a_topic() -> None:
+    found = exchange(RequestCode.DELETE_TOPIC_IN_NAMESRV)
+    asyncio.run(forget_topic(found.remoting, ADDRESS, found.ext["topic"], cluster=found.ext["clusterName"]))
     found.assert_asked_as_java()

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from orbitmq.errors import BrokerError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, KVTable
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.headers_admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from orbitmq.wire.objects import decode
+
+NEVER_COUNTED = "not exist"  # in the remark: the code is that of any other failure
 
 
 async def runtime_info(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[str, str]:
     """GET_BROKER_RUNTIME_INFO: figures by name, all as text. BrokerError when the broker refuses."""
     answer = await ask(remoting, address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=timeout_ms)
     return decode(KVTable, answer.body).table
+
+
+async def statistic(
+    remoting: Remoting, address: str, name: str, key: str, *, timeout_ms: float = 6000
+) -> BrokerStatsData | None:
+    """VIEW_BROKER_STATS_DATA: one figure over the last minute, hour and day; None when nothing was counted under it."""
+    header = ViewBrokerStatsDataHeader(name, key)
+    accept = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+    code = RequestCode.VIEW_BROKER_STATS_DATA
+    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
+    if answer.code == ResponseCode.SUCCESS:
+        return decode(BrokerStatsData, answer.body)
+    if NEVER_COUNTED in (answer.remark or ""):
+        return None
+    raise BrokerError(answer.code, answer.remark, address)
+
+
+async def broker_consume_stats(
+    remoting: Remoting, address: str, *, ordered: bool = False, timeout_ms: float = 50_000
+) -> ConsumeStatsList:
+    """GET_BROKER_CONSUME_STATS: how far every group is behind in every write queue. `ordered`: only topics that keep
+    a global order.
+    """
+    header = GetBrokerConsumeStatsHeader(is_order=ordered)
+    answer = await ask(remoting, address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
+    return await asyncio.to_thread(decode, ConsumeStatsList, answer.body)
 
 
 async def answer_of(remoting: Remoting, address: str, timeout_ms: float) -> str:

@@ -1,4 +1,4 @@
-"""Topics of one broker: create, change, delete, list."""
+"""Topics of one broker: create, change, delete, list, and what their queues hold."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.bodies import TopicTable
+from orbitmq.wire.bodies import GroupList, TopicList, TopicStatsTable, TopicTable
 from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.headers_admin import CreateTopicHeader, DeleteTopicHeader
+from orbitmq.wire.headers_admin import (
+    CreateTopicHeader,
+    DeleteTopicHeader,
+    GetTopicStatsInfoHeader,
+    QueryTopicConsumeByWhoHeader,
+)
 from orbitmq.wire.objects import decode
 
 
@@ -44,3 +49,24 @@ async def all_topics(remoting: Remoting, address: str, *, timeout_ms: float = 60
     """GET_ALL_TOPIC_CONFIG: every topic of the broker with the version of the table."""
     answer = await ask(remoting, address, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_ms=timeout_ms)
     return decode(TopicTable, answer.body)
+
+
+async def topic_stats(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> TopicStatsTable:
+    """GET_TOPIC_STATS_INFO: what each queue of the topic holds on that broker."""
+    header = GetTopicStatsInfoHeader(topic)
+    answer = await ask(remoting, address, RequestCode.GET_TOPIC_STATS_INFO, header, timeout_ms=timeout_ms)
+    return decode(TopicStatsTable, answer.body)
+
+
+async def groups_of_topic(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> list[str]:
+    """QUERY_TOPIC_CONSUME_BY_WHO: groups that subscribe the topic now, and those that have offsets of it there."""
+    header = QueryTopicConsumeByWhoHeader(topic)
+    answer = await ask(remoting, address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header, timeout_ms=timeout_ms)
+    return decode(GroupList, answer.body).group_list
+
+
+async def system_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> list[str]:
+    """GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics that are the broker's own."""
+    code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+    answer = await ask(remoting, address, code, timeout_ms=timeout_ms)
+    return decode(TopicList, answer.body).topic_list

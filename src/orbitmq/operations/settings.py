@@ -1,0 +1,50 @@
+"""Settings of a running broker or name server: read and changed. Knows no key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from orbitmq.message.config import DataVersion
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.asking import ask
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.headers_admin import GetBrokerConfigResponseHeader
+from orbitmq.wire.objects import decode
+from orbitmq.wire.settings import decode_settings, encode_settings
+
+
+class BrokerSettings(NamedTuple):
+    """Every key a broker tells, and the version of the whole."""
+
+    values: dict[str, str]
+    version: DataVersion
+
+
+async def broker_settings(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> BrokerSettings:
+    """GET_BROKER_CONFIG: what the broker runs with, defaults included."""
+    answer = await ask(remoting, address, RequestCode.GET_BROKER_CONFIG, timeout_ms=timeout_ms)
+    version = decode(DataVersion, answer.header(GetBrokerConfigResponseHeader).version)
+    return BrokerSettings(decode_settings(answer.body), version)
+
+
+async def change_broker_settings(
+    remoting: Remoting, address: str, pairs: Mapping[str, str], *, timeout_ms: float = 6000
+) -> None:
+    """UPDATE_BROKER_CONFIG. Keys the broker does not have are ignored; BrokerError when one may not be changed."""
+    body = encode_settings(pairs)
+    await ask(remoting, address, RequestCode.UPDATE_BROKER_CONFIG, body=body, timeout_ms=timeout_ms)
+
+
+async def name_server_settings(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[str, str]:
+    """GET_NAMESRV_CONFIG: what the name server runs with, defaults included."""
+    answer = await ask(remoting, address, RequestCode.GET_NAMESRV_CONFIG, timeout_ms=timeout_ms)
+    return decode_settings(answer.body)
+
+
+async def change_name_server_settings(
+    remoting: Remoting, address: str, pairs: Mapping[str, str], *, timeout_ms: float = 6000
+) -> None:
+    """UPDATE_NAMESRV_CONFIG. Unknown keys are ignored; BrokerError when one may not be changed."""
+    body = encode_settings(pairs)
+    await ask(remoting, address, RequestCode.UPDATE_NAMESRV_CONFIG, body=body, timeout_ms=timeout_ms)
