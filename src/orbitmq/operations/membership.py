@@ -64,10 +64,11 @@ async def check_client(
 
 
 async def running_info(
-    remoting: Remoting, address: str, group: str, client_id: str, *, timeout_ms: float = 12_000
+    remoting: Remoting, address: str, group: str, client_id: str, *, stacks: bool = False, timeout_ms: float = 12_000
 ) -> ConsumerRunningInfo:
-    """GET_CONSUMER_RUNNING_INFO: what a member says of itself; the broker passes the question on and waits 10 s."""
-    header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id)
+    """GET_CONSUMER_RUNNING_INFO: what a member says of itself, `stacks` with where its threads stand; the broker
+    passes the question on and waits 10 s."""
+    header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
     answer = await ask(remoting, address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout_ms=timeout_ms)
     return decode(ConsumerRunningInfo, answer.body)
 
