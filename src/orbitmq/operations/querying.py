@@ -1,4 +1,6 @@
-"""Messages by what they are called: by key or unique id. Knows no route; one broker answers for what it holds."""
+"""Messages by what they are called, by key or unique id, and the entries of a queue. Knows no route; one broker answers
+for what it holds.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ from dataclasses import dataclass
 
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
+from orbitmq.wire.bodies import ConsumeQueueEntries
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader
+from orbitmq.wire.headers_admin import QueryConsumeQueueHeader
+from orbitmq.wire.objects import decode
 
 FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 
@@ -46,3 +51,17 @@ async def query_messages(
         return QueryReply(b"")
     found = answer.header(QueryMessageResponseHeader)
     return QueryReply(answer.body, found.index_last_update_timestamp, found.index_last_update_phyoffset)
+
+
+async def queue_entries(
+    remoting: Remoting, address: str, topic: str, queue_id: int, index: int, count: int, *, timeout_ms: float = 6000
+) -> ConsumeQueueEntries:
+    """QUERY_CONSUME_QUEUE: where the messages from queue offset `index` on lie in the log, and their tag codes. Of the
+    schedule topic the code is the time a message is due. Fewer than `count` at the end of a file of the queue.
+
+    Asks for queues of the system's own topics as well, which nobody may pull from. BrokerError when there is no such
+    queue.
+    """
+    header = QueryConsumeQueueHeader(topic, queue_id, index, count)
+    answer = await ask(remoting, address, RequestCode.QUERY_CONSUME_QUEUE, header, timeout_ms=timeout_ms)
+    return decode(ConsumeQueueEntries, answer.body)

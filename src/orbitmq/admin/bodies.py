@@ -1,0 +1,219 @@
+"""A stored message as it is shown: its place, times, names, and its body in a form that can be read. Pure."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+from enum import StrEnum
+
+from msgspec import Struct
+
+from orbitmq.errors import ConfigurationError, UnitError
+from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB, decompress
+from orbitmq.message.flags import (
+    COMPRESSED,
+    COMPRESSION_MASK,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NOT,
+    TRANSACTION_PREPARED,
+)
+from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import DELAY, KEYS, REAL_TOPIC, RETRY_TOPIC, TAGS, UNIQ_KEY
+
+SHOWN_BYTES = 64 << 10
+"""Of a body unless more is asked for: a terminal or a page shows no more, and 64 such messages are 4 MiB."""
+_COMPRESSIONS = {flag: name for name, flag in COMPRESSION_FLAGS.items()}
+_TRANSACTIONS = {TRANSACTION_NOT: None, TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "committed"}
+_CONTROLS = frozenset(map(chr, range(32))) - set("\t\n\r")
+
+
+class BodyForm(StrEnum):
+    """How the bytes of a body are written."""
+
+    AUTO = "auto"
+    """Text where the bytes are text, else base64: nothing is lost, so that it can be sent again."""
+    TEXT = "text"
+    """In the charset, what does not belong to it replaced."""
+    JSON = "json"
+    """Indented; text when it is no JSON."""
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+class Body(Struct, frozen=True, rename="camel"):
+    """A body as it is shown."""
+
+    form: str
+    """text, json, hex or base64: how `content` is written."""
+    content: str
+    size_bytes: int
+    """Of the whole body, unpacked."""
+    charset: str | None = None
+    """Of a text."""
+    truncated: bool = False
+    """Whether `content` is the beginning only."""
+    compression: str | None = None
+    """How it is stored: ZLIB, LZ4 or ZSTD; None when it is stored as it is."""
+    problem: str | None = None
+    """Why it is shown otherwise than asked: it cannot be unpacked, or is not in that form."""
+
+
+class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
+    """A message at its place in a broker's store."""
+
+    topic: str
+    """Where it is stored: half, delayed and retried messages are in topics of the system."""
+    real_topic: str
+    """The topic it was sent to."""
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    msg_id: str
+    """The producer's unique id, else the offset id."""
+    offset_msg_id: str
+    tags: str | None
+    keys: list[str]
+    born_at_ms: int
+    """By the producer's clock."""
+    born_host: str
+    stored_at_ms: int
+    """By the broker's clock."""
+    store_host: str
+    commit_log_offset: int
+    size_bytes: int
+    """In the broker's log, with everything."""
+    reconsume_times: int
+    """How often its group has failed to consume it."""
+    delay_level: int | None
+    transaction: str | None
+    """prepared or committed; None outside transactions."""
+    prepared_transaction_offset: int | None
+    """Where its half is in the log."""
+    flag: int
+    sys_flag: int
+    body_crc: int
+    properties: dict[str, str]
+    body: Body | None
+    """None when bodies were not asked for."""
+
+
+def body_view(
+    body: bytes, sys_flag: int, form: BodyForm = BodyForm.AUTO, charset: str = "utf-8", limit: int | None = SHOWN_BYTES
+) -> Body:
+    """The first `limit` bytes of a body as stored, unpacked first. ConfigurationError for an unknown charset."""
+    check_charset(charset)
+    packed, problem = _compression(sys_flag), None
+    try:
+        whole = decompress(body, sys_flag)
+    except UnitError as error:
+        whole, problem, form = body, str(error), BodyForm.BASE64
+    part = whole if limit is None else whole[:limit]
+    written, content, doubt = _written(part, form, charset, is_cut=len(part) < len(whole))
+    return Body(
+        form=written,
+        content=content,
+        size_bytes=len(whole),
+        charset=charset if written == BodyForm.TEXT else None,
+        truncated=len(part) < len(whole),
+        compression=packed,
+        problem=problem or doubt,
+    )
+
+
+def check_charset(charset: str) -> None:
+    """ConfigurationError when there is none of this name."""
+    try:
+        "".encode(charset)
+    except LookupError as error:
+        raise ConfigurationError(f"there is no charset {charset}; utf-8, gbk, utf-16 and latin-1 are some") from error
+
+
+def _compression(sys_flag: int) -> str | None:
+    if not sys_flag & COMPRESSED:
+        return None
+    return _COMPRESSIONS.get(sys_flag & COMPRESSION_MASK, ZLIB)
+
+
+def _written(part: bytes, form: BodyForm, charset: str, *, is_cut: bool) -> tuple[str, str, str | None]:
+    """The form that was possible, the body in it, and what was wrong with the one that was asked for."""
+    if form is BodyForm.HEX:
+        return BodyForm.HEX, part.hex(), None
+    if form is BodyForm.BASE64:
+        return BodyForm.BASE64, base64.b64encode(part).decode(), None
+    text = _text(part, charset, is_cut=is_cut)
+    if form is BodyForm.AUTO:
+        if text is None:
+            return BodyForm.BASE64, base64.b64encode(part).decode(), None
+        return BodyForm.TEXT, text, None
+    doubt = None if text is not None else f"it holds bytes that are no {charset} text"
+    if text is None:
+        text = part.decode(charset, "replace")
+    if form is BodyForm.TEXT:
+        return BodyForm.TEXT, text, doubt
+    try:
+        return BodyForm.JSON, json.dumps(json.loads(text), ensure_ascii=False, indent=2), doubt
+    except (ValueError, RecursionError) as error:
+        return BodyForm.TEXT, text, f"it is no JSON: {error}" if not is_cut else "it is too long to be shown as JSON"
+
+
+def _text(part: bytes, charset: str, *, is_cut: bool) -> str | None:
+    """The text, None when it is none. A cut may go through the middle of a character, which is left out then."""
+    decoder = codecs.getincrementaldecoder(charset)("strict")
+    try:
+        text = decoder.decode(part, final=not is_cut)
+    except UnicodeError:
+        return None
+    return None if _CONTROLS.intersection(text) else text
+
+
+def shown(
+    message: MessageExt,
+    form: BodyForm | None = BodyForm.AUTO,
+    charset: str = "utf-8",
+    limit: int | None = SHOWN_BYTES,
+) -> StoredMessage:
+    """`message`, which was read without unpacking its body; without `form` the body is left out."""
+    properties = message.properties
+    return StoredMessage(
+        topic=message.topic,
+        real_topic=real_topic(message),
+        broker_name=message.broker_name,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        msg_id=message.msg_id,
+        offset_msg_id=message.offset_msg_id,
+        tags=properties.get(TAGS),
+        keys=properties.get(KEYS, "").split(),
+        born_at_ms=message.born_timestamp,
+        born_host=message.born_host,
+        stored_at_ms=message.store_timestamp,
+        store_host=message.store_host,
+        commit_log_offset=message.commit_log_offset,
+        size_bytes=message.store_size,
+        reconsume_times=message.reconsume_times,
+        delay_level=_number(properties.get(DELAY)),
+        transaction=_TRANSACTIONS.get(message.sys_flag & TRANSACTION_MASK, "rolled back"),
+        prepared_transaction_offset=message.prepared_transaction_offset or None,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        body_crc=message.body_crc,
+        properties=properties,
+        body=None if form is None else body_view(message.body, message.sys_flag, form, charset, limit),
+    )
+
+
+def real_topic(message: MessageExt) -> str:
+    """The topic the application sent it to."""
+    found = message.properties
+    return found.get(RETRY_TOPIC) or found.get(REAL_TOPIC) or message.topic
+
+
+def unique_id(message: MessageExt) -> str | None:
+    """The producer's id; None of a producer that makes none."""
+    return message.properties.get(UNIQ_KEY)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and int(text) else None
