@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, LitePullConsumer, MessageQueue, PushConsumer
-from orbitmq.client.reports import version_name
 from orbitmq.message.unit import encode_unit
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
@@ -22,7 +21,7 @@ from orbitmq.wire.bodies import (
     QueueOffsetList,
     QueueOffsets,
 )
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.codes import RequestCode, version_name
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_groups import (
     ConsumeMessageDirectlyHeader,

@@ -9,11 +9,9 @@ from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.settings import options_of
 from orbitmq.runtime.options import HIDDEN, as_text
 from orbitmq.wire.bodies import ConsumerData, ProcessQueueInfo
-from orbitmq.wire.codes import VERSION
+from orbitmq.wire.codes import VERSION, version_name
 
 MEBIBYTE = 1 << 20
-FIRST_VERSION, FIRST_ORDINAL = 4, 213  # V4_0_0; each release takes two numbers
-_RELEASES = 100
 
 
 def properties(
@@ -47,12 +45,6 @@ def properties(
         "PROP_THREADPOOL_CORE_SIZE": str(workers),
         "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
     }
-
-
-def version_name(ordinal: int) -> str:
-    """`V4_9_7` for 407."""
-    major, release = divmod((ordinal - FIRST_ORDINAL) // 2, _RELEASES)
-    return f"V{FIRST_VERSION + major}_{release // 10}_{release % 10}"
 
 
 def queue_info(cached: ProcessQueue, commit_offset: int) -> ProcessQueueInfo:

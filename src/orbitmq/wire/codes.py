@@ -5,6 +5,14 @@ from __future__ import annotations
 from enum import IntEnum
 
 VERSION = 407  # ordinal of V4_9_7: clients and tools switch features on by it, so every command carries it
+FIRST_VERSION, FIRST_ORDINAL = 4, 213  # V4_0_0; each release takes two numbers
+_RELEASES = 100
+
+
+def version_name(ordinal: int) -> str:
+    """`V4_9_7` for 407."""
+    major, release = divmod((ordinal - FIRST_ORDINAL) // 2, _RELEASES)
+    return f"V{FIRST_VERSION + major}_{release // 10}_{release % 10}"
 
 
 class SerializeType(IntEnum):

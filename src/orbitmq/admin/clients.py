@@ -1,0 +1,389 @@
+"""Who is connected: members of consumer groups, producers, and what a consumer says of itself when it is asked.
+
+Every broker is asked and the answers are put together by client id: a client connects to one broker after the other, so
+the list of a single one may lack some. Knows no progress.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Failure, Found, Gathered
+from orbitmq.admin.session import Node, Session
+from orbitmq.errors import NotFound, OrbitMQError
+from orbitmq.message.config import SubscriptionData
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import retry_topic
+from orbitmq.operations import groups as asked
+from orbitmq.operations.membership import running_info
+from orbitmq.wire.bodies import ClientConnection, ConsumerConnection, ConsumerRunningInfo, ProcessQueueInfo
+from orbitmq.wire.codes import version_name
+
+CLIENT_TIMEOUT_MS = 12_000.0
+"""A broker waits 10 s for a client that it asks; whoever asks the broker waits a little longer."""
+OFFLINE_HINT = "start a consumer; orbitmq group config {group} tells whether the group is known"
+
+
+class Member(Struct, frozen=True, rename="camel"):
+    """One client in a group."""
+
+    client_id: str
+    address: str | None
+    """Where it connects from, `host:port`, as a broker sees it."""
+    language: str | None
+    version: str | None
+    """Of the client library: `V4_9_7`."""
+    brokers: list[str]
+    """Names of the brokers it is connected to."""
+    missing: list[str] = []
+    """Names of brokers that answered and do not know it, though other members are there."""
+
+
+class Subscription(Struct, frozen=True, rename="camel"):
+    """What members of a group want of one topic. Members that want different things have rows of their own."""
+
+    topic: str
+    expression: str | None
+    """None for members that do not subscribe the topic, while others do."""
+    expression_type: str | None
+    clients: list[str]
+    conflict: bool
+    """Members of the group differ in this topic: what each gets is then a matter of luck."""
+
+
+class ProducerMember(Struct, frozen=True, rename="camel"):
+    """One client in a producer group."""
+
+    group: str
+    client_id: str
+    address: str | None
+    language: str | None
+    version: str | None
+    seen_at_ms: int | None
+    """Its last heartbeat; None where the broker does not tell."""
+    brokers: list[str]
+
+
+class RunningQueue(Struct, frozen=True, rename="camel"):
+    """One queue inside a consumer."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    commit_offset: int
+    """The next message to be consumed, as the client has it in memory."""
+    cached_messages: int
+    """Pulled and not yet acknowledged by the listener."""
+    cached_min_offset: int
+    cached_max_offset: int
+    cached_size_mib: int
+    """Whole mebibytes, cut off: the client tells no more."""
+    locked: bool
+    """Of an orderly consumer: the broker has given it the queue."""
+    dropped: bool
+    """It has been taken away and still works off what it has."""
+    unlock_attempts: int
+    last_pull_at_ms: int | None
+    last_consume_at_ms: int | None
+    last_lock_at_ms: int | None
+
+
+class RunningTopic(Struct, frozen=True, rename="camel"):
+    """Rates of one topic inside a consumer; times are means of the last minute."""
+
+    topic: str
+    pull_time_ms: float
+    pull_tps: float
+    consume_time_ms: float
+    consume_ok_tps: float
+    consume_failed_tps: float
+    failed_last_hour: int
+
+
+class Running(Struct, frozen=True, rename="camel"):
+    """What a consumer says of itself."""
+
+    client_id: str
+    version: str | None
+    kind: str | None
+    """`CONSUME_PASSIVELY` pushes to a listener, `CONSUME_ACTIVELY` polls."""
+    orderly: bool | None
+    threads: int | None
+    started_at_ms: int | None
+    name_servers: str | None
+    subscriptions: list[Subscription]
+    queues: list[RunningQueue]
+    topics: list[RunningTopic]
+    properties: dict[str, str]
+    stack: str | None = None
+    """Where its threads stand; only when asked for."""
+
+
+@dataclass(slots=True)
+class Membership:
+    """One group's members as every broker knows them."""
+
+    group: str
+    members: list[Member]
+    told: dict[Node, ConsumerConnection | None]
+    """What each broker that answered says, None of it when nobody is online there."""
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def connections(self) -> list[ConsumerConnection]:
+        return [one for one in self.told.values() if one is not None]
+
+    @property
+    def online(self) -> bool:
+        return bool(self.members)
+
+    @property
+    def model(self) -> str | None:
+        """`CLUSTERING` or `BROADCASTING`; None when nobody is online to tell."""
+        return next((one.message_model.name for one in self.connections if one.message_model), None)
+
+    @property
+    def kind(self) -> str | None:
+        """`CONSUME_PASSIVELY`, `CONSUME_ACTIVELY` or None."""
+        return next((one.consume_type.name for one in self.connections if one.consume_type), None)
+
+    @property
+    def start(self) -> str | None:
+        """Where a queue without an offset is begun: `CONSUME_FROM_LAST_OFFSET`..."""
+        return next((one.consume_from_where.name for one in self.connections if one.consume_from_where), None)
+
+    @property
+    def subscribed(self) -> dict[str, SubscriptionData]:
+        """Topic -> what a broker filters by; the last heartbeat decides where members differ."""
+        return {topic: one for connection in self.connections for topic, one in connection.subscription_table.items()}
+
+    def home(self, client_id: str) -> Node | None:
+        """A broker the client is connected to."""
+        for node, connection in self.told.items():
+            if connection and any(one.client_id == client_id for one in connection.connection_set):
+                return node
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------------- pure parts
+
+
+def members_of(told: Mapping[Node, ConsumerConnection | None]) -> list[Member]:
+    """The clients of all answers by id, each with the brokers that know it and those that do not."""
+    at: dict[str, dict[str, ClientConnection]] = defaultdict(dict)
+    here = [(node, one) for node, one in told.items() if one is not None]
+    for node, connection in here:
+        for client in connection.connection_set:
+            at[client.client_id or ""][node.name] = client
+    names = {node.name for node, _ in here}
+    return [_member(client_id, brokers, names) for client_id, brokers in sorted(at.items())]
+
+
+def _member(client_id: str, brokers: Mapping[str, ClientConnection], names: Collection[str]) -> Member:
+    one = next(iter(brokers.values()))
+    version = version_name(one.version) if one.version else None
+    return Member(client_id, one.client_addr, one.language, version, sorted(brokers), sorted(set(names) - set(brokers)))
+
+
+def compared(group: str, wanted: Mapping[str, Iterable[SubscriptionData]]) -> list[Subscription]:
+    """Subscriptions by topic; `wanted` is client id -> what it wants. The group's own retry topic does not count."""
+    by_topic: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for client, subscriptions in wanted.items():
+        for one in subscriptions:
+            if one.topic != retry_topic(group):
+                by_topic[one.topic][one.expression, one.expression_type].append(client)
+    return [row for topic in sorted(by_topic) for row in _rows(topic, by_topic[topic], wanted)]
+
+
+def _rows(topic: str, wants: Mapping[tuple[str, str], list[str]], clients: Collection[str]) -> list[Subscription]:
+    without = sorted(set(clients) - {client for some in wants.values() for client in some})
+    conflict = len(wants) > 1 or bool(without)
+    found = [Subscription(topic, text, kind, sorted(some), conflict) for (text, kind), some in sorted(wants.items())]
+    return [*found, Subscription(topic, None, None, without, conflict)] if without else found
+
+
+def running_of(client_id: str, info: ConsumerRunningInfo) -> Running:
+    """The structure of a client's report."""
+    properties = info.properties
+    threads, started = properties.get("PROP_THREADPOOL_CORE_SIZE"), properties.get("PROP_CONSUMER_START_TIMESTAMP")
+    orderly = properties.get("PROP_CONSUMEORDERLY")
+    return Running(
+        client_id,
+        version=properties.get("PROP_CLIENT_VERSION"),
+        kind=properties.get("PROP_CONSUME_TYPE"),
+        orderly=None if orderly is None else orderly == "true",
+        threads=_count(threads),
+        started_at_ms=_count(started),
+        name_servers=properties.get("PROP_NAMESERVER_ADDR"),
+        subscriptions=[
+            Subscription(one.topic, one.expression, one.expression_type, [client_id], conflict=False)
+            for one in sorted(info.subscription_set, key=lambda one: one.topic)
+        ],
+        queues=[_running_queue(queue, state) for queue, state in sorted(info.mq_table.items())],
+        topics=[
+            RunningTopic(
+                topic, one.pull_rt, one.pull_tps, one.consume_rt, one.consume_ok_tps, one.consume_failed_tps,
+                one.consume_failed_msgs,
+            )
+            for topic, one in sorted(info.status_table.items())
+        ],
+        properties=dict(sorted(properties.items())),
+        stack=info.jstack or None,
+    )  # fmt: skip
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
+
+
+def _running_queue(queue: MessageQueue, state: ProcessQueueInfo) -> RunningQueue:
+    return RunningQueue(
+        queue.topic, queue.broker_name, queue.queue_id, state.commit_offset, state.cached_msg_count,
+        state.cached_msg_min_offset, state.cached_msg_max_offset, state.cached_msg_size_in_mib,
+        locked=state.locked,
+        dropped=state.dropped,
+        unlock_attempts=state.try_unlock_times,
+        last_pull_at_ms=state.last_pull_timestamp or None,
+        last_consume_at_ms=state.last_consume_timestamp or None,
+        last_lock_at_ms=state.last_lock_timestamp or None,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------- asking
+
+
+async def membership(session: Session, group: str) -> Membership:
+    """Who is online in the group. Every broker is asked; nobody online is an answer, not an error."""
+    nodes = await session.readable()
+    came = await session.each_node(
+        nodes,
+        lambda node: asked.consumer_connections(session.remoting, node.address, group, timeout_ms=session.timeout_ms),
+    )
+    return Membership(group, members_of(came.answers), came.answers, came.failures)
+
+
+async def running(
+    session: Session, who: Membership, clients: Collection[str] | None = None, *, stacks: bool = False
+) -> Gathered[str, ConsumerRunningInfo]:
+    """What each member says of itself, asked through a broker it is connected to; all members unless `clients` names
+    some. A member that does not answer is a failure by its client id.
+    """
+    homes = {one.client_id: who.home(one.client_id) for one in who.members}
+    wanted = {client: home for client, home in homes.items() if home and (clients is None or client in clients)}
+
+    async def ask(client_id: str) -> ConsumerRunningInfo:
+        home = wanted[client_id]
+        return await running_info(
+            session.remoting, home.address, who.group, client_id, stacks=stacks,
+            timeout_ms=max(session.timeout_ms, CLIENT_TIMEOUT_MS),
+        )  # fmt: skip
+
+    return await session.each({client: f"client {client}" for client in wanted}, ask)
+
+
+async def connections(session: Session, group: str) -> Found[Member]:
+    """The members of the group. NotFound when nobody is online and every broker says so."""
+    who = await membership(session, group)
+    _must_be_online(who)
+    found = Found(who.members, failures=who.failures)
+    found.warnings = [
+        f"{one.client_id} is not connected to {', '.join(one.missing)}: it gets nothing from there"
+        for one in who.members
+        if one.missing
+    ]
+    return found
+
+
+def _must_be_online(who: Membership) -> None:
+    if not who.online and not who.failures:
+        raise NotFound(f"no consumer of the group {who.group} is online", OFFLINE_HINT.format(group=who.group))
+
+
+async def subscriptions(session: Session, group: str) -> Found[Subscription]:
+    """What the members want, topic by topic, as each says itself; differences are marked and warned of."""
+    who = await membership(session, group)
+    _must_be_online(who)
+    came = await running(session, who)
+    rows = compared(group, {client: info.subscription_set for client, info in came.answers.items()})
+    found = Found(rows, failures=[*who.failures, *came.failures])
+    differing = sorted({row.topic for row in rows if row.conflict})
+    if differing:
+        found.warnings.append(
+            f"members of {group} subscribe {', '.join(differing)} differently: the broker filters by the last "
+            "heartbeat, so messages are lost to the others; give all members the same subscriptions"
+        )
+    return found
+
+
+async def reports(
+    session: Session, group: str, clients: Collection[str] | None = None, *, stacks: bool = False
+) -> Found[Running]:
+    """What the members say of themselves. NotFound for a client that is not in the group."""
+    who = await membership(session, group)
+    _must_be_online(who)
+    known = {one.client_id for one in who.members}
+    absent = sorted(set(clients or ()) - known)
+    if absent and not who.failures:
+        raise NotFound(f"{absent[0]} is not in the group {group}", f"orbitmq group connections {group}")
+    came = await running(session, who, clients, stacks=stacks)
+    found = Found([running_of(client, info) for client, info in came.answers.items()])
+    found.failures = [*who.failures, *came.failures]
+    return found
+
+
+async def producers(session: Session, group: str | None = None) -> Found[ProducerMember]:
+    """Producers of every group, or of one. A broker that does not list all groups is asked for the one."""
+
+    async def ask(node: Node) -> list[ProducerMember]:
+        everybody = await asked.all_producers(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        return [
+            ProducerMember(
+                name, one.client_id or "", (one.remote_ip or "").lstrip("/") or None, one.language,
+                version_name(one.version) if one.version else None, one.last_update_timestamp or None, [node.name],
+            )
+            for name, members in everybody.items()
+            for one in members
+            if group in (None, name)
+        ]  # fmt: skip
+
+    async def ask_either(node: Node) -> list[ProducerMember]:
+        try:
+            return await ask(node)
+        except OrbitMQError:
+            if group is None:
+                raise
+            return await _of_group(session, node, group)
+
+    came = await session.each_node(await session.masters(), ask_either)
+    return Found(_merged(one for some in came.answers.values() for one in some), failures=came.failures)
+
+
+async def _of_group(session: Session, node: Node, group: str) -> list[ProducerMember]:
+    found = await asked.producer_connections(session.remoting, node.address, group, timeout_ms=session.timeout_ms)
+    return [
+        ProducerMember(
+            group, one.client_id or "", one.client_addr, one.language,
+            version_name(one.version) if one.version else None, None, [node.name],
+        )
+        for one in found
+    ]  # fmt: skip
+
+
+def _merged(rows: Iterable[ProducerMember]) -> list[ProducerMember]:
+    found: dict[tuple[str, str], ProducerMember] = {}
+    for row in rows:
+        key = (row.group, row.client_id)
+        old = found.get(key)
+        if old is None:
+            found[key] = row
+            continue
+        newest = max(row, old, key=lambda one: one.seen_at_ms or 0)
+        found[key] = ProducerMember(
+            row.group, row.client_id, newest.address, newest.language, newest.version, newest.seen_at_ms,
+            sorted({*old.brokers, *row.brokers}),
+        )  # fmt: skip
+    return [found[key] for key in sorted(found)]
