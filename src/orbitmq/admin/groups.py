@@ -1,0 +1,459 @@
+"""Consumer groups of a cluster: which there are, their rules on each broker, and making, changing and removing them.
+
+A group is known to a broker by its rules or by its offsets; all brokers are asked for both, as a group that only polls
+has no retry topic, and one whose rules were removed may have left offsets. Knows no lag beyond the figures a broker
+sums up itself; `progress` has the exact ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec import Struct
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.clients import Membership, membership
+from orbitmq.admin.plans import Change, Plan, Step, Value
+from orbitmq.admin.session import Node, Session, nearest
+from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.message.config import SubscriptionGroup
+from orbitmq.message.topics import (
+    DLQ_PREFIX,
+    FILTER_SERVER_GROUP,
+    MONITOR_GROUP,
+    ONS_API_OWNER_GROUP,
+    ONS_API_PERMISSION_GROUP,
+    ONS_API_PULL_GROUP,
+    ONS_HTTP_PROXY_GROUP,
+    RETRY_PREFIX,
+    SELF_TEST_CONSUMER_GROUP,
+    TOOLS_CONSUMER_GROUP,
+    check_group,
+    dlq_topic,
+    is_system_group,
+    retry_topic,
+)
+from orbitmq.operations.figures import broker_consume_stats
+from orbitmq.operations.groups import create_group, delete_group
+from orbitmq.operations.routes import forget_topic
+from orbitmq.operations.tables import all_consumer_offsets, all_groups
+from orbitmq.operations.topics import delete_topic, topic_stats
+from orbitmq.wire.bodies import ConsumeStatsList
+
+SYSTEM_GROUPS = frozenset(
+    (
+        TOOLS_CONSUMER_GROUP, FILTER_SERVER_GROUP, MONITOR_GROUP, SELF_TEST_CONSUMER_GROUP, ONS_HTTP_PROXY_GROUP,
+        ONS_API_PULL_GROUP, ONS_API_PERMISSION_GROUP, ONS_API_OWNER_GROUP,
+    )
+)  # fmt: skip
+SUMS_TIMEOUT_MS = 50_000.0
+"""A broker with thousands of groups takes its time to sum up the lag of all; the stock tool's limit."""
+
+
+class Group(Struct, frozen=True, rename="camel"):
+    """One row of the list of groups."""
+
+    name: str
+    brokers: list[str]
+    """Names of brokers that have rules for it; none for a group that has left nothing but offsets."""
+    topics: list[str]
+    """What it has offsets of, the retry topic left out."""
+    system: bool
+    members: int | None = None
+    """Clients online; None when it was not asked, or a broker did not answer."""
+    version: str | None = None
+    """The oldest library among the members: `V4_9_7`."""
+    model: str | None = None
+    """`CLUSTERING`, `BROADCASTING`, or None when nobody is online."""
+    kind: str | None = None
+    """`CONSUME_PASSIVELY` (push), `CONSUME_ACTIVELY` (poll), or None."""
+    lag_messages: int | None = None
+    """As the brokers sum it up, expired messages included; None when it is not known or was not asked for."""
+    known_lag_messages: int | None = None
+    """The part of brokers that answered: the least it is."""
+    retry_lag_messages: int | None = None
+    """Messages that wait to be tried again."""
+    consume_tps: float | None = None
+    """Messages a second over the last minute, of brokers that answered."""
+
+
+class GroupRules(Struct, frozen=True, rename="camel"):
+    """The rules of a group on one broker, under the names they have on the wire."""
+
+    group_name: str
+    broker_name: str
+    consume_enable: bool
+    """Whether members get messages at all."""
+    consume_from_min_enable: bool
+    consume_broadcast_enable: bool
+    retry_queue_nums: int
+    retry_max_times: int
+    """Deliveries that fail before a message goes to the dead letters."""
+    broker_id: int
+    """0: read from the master."""
+    which_broker_when_consume_slowly: int
+    """The slave that serves those who are far behind."""
+    notify_consumer_ids_changed_enable: bool
+
+
+# The rules that can be given: the name on the wire -> the attribute of the noun.
+RULES: Mapping[str, str] = {
+    "consume_enable": "consume_enabled",
+    "consume_from_min_enable": "consume_from_min_enabled",
+    "consume_broadcast_enable": "consume_broadcast_enabled",
+    "retry_queue_nums": "retry_queues",
+    "retry_max_times": "retry_max",
+    "broker_id": "broker_id",
+    "which_broker_when_consume_slowly": "broker_id_when_slow",
+    "notify_consumer_ids_changed_enable": "notify_consumer_ids_changed",
+}
+
+
+# ---------------------------------------------------------------------------------------------------------- pure parts
+
+
+def is_system(name: str) -> bool:
+    """Groups of the brokers and the tools themselves, left out of lists unless asked for."""
+    return name in SYSTEM_GROUPS or is_system_group(name)
+
+
+def rules_of(broker_name: str, group: SubscriptionGroup) -> GroupRules:
+    return GroupRules(group.name, broker_name, **{name: getattr(group, of) for name, of in RULES.items()})
+
+
+def with_rules(group: SubscriptionGroup, rules: Mapping[str, object]) -> SubscriptionGroup:
+    """The group with these rules changed and the others as they are. AdminError for a name that is no rule."""
+    unknown = sorted(set(rules) - set(RULES))
+    if unknown:
+        raise AdminError(f"{unknown[0]} is no rule of a group", nearest(unknown[0], RULES))
+    for name, value in rules.items():
+        if isinstance(value, int) and not isinstance(value, bool) and value < (-1 if name == "retry_max_times" else 0):
+            raise AdminError(f"{name} cannot be {value}")
+    return msgspec.structs.replace(group, **{RULES[name]: value for name, value in rules.items()})
+
+
+@dataclass(slots=True)
+class Sums:
+    """What the brokers sum up for one group."""
+
+    lag: int = 0
+    retry: int = 0
+    tps: float = 0.0
+
+
+def summed(answers: Iterable[ConsumeStatsList]) -> dict[str, Sums]:
+    """Lag and rate of each group over brokers; offsets ahead of the end count 0."""
+    found: dict[str, Sums] = defaultdict(Sums)
+    for group, stats in (pair for one in answers for row in one.consume_stats_list for pair in row.items()):
+        _ = found[group]  # it is known even when it has consumed nothing
+        for topic in stats:
+            for queue, at in topic.offset_table.items():
+                behind = max(0, at.broker_offset - at.consumer_offset)
+                if queue.topic.startswith(RETRY_PREFIX):
+                    found[group].retry += behind
+                else:
+                    found[group].lag += behind
+            found[group].tps += topic.consume_tps
+    return found
+
+
+def parts(key: str) -> tuple[str, str]:
+    """Topic and group of a key of the offset table; a retry topic holds no `@`, a group's name none either."""
+    topic, _, group = key.rpartition("@")
+    return topic, group
+
+
+def plain_rules(group: SubscriptionGroup | None) -> dict[str, object] | None:
+    """What a step shows of rules."""
+    return None if group is None else {name: getattr(group, of) for name, of in RULES.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+@dataclass(slots=True)
+class _Known:
+    brokers: list[str] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
+    has_offsets: bool = False
+    unsummed: bool = False
+    """A broker has offsets of it and no rules; it leaves such groups out of its sums."""
+
+
+async def _tables(session: Session, node: Node) -> tuple[dict[str, SubscriptionGroup], dict[str, dict[int, int]]]:
+    rules, offsets = await asyncio.gather(
+        all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms),
+        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
+    )
+    return rules.groups, offsets
+
+
+async def groups(
+    session: Session, *, pattern: str = "*", system: bool = False, lag: bool = False, members: bool = False
+) -> Found[Group]:
+    """Every group that has rules or offsets on some broker, by name. `pattern` has `*` and `?`.
+
+    `lag` asks each broker for its sums, one request a broker; `members` asks each broker about each group.
+    """
+    nodes = await session.readable()
+    came = await session.each_node(nodes, lambda node: _tables(session, node))
+    known: dict[str, _Known] = defaultdict(_Known)
+    for node, (rules, offsets) in came.answers.items():
+        for name in rules:
+            known[name].brokers.append(node.name)
+        for key in offsets:
+            topic, name = parts(key)
+            known[name].has_offsets = True
+            known[name].unsummed |= name not in rules
+            if not topic.startswith(RETRY_PREFIX):
+                known[name].topics.add(topic)
+    names = [name for name in sorted(known) if fnmatchcase(name, pattern) and (system or not is_system(name))]
+    rows = [Group(name, known[name].brokers, sorted(known[name].topics), is_system(name)) for name in names]
+    found = Found(rows, failures=came.failures)
+    if lag:
+        await _add_sums(session, list(came.answers), found, known)
+    if members:
+        await _add_members(session, found)
+    return found
+
+
+async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], known: Mapping[str, _Known]) -> None:
+    timeout_ms = max(session.timeout_ms, SUMS_TIMEOUT_MS)
+    came = await session.each_node(
+        nodes, lambda node: broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms)
+    )
+    found.failures += came.failures
+    sums = summed(came.answers.values())
+    for index, row in enumerate(found.items):
+        one = sums.get(row.name)
+        if one is not None and known[row.name].has_offsets:
+            whole = not found.failures and not known[row.name].unsummed
+            found.items[index] = msgspec.structs.replace(
+                row,
+                lag_messages=one.lag if whole else None,
+                known_lag_messages=one.lag,
+                retry_lag_messages=one.retry if whole else None,
+                consume_tps=round(one.tps, 3),
+            )
+
+
+async def _add_members(session: Session, found: Found[Group]) -> None:
+    whos = [await membership(session, row.name) for row in found.items]
+    told = {failure.target for failure in found.failures}
+    for index, (row, who) in enumerate(zip(found.items, whos, strict=True)):
+        found.items[index] = _with_members(row, who)
+        fresh = [failure for failure in who.failures if failure.target not in told]
+        told |= {failure.target for failure in fresh}
+        found.failures += fresh
+
+
+def _with_members(row: Group, who: Membership) -> Group:
+    oldest = min((one.version for one in who.members if one.version), default=None)
+    no_lag = {"lag_messages": None, "known_lag_messages": None} if who.model == "BROADCASTING" else {}
+    return msgspec.structs.replace(
+        row,
+        members=len(who.members) if not who.failures else None,
+        version=oldest,
+        model=who.model,
+        kind=who.kind,
+        **no_lag,
+    )
+
+
+async def rules(session: Session, name: str) -> Found[GroupRules]:
+    """The rules of a group on each broker that has some. NotFound with the nearest names when none has."""
+    came = await session.each_node(await session.readable(), lambda node: _rules_at(session, node))
+    found = Found([rules_of(node.name, table[name]) for node, table in came.answers.items() if name in table])
+    found.failures = came.failures
+    if not found.items and not came.failures:
+        known = {one for table in came.answers.values() for one in table}
+        raise NotFound(f"no broker has rules for the group {name}", nearest(name, known) or "orbitmq group list")
+    without = sorted(node.name for node, table in came.answers.items() if name not in table)
+    if found.items and without:
+        found.warnings.append(f"{', '.join(without)} does not know {name}: orbitmq group create {name}")
+    if len({msgspec.structs.replace(one, broker_name="") for one in found.items}) > 1:
+        found.warnings.append(f"the rules of {name} differ between brokers: orbitmq group alter {name}")
+    return found
+
+
+async def _rules_at(session: Session, node: Node) -> dict[str, SubscriptionGroup]:
+    return (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+
+
+# ----------------------------------------------------------------------------------------------------------- changing
+
+
+async def _targets(session: Session, brokers: Collection[str]) -> list[Node]:
+    """The masters, or those named. Rules are kept by masters; slaves copy them."""
+    masters = await session.masters()
+    return masters if not brokers else [await session.node(name) for name in sorted(brokers)]
+
+
+def _put(session: Session, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup) -> Change:
+    async def make() -> None:
+        await create_group(session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+
+    async def read_back() -> Value:
+        return plain_rules((await _rules_at(session, node)).get(after.name))
+
+    action = "create group" if before is None else "change group"
+    step = Step(str(node), action, after.name, plain_rules(before), plain_rules(after))
+    return Change(step, make, read_back)
+
+
+async def plan_create(
+    session: Session, name: str, rules: Mapping[str, object] | None = None, *, brokers: Collection[str] = ()
+) -> Plan:
+    """The group with these rules, the others as brokers have them by default, on every master or on those named.
+
+    Conflict where it exists with other rules.
+    """
+    check_group(name)
+    came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
+    wanted = with_rules(SubscriptionGroup(name), rules or {})
+    plan = Plan(f"create group {name}", failures=came.failures)
+    for node, table in came.answers.items():
+        before = table.get(name)
+        if before is not None and before != wanted:
+            raise Conflict(f"the group {name} exists on {node.name} with other rules", f"orbitmq group alter {name}")
+        plan.changes.append(_put(session, node, before, wanted))
+    return plan
+
+
+async def plan_alter(
+    session: Session, name: str, rules: Mapping[str, object], *, brokers: Collection[str] = ()
+) -> Plan:
+    """Change the given rules wherever the group is; what is not given stays as it is on each broker."""
+    came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
+    plan = Plan(f"change group {name}", failures=came.failures)
+    plan.undo = {"kind": "group", "group": name, "rules": {}, "offsets": []}
+    before = {node: table[name] for node, table in came.answers.items() if name in table}
+    if not before and not came.failures:
+        known = {one for table in came.answers.values() for one in table}
+        raise NotFound(f"there is no group {name}", nearest(name, known) or f"orbitmq group create {name}")
+    for node, group in before.items():
+        plan.changes.append(_put(session, node, group, with_rules(group, rules)))
+    plan.undo["rules"] = {node.name: plain_rules(group) for node, group in before.items()}
+    without = [node.name for node in came.answers if node not in before]
+    if without:
+        plan.warnings.append(f"{', '.join(without)} does not know {name}: orbitmq group create {name}")
+    return plan
+
+
+async def plan_delete(
+    session: Session,
+    name: str,
+    *,
+    offsets: bool = False,
+    topics: bool = False,
+    force: bool = False,
+    brokers: Collection[str] = (),
+) -> Plan:
+    """Remove the group's rules; with `offsets` its progress, with `topics` its retry and dead-letter topics too.
+
+    Conflict while a member is online, unless `force`: its next heartbeat would bring the group back.
+    """
+    if is_system(name):
+        raise Conflict(f"{name} belongs to the system")
+    who = await membership(session, name)
+    if who.online and not force:
+        members = ", ".join(one.client_id for one in who.members)
+        raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or give --force")
+    came = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
+    plan = Plan(f"delete group {name}", failures=list(came.failures), destroys=name)
+    plan.undo = {"kind": "group", "group": name, "rules": {}, "offsets": []}
+    for node, (table, progress) in came.answers.items():
+        _add_deletion(session, plan, node, name, table.get(name), _progress_of(progress, name), offsets=offsets)
+    if topics:
+        for topic in (retry_topic(name), dlq_topic(name)):
+            await _add_topic(session, plan, topic)
+    if not plan.changes and not plan.failures:
+        raise NotFound(f"there is no group {name}", "orbitmq group list")
+    if not offsets and any(_progress_of(progress, name) for _, progress in came.answers.values()):
+        plan.warnings.append(
+            "its offsets stay, and it stays listed as a consumer of its topics: --offsets removes them"
+        )
+    return plan
+
+
+def _progress_of(table: Mapping[str, Mapping[int, int]], name: str) -> dict[str, dict[int, int]]:
+    return {parts(key)[0]: dict(queues) for key, queues in table.items() if parts(key)[1] == name}
+
+
+def _add_deletion(
+    session: Session,
+    plan: Plan,
+    node: Node,
+    name: str,
+    group: SubscriptionGroup | None,
+    progress: Mapping[str, Mapping[int, int]],
+    *,
+    offsets: bool,
+) -> None:
+    if group is None and not (offsets and progress):
+        return
+    gone = {"offsets": {topic: len(queues) for topic, queues in progress.items()}} if offsets and progress else {}
+    before: dict[str, object] = {**(plain_rules(group) or {}), **gone}
+
+    async def make() -> None:
+        await delete_group(session.remoting, node.address, name, with_offsets=offsets, timeout_ms=session.timeout_ms)
+
+    async def read_back() -> Value:
+        table, left = await _tables(session, node)
+        found = _progress_of(left, name) if offsets else {}
+        return None if name not in table and not found else "still there"
+
+    action = "delete group and its offsets" if offsets else "delete group"
+    plan.changes.append(Change(Step(str(node), action, name, before, None), make, read_back))
+    assert plan.undo is not None, "set by who plans"
+    rules, kept = plan.undo["rules"], plan.undo["offsets"]
+    if isinstance(rules, dict) and group is not None:
+        rules[node.name] = plain_rules(group)
+    if isinstance(kept, list) and offsets:
+        kept += [
+            {"topic": topic, "brokerName": node.name, "queueId": queue_id, "offset": offset}
+            for topic, queues in progress.items()
+            for queue_id, offset in queues.items()
+        ]
+
+
+async def _add_topic(session: Session, plan: Plan, topic: str) -> None:
+    """A derived topic goes from its brokers first and from the name servers last: a route that is gone too early
+    would be told again by the broker.
+    """
+    try:
+        homes = await session.homes(topic)
+    except NotFound:
+        return
+    came = await session.each_node(
+        homes, lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
+    )
+    plan.failures += came.failures
+    left = sum(
+        one.max_offset - one.min_offset for stats in came.answers.values() for one in stats.offset_table.values()
+    )
+    if left and topic.startswith(DLQ_PREFIX):
+        plan.warnings.append(f"{topic} holds {left} messages that are lost with it")
+    for node in came.answers:
+        plan.changes.append(_topic_deletion(session, node, topic))
+    for address in session.name_servers:
+        plan.changes.append(_route_deletion(session, address, topic))
+
+
+def _topic_deletion(session: Session, node: Node, topic: str) -> Change:
+    async def make() -> None:
+        await delete_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
+
+    return Change(Step(str(node), "delete topic", topic, "exists", None), make)
+
+
+def _route_deletion(session: Session, address: str, topic: str) -> Change:
+    async def make() -> None:
+        await forget_topic(session.remoting, address, topic, timeout_ms=session.timeout_ms)
+
+    return Change(Step(f"name server {address}", "delete topic", topic, "exists", None), make)

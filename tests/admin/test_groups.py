@@ -1,0 +1,176 @@
+"""Groups of a cluster of two brokers: listed from rules and offsets alike, made, changed and removed, and what is
+missing is named when a broker is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from orbitmq.admin import groups
+from orbitmq.admin.groups import plan_alter, plan_create, plan_delete, summed, with_rules
+from orbitmq.admin.plans import Outcome
+from orbitmq.admin.session import Session
+from orbitmq.client.sync import PushConsumer
+from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.message.config import SubscriptionGroup
+from orbitmq.message.model import MessageQueue
+from orbitmq.operations.offsets import update_consumer_offset
+from orbitmq.testing.cluster import Cluster
+from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
+from orbitmq.wire.codes import RequestCode
+from tests.support.administering import looking
+
+BROKERS = ["broker-a", "broker-b"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=2) as running:
+        running.create_topic("T", 2)
+        yield running
+
+
+async def made(session: Session, name: str, **rules: object) -> None:
+    plan = await plan_create(session, name, rules)
+    done = await plan.verify(await plan.make())
+    assert [step.outcome for step in done.items] == [Outcome.CONFIRMED] * 2
+
+
+def test_rules_are_changed_one_by_one() -> None:
+    group = SubscriptionGroup("g", retry_max=3)
+    changed = with_rules(group, {"consume_enable": False})
+    assert (changed.consume_enabled, changed.retry_max, changed.consume_from_min_enabled) == (False, 3, True)
+
+
+def test_what_is_no_rule_is_named_with_the_nearest() -> None:
+    with pytest.raises(AdminError, match="consume_enabled is no rule") as caught:
+        with_rules(SubscriptionGroup("g"), {"consume_enabled": False})
+    assert "consume_enable" in (caught.value.hint or "")
+
+
+def test_sums_of_brokers_add_up_and_an_offset_ahead_is_no_negative_lag() -> None:
+    def of(topic: str, *queues: tuple[int, int]) -> ConsumeStats:
+        table = {MessageQueue(topic, "b", n): QueueProgress(end, at) for n, (end, at) in enumerate(queues)}
+        return ConsumeStats(1.5, table)
+
+    answers = [ConsumeStatsList(consume_stats_list=[{"g": [of("T", (10, 4), (5, 50)), of("%RETRY%g", (3, 1))]}])] * 2
+    found = summed(answers)["g"]
+    assert (found.lag, found.retry, found.tps) == (12, 4, 6.0)
+
+
+def test_a_group_is_made_changed_and_shown_on_every_broker(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await made(session, "rules", retry_max_times=3)
+        plan = await plan_alter(session, "rules", {"consume_enable": False})
+        assert [step.outcome for step in (await plan.verify(await plan.make())).items] == [Outcome.CONFIRMED] * 2
+        found = await groups.rules(session, "rules")
+        assert [row.broker_name for row in found.items] == BROKERS
+        assert {(row.consume_enable, row.retry_max_times) for row in found.items} == {(False, 3)}
+        assert not (await plan_alter(session, "rules", {"consume_enable": False})).changing
+        with pytest.raises(Conflict, match="with other rules"):
+            await plan_create(session, "rules")
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_a_group_of_rules_and_one_of_offsets_alone_are_both_listed(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await made(session, "listed-rules")
+        for node in await session.masters():
+            queue = MessageQueue("T", node.name, 0)
+            await update_consumer_offset(session.remoting, node.address, "listed-offsets", queue, 0)
+        found = await groups.groups(session, pattern="listed-*", lag=True, members=True)
+        assert [(row.name, row.brokers, row.topics, row.members) for row in found.items] == [
+            ("listed-offsets", [], ["T"], 0),
+            ("listed-rules", BROKERS, [], 0),
+        ]
+        assert [row.lag_messages for row in found.items] == [None, None], "the sums know groups with rules only"
+        everything = {row.name: row.system for row in (await groups.groups(session, system=True)).items}
+        assert everything["TOOLS_CONSUMER"]
+        assert "TOOLS_CONSUMER" not in {row.name for row in (await groups.groups(session)).items}
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_a_group_without_rules_is_not_found_and_the_nearest_is_named(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await made(session, "payments")
+        for question in (groups.rules(session, "paymnts"), plan_alter(session, "paymnts", {})):
+            with pytest.raises(NotFound) as caught:
+                await question
+            assert "payments" in (caught.value.hint or "")
+
+    looking(cluster.namesrv_address, look)
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_a_group_is_removed_with_or_without_its_progress(cluster: Cluster, offsets: bool) -> None:
+    name = f"removed-{offsets}"
+
+    async def look(session: Session) -> None:
+        await made(session, name)
+        for node in await session.masters():
+            await update_consumer_offset(session.remoting, node.address, name, MessageQueue("T", node.name, 0), 0)
+        plan = await plan_delete(session, name, offsets=offsets)
+        assert plan.destroys == name
+        assert bool(plan.warnings) is not offsets
+        assert len((plan.undo or {})["rules"]) == 2  # type: ignore[arg-type]
+        assert len((plan.undo or {})["offsets"]) == (2 if offsets else 0)  # type: ignore[arg-type]
+        done = await plan.verify(await plan.make())
+        assert [step.outcome for step in done.items] == [Outcome.CONFIRMED] * 2
+        left = [row.name for row in (await groups.groups(session, pattern=name)).items]
+        assert left == ([] if offsets else [name])
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_a_group_whose_members_are_online_stays_unless_forced(cluster: Cluster) -> None:
+    consumer = PushConsumer("busy", cluster.namesrv_address)
+    consumer.subscribe("T")
+    consumer.set_listener(lambda *_: None)
+
+    async def look(session: Session) -> None:
+        with pytest.raises(Conflict, match="is online"):
+            await plan_delete(session, "busy")
+        plan = await plan_delete(session, "busy", force=True, topics=True)
+        subjects = [(step.action, step.subject) for step in plan.steps]
+        assert subjects == [
+            ("delete group", "busy"), ("delete group", "busy"),
+            ("delete topic", "%RETRY%busy"), ("delete topic", "%RETRY%busy"), ("delete topic", "%RETRY%busy"),
+        ]  # fmt: skip
+        assert plan.steps[-1].target.startswith("name server"), "routes go last"
+
+    with consumer:
+        looking(cluster.namesrv_address, look)
+
+
+def test_groups_of_the_system_stay(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        with pytest.raises(Conflict, match="belongs to the system"):
+            await plan_delete(session, "TOOLS_CONSUMER", force=True)
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_a_broker_that_breaks_off_makes_figures_unknown_and_is_named(cluster: Cluster) -> None:
+    async def prepare(session: Session) -> None:
+        await made(session, "partly")
+        for node in await session.masters():
+            await update_consumer_offset(session.remoting, node.address, "partly", MessageQueue("T", node.name, 0), 0)
+
+    async def look(session: Session) -> None:
+        found = await groups.groups(session, pattern="partly", lag=True, members=True)
+        assert found.partial
+        assert ["broker-b" in failure.target for failure in found.failures] == [True], "it is named once"
+        (row,) = found.items
+        assert (row.lag_messages, row.known_lag_messages, row.members) == (None, 0, None)
+
+    looking(cluster.namesrv_address, prepare)
+    cluster.disconnect(RequestCode.GET_ALL_CONSUMER_OFFSET, times=None, broker="broker-b")
+    cluster.disconnect(RequestCode.GET_CONSUMER_CONNECTION_LIST, times=None, broker="broker-b")
+    try:
+        looking(cluster.namesrv_address, look)
+    finally:
+        cluster.heal()
