@@ -57,6 +57,11 @@ def test_days_are_differences_of_totals() -> None:
     assert parse({"msgPutTotalTodayNow": "75"}).put_messages == Daily(None, None)
 
 
+def test_how_long_a_broker_runs() -> None:
+    assert parse({"runtime": "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"}).uptime_ms == 93_784_000
+    assert parse({"runtime": "long"}).uptime_ms is None
+
+
 def test_minus_one_is_unknown() -> None:
     runtime = parse({"earliestMessageTimeStamp": "-1", "commitLogDiskRatio": "-1.0", "dispatchBehindBytes": "x"})
     assert (runtime.oldest_message_at_ms, runtime.log_disk_ratio, runtime.undispatched_bytes) == (None, None, None)

@@ -48,6 +48,8 @@ class Found(Generic[T]):
     items: list[T] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    check_failed: bool = False
+    """The question was whether something is well, and it is not."""
 
     @property
     def partial(self) -> bool:

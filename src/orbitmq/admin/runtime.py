@@ -16,6 +16,7 @@ Table = Mapping[str, str]
 
 _SIZE = re.compile(r"([\d.]+)\s*([KMGTPE]?)i?B")
 _CAPACITY = re.compile(r"Total : (.+), Free : (.+?)\.?$")
+_UPTIME = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
 _BUCKET = re.compile(r"\[([^\]]+)\]:(\d+)")
 _DELAYS = "scheduleMessageOffset_"
 _DISKS = "commitLogDiskRatio_"
@@ -80,6 +81,8 @@ class Runtime(Struct, frozen=True, rename="camel"):
     version: str | None = None
     """As the broker writes it: `V4_9_7`."""
     booted_at_ms: int | None = None
+    uptime_ms: int | None = None
+    """Whole seconds. Together with `booted_at_ms` it tells what time it is at the broker."""
     active: bool | None = None
     """False when its disk has failed; RocketMQ 4.9 does not tell."""
     put_per_s: Rates = Rates()
@@ -137,6 +140,7 @@ def parse(table: Table) -> Runtime:
     return Runtime(
         version=table.get("brokerVersionDesc") or None,
         booted_at_ms=_number(table.get("bootTimestamp")),
+        uptime_ms=_uptime(table.get("runtime", "")),
         active=_truth(table.get("brokerActive")),
         put_per_s=_rates(table.get("putTps")),
         found_per_s=_rates(table.get("getFoundTps")),
@@ -200,6 +204,14 @@ def _fraction(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
+
+
+def _uptime(text: str) -> int | None:
+    found = _UPTIME.fullmatch(text.strip())
+    if found is None:
+        return None
+    days, hours, minutes, seconds = map(int, found.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 def _truth(text: str | None) -> bool | None:

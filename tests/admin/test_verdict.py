@@ -1,0 +1,99 @@
+"""What is wrong with a cluster is found by rules, the worst first, and said in words."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace as changed
+
+from orbitmq.admin.runtime import Replication, Runtime, Waiting
+from orbitmq.admin.session import Node
+from orbitmq.admin.verdict import Seen, Severity, findings, sentence
+
+NOW_MS = 1_700_000_000_000
+MASTER = Node("c", "broker-a", 0, "10.0.0.1:10911")
+SLAVE = Node("c", "broker-a", 1, "10.0.0.2:10911")
+WELL = Runtime(
+    version="V4_9_7", booted_at_ms=NOW_MS - 60_000, uptime_ms=60_000, log_disk_ratio=0.3, log_end_offset=1 << 30
+)
+
+
+def seen(master: Runtime | None = WELL, slave: Runtime | None = WELL, **more: object) -> Seen:
+    runtimes = {node: runtime for node, runtime in ((MASTER, master), (SLAVE, slave)) if runtime is not None}
+    views = {"ns-1:9876": frozenset({"broker-a:0", "broker-a:1"})}
+    return Seen([MASTER, SLAVE], runtimes, views, [], NOW_MS, **more)  # type: ignore[arg-type]
+
+
+def rules(look: Seen) -> list[tuple[str, Severity]]:
+    return [(one.rule, one.severity) for one in findings(look)]
+
+
+def test_nothing_is_wrong_with_a_cluster_that_is_well() -> None:
+    assert findings(seen()) == []
+    assert sentence([]) == "all is well"
+
+
+def test_a_dead_master_is_worse_than_a_dead_slave() -> None:
+    assert rules(seen(master=None)) == [("reachable", Severity.CRITICAL)]
+    assert rules(seen(slave=None)) == [("reachable", Severity.WARNING)]
+    assert "broker-a:1 (10.0.0.2:10911)" in sentence(findings(seen(slave=None)))
+
+
+def test_a_name_without_a_master_is_told_with_the_slave_to_promote() -> None:
+    (found,) = findings(Seen([SLAVE], {SLAVE: WELL}, {"n": frozenset({"broker-a:1"})}, [], NOW_MS))
+    assert (found.rule, found.subject, found.severity) == ("masters", "broker-a", Severity.CRITICAL)
+    assert found.remedy is not None
+    assert "--address 10.0.0.2:10911" in found.remedy
+
+
+def test_no_broker_at_all() -> None:
+    assert rules(Seen([], {}, {"n": frozenset()}, [], NOW_MS)) == [("brokers", Severity.CRITICAL)]
+
+
+def test_disks_by_their_limits() -> None:
+    for ratio, expected in ((0.74, []), (0.75, [("disk", Severity.WARNING)]), (0.85, [("disk", Severity.CRITICAL)])):
+        assert rules(seen(changed(WELL, log_disk_ratio=ratio))) == expected
+    assert rules(seen(changed(WELL, log_disk_ratio=None, queue_disk_ratio=0.8))) == [("disk", Severity.WARNING)]
+
+
+def test_sends_that_wait() -> None:
+    for waited, expected in ((199, []), (200, [("writes", Severity.WARNING)]), (1000, [("writes", Severity.CRITICAL)])):
+        assert rules(seen(changed(WELL, send_queue=Waiting(1, 10, waited)))) == expected
+        assert rules(seen(changed(WELL, page_cache_lock_ms=waited))) == expected
+
+
+def test_a_slave_that_is_behind_or_refuses() -> None:
+    behind = changed(WELL, log_end_offset=(1 << 30) - (16 << 20))
+    assert rules(seen(slave=behind)) == [("slaves", Severity.WARNING)]
+    assert rules(seen(slave=changed(WELL, log_end_offset=0))) == [("slaves", Severity.CRITICAL)]
+    assert rules(seen(slave=changed(WELL, log_end_offset=None))) == []
+    refusing = changed(WELL, replication=Replication(refusal="another log"))
+    assert rules(seen(slave=refusing)) == [("slaves", Severity.CRITICAL)]
+
+
+def test_a_failed_disk_undispatched_messages_versions_and_clocks() -> None:
+    assert rules(seen(changed(WELL, active=False))) == [("store", Severity.CRITICAL)]
+    assert rules(seen(changed(WELL, undispatched_bytes=64 << 20))) == [("dispatch", Severity.CRITICAL)]
+    assert rules(seen(changed(WELL, version="V5_3_3"))) == [("versions", Severity.WARNING)]
+    (found,) = findings(seen(changed(WELL, uptime_ms=70_000)))
+    assert (found.rule, "10 s ahead" in found.message) == ("clocks", True)
+
+
+def test_name_servers_that_are_silent_or_know_less() -> None:
+    look = seen()
+    views = {"ns-1:9876": frozenset({"broker-a:0", "broker-a:1"}), "ns-2:9876": frozenset({"broker-a:0"})}
+    found = findings(Seen(look.nodes, look.runtimes, views, ["ns-3:9876"], NOW_MS))
+    assert [one.rule for one in found] == ["name servers", "registrations"]
+    assert "broker-a:1 is not registered at name server ns-2:9876" in found[1].message
+
+
+def test_the_worst_comes_first_and_the_rest_is_counted() -> None:
+    found = findings(seen(changed(WELL, log_disk_ratio=0.76, active=False), None))
+    assert [one.severity for one in found] == [Severity.CRITICAL, Severity.WARNING, Severity.WARNING]
+    assert sentence(found).endswith("its disk has failed (and 2 more)")
+
+
+def test_the_part_of_one_cluster() -> None:
+    other = Node("d", "broker-z", 0, "10.0.0.9:10911")
+    look = seen()
+    everything = Seen([*look.nodes, other], look.runtimes, {"n": frozenset({"broker-a:0", "broker-z:0"})}, [], NOW_MS)
+    assert rules(everything.of("d")) == [("reachable", Severity.CRITICAL)]
+    assert rules(everything.of("c")) == []
