@@ -1,0 +1,163 @@
+"""Messages by what they are called: offset id, unique id or key. Every broker is asked.
+
+Messages come as they are stored, compressed bodies packed: `bodies.shown` unpacks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.browsing import BUDGET, Wanted, browse
+from orbitmq.admin.ids import StoredPlace, identify
+from orbitmq.admin.session import Node, Session
+from orbitmq.errors import AdminError, BrokerError, NotFound, UnitError
+from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import UNIQ_KEY
+from orbitmq.message.unit import decode_unit, decode_units, message_of
+from orbitmq.operations import pulling, querying
+from orbitmq.wire.codes import ResponseCode
+
+ANSWER_MAX = 64
+"""Messages a broker gives for one key at a time, whatever it is asked for."""
+EVER_MS = (1 << 63) - 1
+INDEX_STEP_MS = 1000
+"""The index of a broker knows the second of a message only: time bounds are asked for so much wider."""
+CROWDS_MAX = 10
+"""Seconds with more messages of the key than an answer holds: they are read from the queues, which costs."""
+PAGES_MAX = 100
+"""Answers of one broker for one key: 6,400 messages. A key that many have is no name, and is better browsed for."""
+
+
+async def by_offset_id(session: Session, offset_id: str) -> Found[MessageExt]:
+    """The message at the place the id names, asked of the brokers that hold that log, a slave too when the master is
+    gone; no item when there is none. Only brokers of the cluster are asked, whatever address the id holds. NotFound
+    for what is no offset id.
+    """
+    place = identify(offset_id, 0).place
+    if place is None:
+        raise NotFound(f"{offset_id} is no offset id", "a unique id or a key is found with: orbitmq msg find")
+    asked = await session.each_node(await _holders(session, place), lambda node: _at(session, node, place))
+    for message in asked.answers.values():
+        if message is not None and message.offset_msg_id == offset_id.strip().upper():
+            return Found([message])
+    return Found(failures=asked.failures)
+
+
+async def _holders(session: Session, place: StoredPlace) -> list[Node]:
+    """Every broker of the name this address belongs to; all of the cluster when nobody has it (any more)."""
+    nodes = await session.nodes()
+    names = {node.name for node in nodes if node.address == place.address}
+    return [node for node in nodes if node.name in names] or nodes
+
+
+async def _at(session: Session, node: Node, place: StoredPlace) -> MessageExt | None:
+    try:
+        unit = await pulling.view_message(
+            session.remoting, node.address, place.commit_log_offset, timeout_ms=session.timeout_ms
+        )
+        return message_of(decode_unit(unit), node.name, decompress=False)
+    except UnitError:  # RocketMQ takes any bytes there for a message
+        return None
+    except BrokerError as error:
+        if error.code == ResponseCode.SYSTEM_ERROR:
+            return None
+        raise
+
+
+async def by_unique_id(session: Session, topic: str, unique: str) -> Found[MessageExt]:
+    """All messages of the topic with this id, oldest first: one that was sent again keeps its id."""
+    found = await search(session, [topic], unique)
+    found.items = [message for message in found.items if message.properties.get(UNIQ_KEY) == unique]
+    return found
+
+
+async def by_key(
+    session: Session, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = EVER_MS, limit: int = ANSWER_MAX
+) -> Found[MessageExt]:
+    """The newest `limit` messages of the topic with exactly this key, stored from `begin_ms` to `end_ms` (both
+    included), oldest first. More than a broker gives at a time are asked for in steps back through time.
+    """
+    nodes = await session.homes(topic)
+    warnings: list[str] = []
+    asked = await session.each_node(
+        nodes, lambda node: _pages(session, node, topic, key, begin_ms, end_ms, limit, warnings)
+    )
+    items = oldest_first(message for messages in asked.answers.values() for message in messages)
+    found = Found(items, warnings, asked.failures)
+    if len(found.items) > limit:
+        found.warnings.append(f"there are more; these are the newest {limit}: give a higher limit, or an earlier end")
+        found.items = found.items[-limit:] if limit > 0 else []
+    return found
+
+
+async def _pages(
+    session: Session, node: Node, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, warnings: list[str]
+) -> list[MessageExt]:
+    """Those of one broker, one more than `limit` when there are more."""
+    known: dict[int, MessageExt] = {}
+    wanted: list[MessageExt] = []
+    until_ms, crowds = end_ms, 0
+    for _ in range(PAGES_MAX):
+        page = await _query(session, node, topic, key, max(begin_ms - INDEX_STEP_MS, 0), until_ms)
+        is_full, oldest_ms = len(page) >= ANSWER_MAX, min((one.store_timestamp for one in page), default=0)
+        if is_full and all(one.commit_log_offset in known for one in page):
+            # The index tells no times within a second, so it gives the same ones again and again: the queues know.
+            page = await _crowded(session, node, topic, key, oldest_ms, warnings)
+            crowds, until_ms = crowds + 1, oldest_ms - INDEX_STEP_MS
+        elif is_full:
+            until_ms = oldest_ms
+        known |= {one.commit_log_offset: one for one in page}
+        wanted = [one for one in known.values() if has_name(one, key) and begin_ms <= one.store_timestamp <= end_ms]
+        if not is_full or len(wanted) > limit or until_ms < begin_ms:
+            return wanted
+        if crowds >= CROWDS_MAX:
+            break
+    warnings.append(f"{node}: only the newest {len(wanted)} were looked at")
+    return wanted
+
+
+async def _crowded(
+    session: Session, node: Node, topic: str, key: str, end_ms: int, warnings: list[str]
+) -> list[MessageExt]:
+    """All messages with the key of the second before, read from the queues."""
+    wanted = Wanted(begin_ms=end_ms - INDEX_STEP_MS, end_ms=end_ms, key=key)
+    found = await browse(session, topic, wanted, limit=BUDGET, broker=node.name)
+    warnings += found.warnings
+    if found.failures:
+        raise AdminError(f"queues cannot be read: {found.failures[0].message}", found.failures[0].hint)
+    return found.items
+
+
+async def _query(session: Session, node: Node, topic: str, key: str, begin_ms: int, end_ms: int) -> list[MessageExt]:
+    # Not to say whether it is a unique id is taken by every version, signed or not, and finds both.
+    reply = await querying.query_messages(
+        session.remoting, node.address, topic, key, ANSWER_MAX, begin_ms, end_ms,
+        unique=None, timeout_ms=session.timeout_ms,
+    )  # fmt: skip
+    return [message_of(unit, node.name, decompress=False) for unit in decode_units(reply.body)]
+
+
+async def search(session: Session, topics: Sequence[str], name: str) -> Found[MessageExt]:
+    """Messages of these topics, the system's own included, that have `name` for a key or unique id, oldest first: of
+    each broker and topic the newest 64.
+    """
+    nodes = await session.readable()
+    targets = {(node, topic): f"{node}: {topic}" for topic in topics for node in nodes}
+
+    async def ask(target: tuple[Node, str]) -> list[MessageExt]:
+        node, topic = target
+        return [one for one in await _query(session, node, topic, name, 0, EVER_MS) if one.topic == topic]
+
+    asked = await session.each(targets, ask)
+    matching = (one for messages in asked.answers.values() for one in messages if has_name(one, name))
+    return Found(oldest_first(matching), failures=asked.failures)
+
+
+def has_name(message: MessageExt, name: str) -> bool:
+    """Whether it really is a key or the unique id of the message: an index knows hashes only."""
+    return message.properties.get(UNIQ_KEY) == name or name in message.keys.split()
+
+
+def oldest_first(messages: Iterable[MessageExt]) -> list[MessageExt]:
+    return sorted(messages, key=lambda one: (one.store_timestamp, one.broker_name, one.commit_log_offset))
