@@ -1,0 +1,313 @@
+"""Brokers one by one: what they say of themselves, their settings, what their groups lack, cleaning, permission to be
+written, and how long a send takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from functools import partial
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.cluster import each_runtime
+from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.runtime import Runtime
+from orbitmq.admin.session import Node, Session, nearest
+from orbitmq.errors import AdminError, Conflict, NotFound, OrbitMQError
+from orbitmq.message.flags import PERM_WRITE
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.cleaning import clean_expired_queues, clean_unused_topics, delete_expired_log
+from orbitmq.operations.figures import broker_consume_stats, runtime_info
+from orbitmq.operations.permissions import add_write_permission, wipe_write_permission
+from orbitmq.operations.routes import route
+from orbitmq.operations.sending import send
+from orbitmq.operations.settings import broker_settings, change_broker_settings
+from orbitmq.runtime.clock import SystemClock
+from orbitmq.wire.headers import SendMessageV2Header
+
+CONSUME_STATS_TIMEOUT_MS = 50_000.0
+"""A broker reads the last message of every queue of every group for this answer; the stock tool waits as long."""
+TEST_GROUP = "orbitmq-test"
+FIXED_SETTINGS = frozenset(
+    (
+        "rocketmqHome", "namesrvAddr", "brokerName", "brokerId", "brokerClusterName", "brokerIP1", "brokerIP2",
+        "brokerRole", "listenPort", "haListenPort", "storePathRootDir", "storePathCommitLog",
+        "storePathDLedgerCommitLog", "storePathConsumeQueue", "storePathIndex", "storeCheckpoint", "abortFile",
+        "brokerConfigPath", "configStorePath", "kvConfigPath", "filterServerNums", "messageStorePlugIn",
+    )
+)  # fmt: skip
+"""Who a broker is, which files and programs it uses: old brokers take these from anybody, and then write elsewhere."""
+
+
+class BrokerStatus(Struct, frozen=True, rename="camel"):
+    """One broker and all its figures."""
+
+    cluster: str
+    broker: str
+    broker_id: int
+    address: str
+    runtime: Runtime
+
+
+class Entry(Struct, frozen=True, rename="camel"):
+    """One key of a broker, as the broker writes it."""
+
+    broker: str
+    address: str
+    key: str
+    value: str
+
+
+class Consumption(Struct, frozen=True, rename="camel"):
+    """How far a group is in one queue, as the broker of the queue sees it."""
+
+    topic: str
+    group: str
+    broker: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
+    lag_messages: int
+    """As the broker tells it: negative when the group is beyond the end."""
+    last_consumed_at_ms: int | None
+    """When the last message was stored that the group has consumed."""
+
+
+class SendTest(Struct, frozen=True, rename="camel"):
+    """Some messages sent to a broker, one after the other."""
+
+    cluster: str
+    broker: str
+    address: str
+    sent: int
+    failed: int
+    mean_ms: float | None
+    """Without the first one, which opens the connection; None when nothing is left."""
+    shortest_ms: float | None
+    longest_ms: float | None
+
+
+class Cleaning(StrEnum):
+    """What a broker can be told to remove."""
+
+    EXPIRED_QUEUES = "expired-queues"
+    """Queues that hold no message that is left."""
+    UNUSED_TOPICS = "unused-topics"
+    """Queues of topics that are deleted."""
+    EXPIRED_LOG = "expired-log"
+    """Files of the log that are older than they are kept, now instead of at their hour."""
+
+
+_CLEANING: Mapping[Cleaning, Callable[..., Awaitable[None]]] = {
+    Cleaning.EXPIRED_QUEUES: clean_expired_queues,
+    Cleaning.UNUSED_TOPICS: clean_unused_topics,
+    Cleaning.EXPIRED_LOG: delete_expired_log,
+}
+
+
+async def chosen(session: Session, broker: str | None, *, masters: bool = False) -> list[Node]:
+    """The one that is named, or all of them."""
+    return await session.nodes(masters=masters) if broker is None else [await session.node(broker)]
+
+
+async def status(session: Session, broker: str | None = None) -> Found[BrokerStatus]:
+    """The figures of a broker, or of every broker."""
+    gathered = await each_runtime(session, await chosen(session, broker))
+    rows = [BrokerStatus(node.cluster, node.name, node.id, node.address, one) for node, one in gathered.answers.items()]
+    return Found(rows, failures=list(gathered.failures))
+
+
+async def runtime_table(session: Session, broker: str | None = None) -> Found[Entry]:
+    """The same as the broker writes it, key by key."""
+    return await _entries(
+        session, broker, lambda node: runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    )
+
+
+async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Found[Entry]:
+    """What brokers run with, defaults included; only keys with this text in them."""
+    return await _entries(session, broker, partial(_settings, session), containing)
+
+
+async def _settings(session: Session, node: Node) -> dict[str, str]:
+    return (await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)).values
+
+
+async def _entries(
+    session: Session, broker: str | None, question: Callable[[Node], Awaitable[dict[str, str]]], containing: str = ""
+) -> Found[Entry]:
+    gathered = await session.each_node(await chosen(session, broker), question)
+    rows = [
+        Entry(node.name if node.is_master else f"{node.name}:{node.id}", node.address, key, value)
+        for node, table in gathered.answers.items()
+        for key, value in sorted(table.items())
+        if containing.lower() in key.lower()
+    ]
+    return Found(rows, failures=list(gathered.failures))
+
+
+async def plan_settings(
+    session: Session, pairs: Mapping[str, str], broker: str | None = None, *, slaves: bool = False
+) -> Plan:
+    """Set keys at one broker, or at every master, with `slaves` at every broker. Conflict for a key that says who the
+    broker is; NotFound for one that no broker has: it would be taken, and change nothing.
+    """
+    if fixed := sorted(pairs.keys() & FIXED_SETTINGS):
+        raise Conflict(
+            f"{fixed[0]} says who the broker is or where its files are", "change it in its file and restart the broker"
+        )
+    nodes = await chosen(session, broker, masters=not slaves)
+    gathered = await session.each_node(nodes, partial(_settings, session))
+    known = set[str]().union(*gathered.answers.values())
+    for key in pairs:
+        if known and key not in known:
+            raise NotFound(f"there is no setting {key}", nearest(key, known))
+    plan = Plan(f"set {', '.join(pairs)} at {len(gathered.answers)} brokers", failures=list(gathered.failures))
+    for node, table in gathered.answers.items():
+        plan.changes += [_setting(session, node, key, table.get(key), value) for key, value in pairs.items()]
+    return plan
+
+
+def _setting(session: Session, node: Node, key: str, before: str | None, after: str) -> Change:
+    async def make() -> None:
+        await change_broker_settings(session.remoting, node.address, {key: after}, timeout_ms=session.timeout_ms)
+
+    async def read_back() -> str | None:
+        return (await _settings(session, node)).get(key)
+
+    return Change(Step(str(node), "set", key, before, after), make, read_back)
+
+
+async def consumption(session: Session, broker: str | None = None, *, lag_min: int = 0) -> Found[Consumption]:
+    """How far every group is in every write queue, by the brokers' own account; only those at least so far behind."""
+    nodes = await session.readable() if broker is None else [await session.node(broker)]
+
+    async def one(node: Node) -> list[Consumption]:
+        timeout_ms = max(CONSUME_STATS_TIMEOUT_MS, session.timeout_ms)
+        answer = await broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms)
+        return [
+            Consumption(
+                queue.topic,
+                group,
+                queue.broker_name,
+                queue.queue_id,
+                progress.broker_offset,
+                progress.consumer_offset,
+                progress.broker_offset - progress.consumer_offset,
+                progress.last_timestamp or None,
+            )
+            for groups in answer.consume_stats_list
+            for group, parts in groups.items()
+            for part in parts
+            for queue, progress in part.offset_table.items()
+        ]
+
+    gathered = await session.each_node(nodes, one)
+    rows = [row for rows in gathered.answers.values() for row in rows if row.lag_messages >= lag_min]
+    return Found(
+        sorted(rows, key=lambda row: (row.topic, row.group, row.broker, row.queue_id)), failures=list(gathered.failures)
+    )
+
+
+async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = None) -> Plan:
+    """Have one broker, or every broker, remove what it would remove by itself some time."""
+    nodes = await chosen(session, broker)
+    timeout_ms = max(30_000.0, session.timeout_ms)
+    return Plan(
+        f"have {len(nodes)} brokers remove {what.value}",
+        [
+            Change(
+                Step(str(node), "remove", what.value, None, "removed"),
+                partial(_CLEANING[what], session.remoting, node.address, timeout_ms=timeout_ms),
+            )
+            for node in nodes
+        ],
+    )
+
+
+async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
+    """Take a broker's permission to be written out of the routes of every name server, or give it back.
+
+    Producers follow when they ask for routes again, within 30 s.
+    """
+    known = {node.name for node in await session.nodes()}
+    if broker not in known:
+        raise NotFound(f"there is no broker {broker}", nearest(broker, known))
+    change = add_write_permission if allowed else wipe_write_permission
+    before = await session.every_name_server(lambda server: writable(session, server, broker))
+    plan = Plan(f"{'allow' if allowed else 'forbid'} writing to {broker}", failures=list(before.failures))
+    for server, now in before.answers.items():
+        step = Step(server, "allow writing" if allowed else "forbid writing", broker, now, allowed)
+        make = _without_answer(partial(change, session.remoting, server, broker, timeout_ms=session.timeout_ms))
+        plan.changes.append(Change(step, make, partial(writable, session, server, broker)))
+    if allowed:
+        plan.warnings.append("topics that were meant to be read only are written, too, until the broker registers anew")
+    else:
+        plan.warnings.append(
+            f"it is undone when {broker} registers with changed topics; "
+            f"for good: orbitmq broker config set brokerPermission=4 --broker {broker}"
+        )
+    return plan
+
+
+def _without_answer(question: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
+    async def ask() -> None:
+        await question()
+
+    return ask
+
+
+async def writable(session: Session, server: str, broker: str) -> bool | None:
+    """Whether this name server's routes say so, by the topic every broker has, its own; None when it has none."""
+    found = await route(session.remoting, server, broker, timeout_ms=session.timeout_ms)
+    queues = [] if found is None else [one for one in found.queue_datas if one.broker_name == broker]
+    return bool(queues[0].perm & PERM_WRITE) if queues else None
+
+
+async def send_test(
+    session: Session, broker: str | None = None, *, count: int = 10, body_bytes: int = 128
+) -> Found[SendTest]:
+    """Send to the topic each broker has under its own name, one message after the other, and take the time."""
+    if count < 1:
+        raise AdminError("a test needs at least one message")
+    nodes = await chosen(session, broker, masters=True)
+    gathered = await session.each_node(nodes, lambda node: _send_test(session, node, count, body_bytes))
+    return Found(list(gathered.answers.values()), failures=list(gathered.failures))
+
+
+async def _send_test(session: Session, node: Node, count: int, body_bytes: int) -> SendTest:
+    """Raises the last failure when nothing at all could be sent."""
+    times: list[float] = []
+    failure: OrbitMQError | None = None
+    for _ in range(count):
+        began = time.perf_counter()
+        try:
+            await _send(session.remoting, node, body_bytes, session.timeout_ms)
+        except OrbitMQError as error:
+            failure = error
+        else:
+            times.append((time.perf_counter() - began) * 1000)
+    if failure is not None and not times:
+        raise failure
+    counted = times[1:]
+    mean = sum(counted) / len(counted) if counted else None
+    shortest, longest = min(counted, default=None), max(counted, default=None)
+    return SendTest(node.cluster, node.name, node.address, len(times), count - len(times), mean, shortest, longest)
+
+
+async def _send(remoting: Remoting, node: Node, body_bytes: int, timeout_ms: float) -> None:
+    header = SendMessageV2Header(
+        producer_group=TEST_GROUP,
+        topic=node.name,
+        default_topic="TBW102",
+        default_topic_queue_nums=1,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=SystemClock().now_ms(),
+        flag=0,
+        properties="",
+    )
+    await send(remoting, node.address, header, b"a" * body_bytes, timeout_ms=timeout_ms)
