@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.operations.promotion import promote_slave
 from orbitmq.replication.slave import is_refused, is_unreachable
+from orbitmq.runtime.turns import ITEMS_A_TURN
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.promotion import PromotionReport
 from tests.broker.test_live_slave import caught_up, made_slave, pair
@@ -119,6 +122,32 @@ async def test_topics_of_the_masters_last_moment_are_found_in_the_log(tmp_path: 
         slave.topics.table.pop("Newborn", None)
         assert (await asked(slave, client, force=True)).done
         assert slave.topics.table["Newborn"].read_queues == 3
+
+
+async def test_thousands_of_topics_are_found_in_turns_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    turn = 0
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    master = made_broker(tmp_path / "master")
+    await master.start()
+    async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as client:
+        await until(lambda: slave.topics.version == master.topics.version, "the tables")
+        await master.stop()
+        monkeypatch.setattr(slave.store, "queues", lambda: {f"t{number}": 1 for number in range(1000)})
+        monkeypatch.setattr(slave.topics, "create_for_system", lambda *_: made.append(turn))
+        counting = asyncio.create_task(count_turns())
+        assert (await asked(slave, client, force=True)).done
+        counting.cancel()
+    assert len(made) == 1000
+    assert max(Counter(made).values()) <= ITEMS_A_TURN
 
 
 async def test_progress_of_the_masters_own_work_is_taken_when_the_log_has_what_it_stands_for(

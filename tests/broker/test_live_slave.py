@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.slave.metadata import ANSWER_OLD_SECONDS
 from orbitmq.errors import BrokerError, ConfigurationError, RequestRejected
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, pull_flag
@@ -18,7 +19,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
 from orbitmq.replication.agreement import check_agreement
-from orbitmq.replication.master import networks_of
+from orbitmq.replication.master import SILENT_MAX, SLAVES_MAX, networks_of
 from orbitmq.replication.protocol import HEAD, REPORT
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -250,6 +251,53 @@ async def test_a_slave_that_claims_more_than_there_is_or_says_nothing_is_closed(
         await until(lambda: not master.replicas.links, "the silent one is closed")
 
 
+async def silent(master: Broker, host: str, count: int) -> list[asyncio.StreamWriter]:
+    """Connections that say nothing, and do not end."""
+    made = [await asyncio.open_connection("127.0.0.1", master.port + 1, local_addr=(host, 0)) for _ in range(count)]
+    return [writer for _, writer in made]
+
+
+async def test_connections_that_say_nothing_keep_no_slave_out_and_no_send_waiting(tmp_path: Path) -> None:
+    async with running(made_broker(tmp_path, **SYNC)) as master, client_of(master) as client:
+        open_writers = await silent(master, "127.0.0.5", 2 * SILENT_MAX)
+        late, slow = await asyncio.open_connection("127.0.0.1", master.port + 1)  # as RocketMQ's, that speak late
+        open_writers += await silent(master, "127.0.0.5", 2 * SILENT_MAX)
+        await until(lambda: len(master.replicas._silent) == SILENT_MAX, "the others are closed")
+        assert (await client.send("T")).code == ResponseCode.SLAVE_NOT_AVAILABLE, "there is nobody to wait for"
+        slow.write(REPORT.pack(0))
+        assert (await late.readexactly(HEAD.size))[:8] == bytes(8)
+        assert len(master.replicas.links) == 1
+        for writer in (*open_writers, slow):
+            writer.close()
+
+
+async def test_no_more_slaves_than_the_limit_says(tmp_path: Path) -> None:
+    async with running(made_broker(tmp_path)) as master, client_of(master) as client:
+        slaves = [await scripted(master) for _ in range(SLAVES_MAX)]
+        await until(lambda: len(master.replicas.links) == SLAVES_MAX)
+        reader, writer = await asyncio.open_connection("127.0.0.1", master.port + 1)
+        writer.write(REPORT.pack(0))
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        await client.send("T")
+        await asyncio.gather(*(one.readexactly(HEAD.size) for one, _ in slaves))
+        for _, one in slaves:
+            one.close()
+
+
+async def test_a_byte_now_and_then_is_no_sign_of_life(tmp_path: Path, turned_clock: LoopFactory) -> None:
+    time = Time()
+    async with running(made_broker(tmp_path, time.clock)) as master:
+        reader, writer = await asyncio.open_connection("127.0.0.1", master.port + 1)
+        await until(lambda: master.replicas._silent, "the connection")
+        for _ in range(3):
+            writer.write(b"\0")
+            await time.pass_by(7)
+        await time.pass_by(0.2)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+
+
 async def test_slaves_come_from_where_they_may(tmp_path: Path) -> None:
     async with running(made_broker(tmp_path, haSlaveAddresses="10.0.0.0/8")) as master:
         reader, _ = await asyncio.open_connection("127.0.0.1", master.port + 1)
@@ -415,6 +463,30 @@ async def test_progress_made_at_a_slave_is_handed_to_the_master_that_returns(tmp
         assert await query_consumer_offset(at_master.remoting, at_master.address, "g", queue) == 1
 
 
+async def test_what_is_handed_back_lowers_nothing_that_came_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slave reads that the master is at 2, freezes, and thaws when a consumer has brought the master to 9."""
+    queue = MessageQueue("T", BROKER, 0)
+    async with pair(tmp_path) as (master, at_master, slave, _):
+        await until(lambda: slave.topics.version == master.topics.version, "the first copy")
+        copying = slave._copying
+        assert copying is not None
+        await copying.stop()
+        slave.offsets.commit("g", "T", 0, 4)
+        await update_consumer_offset(at_master.remoting, at_master.address, "g", queue, 9)
+        now = asyncio.get_running_loop().time()
+        await copying._hand_back(master.address, {"T@g": {0: 2}}, now)
+        assert master.offsets.query("g", "T", 0) == 9
+        assert slave.offsets.committed_here == {}, "the master knows better"
+
+        slave.offsets.commit("g", "T", 0, 11)
+        await copying._hand_back(master.address, {"T@g": {0: 2}}, now - ANSWER_OLD_SECONDS - 1)
+        assert master.offsets.query("g", "T", 0) == 9, "a master of RocketMQ would take it: it is asked anew before"
+        await copying.copy(master.address)
+        assert master.offsets.query("g", "T", 0) == 11
+
+
 async def test_progress_made_at_a_slave_outlives_its_restart(tmp_path: Path) -> None:
     queue = MessageQueue("T", BROKER, 3)
     master = made_broker(tmp_path / "master")
@@ -429,7 +501,7 @@ async def test_progress_made_at_a_slave_outlives_its_restart(tmp_path: Path) -> 
     async with running(made_broker(tmp_path / "master", listenPort=str(port))) as again, client_of(again) as client:
         async with running(made_slave(tmp_path / "slave", again)) as slave:
             await until(lambda: again.offsets.query("g", "T", 3) == 4, "the master is told")
-            await until(lambda: slave.offsets.committed_here == set())
+            await until(lambda: slave.offsets.committed_here == {})
         await update_consumer_offset(client.remoting, client.address, "g", queue, 1)  # a reset, while it is away
         async with running(made_slave(tmp_path / "slave", again)) as slave:
             await until(lambda: slave.offsets.query("g", "T", 3) == 1, "the reset counts: nothing is told twice")

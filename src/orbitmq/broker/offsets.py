@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from orbitmq.message.javajson import dumps
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 SEPARATOR = "@"
 ENTRIES_MAX = 1_000_000  # offsets, some 300 MB in the worst case; they are accepted unchecked, so a bound must be here
 KEY_LENGTH_MAX = 1024  # more than a topic and a group of the longest allowed names; for the same reason
-TURN_ENTRIES = 500  # topics with group whose text is written before other work gets its turn: some 3 ms
+TURN_ENTRIES = 300  # topics with group whose text is written before other work gets its turn: some 3 ms
 CORRECTIONS_TOLD = 20  # one by one; thousands of them have one reason
 
 
@@ -34,14 +35,15 @@ class ConsumerOffsets:
     def __init__(self, directory: Path, *, with_light_queues: bool = False) -> None:
         self.table: dict[str, dict[int, int]] = {}
         self.with_light_queues = with_light_queues
-        self.committed_here: set[tuple[str, int]] | None = None  # of a slave: what its master does not know of
-        self._saved_here: set[tuple[str, int]] = set()  # as the file has it
+        self.committed_here: dict[str, set[int]] | None = None  # of a slave: queues its master does not know of
+        self._found_here: dict[str, set[int]] = {}  # in the file, at the start
         self._count = 0
         self._plain_path = directory / "consumerOffset.json"
         light_path = directory / "lmqConsumerOffset.json"
         self.file = SavedFile(light_path if with_light_queues else self._plain_path, self._text)
         self._changed: set[str] = set()  # keys whose text is not that of the table
         self._texts: dict[str, str] = {}
+        self._here_texts: dict[str, str] = {}
         self._writing: asyncio.Task[None] | None = None
 
     def load(self) -> None:
@@ -53,14 +55,14 @@ class ConsumerOffsets:
         if saved is not None:
             light = {key: {0: offset} for key, offset in (saved.lmq_offset_table or {}).items()}
             self._take({key: dict(offsets) for key, offsets in saved.offset_table.items()} | light)
-            here = (saved.committed_here or {}).items()
-            self._saved_here = {(key, queue_id) for key, queue_ids in here for queue_id in queue_ids}
+            self._found_here = {key: set(queue_ids) for key, queue_ids in (saved.committed_here or {}).items()}
 
     def remember_commits(self) -> None:
         """Keep `committed_here` from now on, over restarts: progress that was made at a slave while its master was away
         must not be lost because the slave is away before the master is back.
         """
-        self.committed_here = set(self._saved_here)
+        self.committed_here = self._found_here
+        self._changed.update(self.committed_here)
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
         """After a crash: move back what lies beyond the end of its queue, which `max_offset` tells.
@@ -84,8 +86,10 @@ class ConsumerOffsets:
         if count:
             _log.warning("event=offsets_corrected count=%d", count)
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Take an offset as it is, also a smaller one: a reset is a commit. A light group has one for all queues."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, *, only_forward: bool = False) -> None:
+        """Take an offset as it is, also a smaller one: a reset is a commit. A light group has one for all queues.
+        `only_forward` leaves one that is further on alone.
+        """
         if self.with_light_queues and is_lmq(group):
             queue_id = 0
         key = topic + SEPARATOR + group
@@ -96,16 +100,33 @@ class ConsumerOffsets:
                 return
             self._count += 1
             offsets = self.table.setdefault(key, {})
+        elif only_forward and offsets[queue_id] >= offset:
+            return
         offsets[queue_id] = offset
         self._changed.add(key)
         if self.committed_here is not None:
-            self.committed_here.add((key, queue_id))
+            self.committed_here.setdefault(key, set()).add(queue_id)
+
+    def to_hand_back(self, most: int) -> list[tuple[str, int]]:
+        """Keys and queues, of a slave, that its master is to be told of."""
+        here = self.committed_here or {}
+        return list(islice(((key, queue_id) for key, queue_ids in here.items() for queue_id in queue_ids), most))
+
+    def handed_back(self, key: str, queue_id: int) -> None:
+        """The master knows of it."""
+        here = self.committed_here or {}
+        if queue_id in here.get(key, ()):
+            here[key].discard(queue_id)
+            self._changed.add(key)
+            if not here[key]:
+                del here[key]
 
     def replace(self, key: str, offsets: Mapping[int, int]) -> None:
         """Take the master's offsets of one topic and group for its own."""
         known, taken = self.table.get(key, {}), dict(offsets)
+        here = (self.committed_here or {}).get(key, ())
         for queue_id, offset in known.items():
-            if (key, queue_id) in (self.committed_here or ()) and offset > taken.get(queue_id, -1):
+            if queue_id in here and offset > taken.get(queue_id, -1):
                 taken[queue_id] = offset  # not handed back yet
         if known != taken:
             self._count += len(taken) - len(known)
@@ -157,7 +178,7 @@ class ConsumerOffsets:
         if len(self._changed) > TURN_ENTRIES:
             if self._writing is None:
                 self._writing = asyncio.get_running_loop().create_task(self._write_in_turns())
-        elif self._changed or (self.committed_here or set()) != self._saved_here:
+        elif self._changed:
             self.file.mark()
 
     async def _write_in_turns(self) -> None:
@@ -178,6 +199,14 @@ class ConsumerOffsets:
                 self._texts.pop(key, None)
             else:
                 self._texts[key] = self._entry(key, offsets)
+            if self.committed_here is not None:
+                self._write_here(key, self.committed_here.get(key))
+
+    def _write_here(self, key: str, queue_ids: set[int] | None) -> None:
+        if queue_ids is None:
+            self._here_texts.pop(key, None)
+        else:
+            self._here_texts[key] = f"{dumps(key)}:{dumps(sorted(queue_ids))}"
 
     def _keep(self, wanted: Callable[[str, str], bool]) -> None:
         for key in list(self.table):
@@ -191,31 +220,25 @@ class ConsumerOffsets:
         self._count = sum(map(len, table.values()))
         self._texts = {key: self._entry(key, offsets) for key, offsets in table.items()}
 
-    def _text(self) -> str:
-        """ConsumerOffsetTable as Java's files have it."""
+    def _text(self) -> list[str]:
+        """ConsumerOffsetTable as Java's files have it, in pieces."""
         self._write(len(self._changed))
         here = self._here_text()
         if not self.with_light_queues:
-            return f'{{{here}\n\t"offsetTable":{self._object(self.table)}\n}}'
+            return ["{", *here, '\n\t"offsetTable":', *self._object(self.table), "\n}"]
         light = [key for key in self.table if self.is_light(key)]
         others = [key for key in self.table if not self.is_light(key)]
-        return f'{{{here}\n\t"lmqOffsetTable":{self._object(light)},\n\t"offsetTable":{self._object(others)}\n}}'
+        of_light, of_others = self._object(light), self._object(others)
+        return ["{", *here, '\n\t"lmqOffsetTable":', *of_light, ',\n\t"offsetTable":', *of_others, "\n}"]
 
-    def _here_text(self) -> str:
+    def _here_text(self) -> list[str]:
         """Nothing but at a slave that has something to tell its master; RocketMQ passes over names it does not know."""
-        self._saved_here = set(self.committed_here or ())
-        if not self._saved_here:
-            return ""
-        queues: dict[str, list[int]] = {}
-        for key, queue_id in sorted(self._saved_here):
-            queues.setdefault(key, []).append(queue_id)
-        return f'\n\t"committedHere":{dumps(queues)},'
+        return (
+            ['\n\t"committedHere":', *_braced(self._here_texts.values(), "", ",", ""), ","] if self._here_texts else []
+        )
 
-    def _object(self, keys: Collection[str]) -> str:
-        if not keys:
-            return "{}"
-        entries = ",\n\t\t".join([self._texts[key] for key in keys])
-        return f"{{\n\t\t{entries}\n\t}}"
+    def _object(self, keys: Collection[str]) -> list[str]:
+        return _braced(map(self._texts.__getitem__, keys), "\n\t\t", ",\n\t\t", "\n\t") if keys else ["{}"]
 
     def is_light(self, key: str) -> bool:
         """Whether this is a light group's offset."""
@@ -225,6 +248,15 @@ class ConsumerOffsets:
         if self.is_light(key):
             return f"{dumps(key)}:{offsets.get(0, 0)}"
         return _entry(key, offsets)
+
+
+def _braced(entries: Iterable[str], head: str, between: str, tail: str) -> list[str]:
+    """An object's pieces."""
+    pieces = ["{" + head]
+    for entry in entries:
+        pieces += (entry, between)
+    pieces[-1] = tail + "}"
+    return pieces
 
 
 def _entry(key: str, offsets: Mapping[int, int]) -> str:

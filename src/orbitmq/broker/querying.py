@@ -71,7 +71,13 @@ class Querying:
 
     def update_consumer_offset(self, _connection: Connection, command: Command) -> Command:
         header = command.header(UpdateConsumerOffsetHeader)
-        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._offsets.commit(
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.commit_offset,
+            only_forward=bool(header.only_forward),
+        )
         answer = command.response(ResponseCode.SUCCESS)
         answer.ext = {}
         return answer

@@ -40,21 +40,33 @@ async def query_consumer_offset(
     return answer.header(QueryConsumerOffsetResponseHeader).offset
 
 
-def _update(group: str, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetHeader:
+def _update(
+    group: str, queue: MessageQueue, offset: int, only_forward: bool | None = None
+) -> UpdateConsumerOffsetHeader:
     return UpdateConsumerOffsetHeader(
         consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
         commit_offset=offset,
         broker_name=queue.broker_name,
+        only_forward=only_forward,
     )
 
 
 async def update_consumer_offset(
-    remoting: Remoting, address: str, group: str, queue: MessageQueue, offset: int, *, timeout_ms: float = 5000
+    remoting: Remoting,
+    address: str,
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    timeout_ms: float = 5000,
+    only_forward: bool | None = None,
 ) -> None:
-    """UPDATE_CONSUMER_OFFSET, and the broker's word that it was taken."""
-    header = _update(group, queue, offset)
+    """UPDATE_CONSUMER_OFFSET, and the broker's word that it was taken. With `only_forward` a broker of orbitmq keeps an
+    offset that is further on.
+    """
+    header = _update(group, queue, offset, only_forward)
     await ask(remoting, address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=timeout_ms)
 
 

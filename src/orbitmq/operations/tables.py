@@ -22,7 +22,11 @@ async def all_consumer_offsets(
 ) -> dict[str, dict[int, int]]:
     """GET_ALL_CONSUMER_OFFSET: `topic@group` -> queue id -> next offset; a light group has one, of queue 0."""
     answer = await ask(remoting, address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_ms=timeout_ms)
-    found = await asyncio.to_thread(decode, ConsumerOffsetTable, answer.body)
+    return await asyncio.to_thread(_offsets_of, answer.body)
+
+
+def _offsets_of(body: bytes | memoryview) -> dict[str, dict[int, int]]:
+    found = decode(ConsumerOffsetTable, body)
     light = {key: {0: offset} for key, offset in (found.lmq_offset_table or {}).items()}
     return {key: dict(offsets) for key, offsets in found.offset_table.items()} | light
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
@@ -48,7 +50,7 @@ async def delete_topic(remoting: Remoting, address: str, topic: str, *, timeout_
 async def all_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> TopicTable:
     """GET_ALL_TOPIC_CONFIG: every topic of the broker with the version of the table."""
     answer = await ask(remoting, address, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_ms=timeout_ms)
-    return decode(TopicTable, answer.body)
+    return await asyncio.to_thread(decode, TopicTable, answer.body)
 
 
 async def topic_stats(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> TopicStatsTable:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
@@ -27,6 +28,7 @@ from orbitmq.store.records import PutStatus
 _log = logging.getLogger(__name__)
 
 SLAVES_MAX = 16  # connections; each costs a write buffer, and the disk's time when it is far behind
+SILENT_MAX = 16  # connections beside them that have not reported yet; slaves of RocketMQ take five seconds for that
 TURN_BYTES = 1 << 20  # sent to one slave before other work gets its turn of the event loop
 BUFFER_BYTES = 1 << 20  # of what the network has not taken, before the slave is left alone until it has
 LOOK_SECONDS = 0.1  # for what no arrival tells of, and for signs of life
@@ -43,7 +45,7 @@ class SlaveLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_paused = self._is_due = False
         self._heard = self._wrote = 0.0
-        self.address = ""
+        self.host = self.address = ""
         self.place: int | None = None  # unknown before the first report
         self.acknowledged = 0
 
@@ -52,28 +54,23 @@ class SlaveLink(asyncio.Protocol):
         if (peer := transport.get_extra_info("peername")) is None:  # gone already
             self._transport.abort()
             return
-        host, port, *_ = peer
-        self.address = address_text(host, port)
+        self.host, port, *_ = peer
+        self.address = address_text(self.host, port)
         self._heard = self._wrote = asyncio.get_running_loop().time()
         self._transport.set_write_buffer_limits(high=BUFFER_BYTES)
-        if (refusal := self._owner.refusal_of(host)) is not None:
-            _log.warning("event=slave_refused peer=%s reason=%s", self.address, refusal)
-            self._transport.abort()
-            return
-        self._owner.links.add(self)
-        _log.info("event=slave_connected peer=%s", self.address)
+        self._owner.came(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._owner.links:
-            self._owner.gone(self)
             _log.info("event=slave_gone peer=%s acknowledged=%d error=%s", self.address, self.acknowledged, exc)
+        self._owner.gone(self)
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        self._heard = asyncio.get_running_loop().time()
         reported = self._reports.feed(data)
-        if reported is None or self._transport is None:
+        if reported is None or self._transport is None or self._transport.is_closing():
             return
+        self._heard = asyncio.get_running_loop().time()
         end = self._owner.end
         if not 0 <= reported <= end:
             # Its log is another one, or this one has lost its end: whatever was sent now would not belong behind it.
@@ -81,6 +78,8 @@ class SlaveLink(asyncio.Protocol):
             self._transport.abort()
             return
         if self.place is None:
+            if not self._owner.spoke(self):
+                return
             self.place = first_place(reported, end, self._owner.file_size)
             if self.place < self._owner.start:
                 _log.error(
@@ -117,6 +116,11 @@ class SlaveLink(asyncio.Protocol):
             self._wrote = now
             self._transport.write(HEAD.pack(self.place, 0))
 
+    def refuse(self, reason: str) -> None:
+        _log.warning("event=slave_refused peer=%s reason=%s", self.address, reason)
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
@@ -140,7 +144,9 @@ class SlaveLink(asyncio.Protocol):
 
 
 class Replicas:
-    """All slaves of one broker. `networks` are those slaves may come from; None is any."""
+    """All slaves of one broker. `networks` are those slaves may come from; None is any. A connection counts as a slave
+    from its first report on: nobody waits for one that says nothing.
+    """
 
     def __init__(
         self, store: MessageStore, options: StoreOptions, clock: Clock, networks: tuple[Network, ...] | None = None
@@ -153,6 +159,7 @@ class Replicas:
         self._looking: asyncio.Task[None] | None = None
         self._told = asyncio.Event()  # a slave has said something, or has gone
         self.links: set[SlaveLink] = set()
+        self._silent: dict[SlaveLink, None] = {}  # the oldest first
         self.acknowledged = PhysicalOffset(0)  # the most that any slave had; it is never less again, as in RocketMQ
 
     async def bind(self, host: str, port: int) -> None:
@@ -182,7 +189,7 @@ class Replicas:
         if self._looking is not None:
             self._looking.cancel()
         self.release()
-        for link in list(self.links):
+        for link in (*self.links, *self._silent):
             link.close()
         self._waits.give_up()
 
@@ -240,28 +247,48 @@ class Replicas:
             self.acknowledged = PhysicalOffset(place)
             self._waits.reached(self.acknowledged)
 
+    def came(self, link: SlaveLink) -> None:
+        """There is a connection, that has said nothing. Where too many are waited for, the host that has most of them
+        loses its oldest: slaves from elsewhere get in however many it opens.
+        """
+        if not self._may_come_from(link.host):
+            link.refuse("haSlaveAddresses does not have its address")
+            return
+        self._silent[link] = None
+        if len(self._silent) > SILENT_MAX:
+            crowd = Counter(one.host for one in self._silent)
+            oldest = max(self._silent, key=lambda one: crowd[one.host])  # the first of several
+            del self._silent[oldest]
+            oldest.refuse(f"it has not reported, and {SILENT_MAX} newer ones have not either")
+
+    def spoke(self, link: SlaveLink) -> bool:
+        """The first report: whether it is a slave from now on."""
+        self._silent.pop(link, None)
+        if len(self.links) >= SLAVES_MAX:
+            link.refuse(f"there are {SLAVES_MAX} slaves already")
+            return False
+        self.links.add(link)
+        _log.info("event=slave_connected peer=%s", link.address)
+        return True
+
     def gone(self, link: SlaveLink) -> None:
-        """A slave's connection has ended."""
+        """A connection has ended."""
+        self._silent.pop(link, None)
         self.links.discard(link)
         self._told.set()
 
-    def refusal_of(self, host: str) -> str | None:
-        """Why a slave may not come from `host`; None when it may."""
-        if len(self.links) >= SLAVES_MAX:
-            return f"there are {SLAVES_MAX} slaves already"
+    def _may_come_from(self, host: str) -> bool:
         if self._networks is None:
-            return None
+            return True
         address = ipaddress.ip_address(host.partition("%")[0])
-        if any(address in network for network in self._networks):
-            return None
-        return "haSlaveAddresses does not have its address"
+        return any(address in network for network in self._networks)
 
     async def _look(self) -> None:
         loop, options = asyncio.get_running_loop(), self._options
         silence, heartbeat = options.ha_housekeeping_interval_ms / 1000, options.ha_send_heartbeat_interval_ms / 1000
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for link in list(self.links):
+            for link in (*self.links, *self._silent):
                 link.look(loop.time(), silence, heartbeat)
 
 

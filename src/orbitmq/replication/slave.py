@@ -29,6 +29,8 @@ CONNECT_SECONDS = 5.0
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 0.1, 5.0  # RocketMQ waits 5 s each time
 REFUSED_PAUSE_SECONDS = 10.0  # logs that differ do so until somebody does something
 TURN_BYTES = 32 << 10  # entered before other work gets its turn of the event loop: some hundred messages
+TURN_SECONDS = 0.004  # or for so long: the first message of a queue makes files, which takes as long as fifty others
+PART_BYTES, PART_BYTES_SLOW = 8 << 10, 2 << 10  # entered before the clock is looked at; where that was too long
 BACKLOG_MAX = 4 << 20  # bytes that have come and have no room yet; the master is not read then
 NO_ROOM_SECONDS = 0.2  # until a full or slow disk is asked again
 UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN)
@@ -65,6 +67,7 @@ class MasterLink(asyncio.Protocol):
         self._waiting: list[tuple[int, memoryview]] = []  # has come and is not copied yet
         self._waiting_bytes = 0
         self._timer: asyncio.Handle | None = None
+        self._part = PART_BYTES
         self._is_paused = False
         self._reported = -1
         self._reported_at = 0.0
@@ -98,7 +101,7 @@ class MasterLink(asyncio.Protocol):
 
     def look(self, now: float, heartbeat: float, silence: float) -> None:
         """Every now and then: tell the master that this end is there, and notice when it is not."""
-        if now - self._state.heard > silence and not self._waiting:
+        if now - self._state.heard > silence and not self._is_paused:  # who is not listened to is not silent
             self._end(TimeoutError(f"the master has been silent for {now - self._state.heard:.0f} s"))
         elif now - self._reported_at > heartbeat:
             self._report(max(self._reported, self._store.safe_to))
@@ -112,11 +115,11 @@ class MasterLink(asyncio.Protocol):
         self._timer = None
         if self.ended.done():
             return
-        budget = TURN_BYTES
+        budget, begun = TURN_BYTES, self._loop.time()
         try:
-            while self._waiting and budget > 0:
+            while self._waiting and budget > 0 and self._loop.time() - begun < TURN_SECONDS:
                 place, data = self._waiting[0]
-                part = data[:budget]
+                part = data[: min(budget, self._part)]
                 if not self._store.copy(place, part):
                     self._timer = self._loop.call_later(NO_ROOM_SECONDS, self._copy)
                     break
@@ -126,13 +129,14 @@ class MasterLink(asyncio.Protocol):
                     self._waiting[0] = place + len(part), data[len(part) :]
                 else:
                     self._waiting.pop(0)
+            self._part = PART_BYTES if self._loop.time() - begun < TURN_SECONDS else PART_BYTES_SLOW
         except Exception as error:  # whatever it is, the link ends with it, and is made anew
             self._end(error)
             return
         if self._waiting and self._timer is None:
             self._timer = self._loop.call_soon(self._copy)
         if self._is_paused and self._waiting_bytes <= BACKLOG_MAX // 2 and self._transport is not None:
-            self._is_paused = False
+            self._is_paused, self._state.heard = False, self._loop.time()
             self._transport.resume_reading()
         self._acknowledge()
 

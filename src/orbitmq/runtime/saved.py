@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orbitmq.errors import StoreError
@@ -14,9 +14,11 @@ _log = logging.getLogger(__name__)
 
 
 class SavedFile:
-    """Writes what `render` returns to `path`. Changes that come while a write is under way share the next one."""
+    """Writes what `render` returns to `path`, a text or its pieces. Changes that come while a write is under way share
+    the next one.
+    """
 
-    def __init__(self, path: Path, render: Callable[[], str]) -> None:
+    def __init__(self, path: Path, render: Callable[[], str | Sequence[str]]) -> None:
         self.path = path
         self._render = render
         self._dirty = False
@@ -47,7 +49,7 @@ class SavedFile:
         try:
             while self._dirty:
                 self._dirty = False
-                await asyncio.to_thread(save_with_backup, self.path, self._render())
+                await asyncio.to_thread(_save, self.path, self._render())
         except OSError as error:
             self._dirty = True
             _log.error("event=save_failed path=%s error=%s", self.path, error)
@@ -55,3 +57,7 @@ class SavedFile:
         finally:
             self._writing = None
         return None
+
+
+def _save(path: Path, rendered: str | Sequence[str]) -> None:
+    save_with_backup(path, rendered if isinstance(rendered, str) else "".join(rendered))

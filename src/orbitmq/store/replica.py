@@ -62,14 +62,16 @@ class ReplicaStore(MessageStore):
         return self._log.flushed if self._flushes_each else self._log.end
 
     def last_message(self) -> tuple[PhysicalOffset, bytes] | None:
-        """Place and bytes of the last message that any queue has; None for a store without messages."""
+        """Place and bytes of the last message that any queue has; None for a store without messages. For any thread
+        while nothing is copied.
+        """
         furthest = self._queues.furthest()
         entry = furthest.last_entry() if furthest is not None else None
         unit = self._log.unit_at(entry[0]) if entry is not None else None
         return (PhysicalOffset(entry[0]), bytes(unit)) if entry is not None and unit is not None else None
 
     def queues(self) -> dict[str, int]:
-        """Topics that have messages, and how many queues of each are used."""
+        """Topics that have messages, and how many queues of each are used. For any thread."""
         found: dict[str, int] = {}
         for queue in self._queues:
             found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)

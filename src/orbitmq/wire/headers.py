@@ -111,13 +111,16 @@ class QueryConsumerOffsetResponseHeader(Header):
 
 
 class UpdateConsumerOffsetHeader(Header):
-    """UPDATE_CONSUMER_OFFSET (15)."""
+    """UPDATE_CONSUMER_OFFSET (15). `only_forward` is orbitmq's own: an offset that is further on stays; RocketMQ passes
+    it over.
+    """
 
     consumer_group: str
     topic: str
     queue_id: Int32
     commit_offset: Int64
     broker_name: str | None = renamed("bname", None)
+    only_forward: bool | None = None
 
 
 class SearchOffsetHeader(Header):

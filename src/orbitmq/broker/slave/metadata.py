@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from itertools import islice
 
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
@@ -35,6 +34,7 @@ UNKNOWN_SECONDS = 0.1  # until it is looked again who the master is
 TIMEOUT_MS = 3000
 ASKED_FOR_MAX = 10_000  # topics; those beyond wait for the next copy
 HANDED_BACK_MAX = 10_000  # offsets told to the master in one round; the rest in the next
+ANSWER_OLD_SECONDS = 2.0  # what the master said of its offsets; the rest waits for the next answer
 CATCH_UP_SECONDS, CATCH_UP_LOOK_SECONDS = 2.0, 0.02  # for the log to reach what a table stands for
 
 
@@ -137,10 +137,11 @@ class MetadataCopy:
         Those of the master's own work are taken when this log has all that they stand for: else a slave that becomes
         the master would count as delivered what it does not have.
         """
+        asked_at = asyncio.get_running_loop().time()
         offsets = await all_consumer_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
         delayed = await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
         _, end = await log_limits(self._remoting, address)
-        await self._hand_back(address, offsets)
+        await self._hand_back(address, offsets, asked_at)
         has_all = await self._has_copied(end)
         async for key, found in in_turns(list(offsets.items())):
             if has_all or not key.endswith(SEPARATOR + TRANSACTION_GROUP):
@@ -156,15 +157,23 @@ class MetadataCopy:
                     await asyncio.sleep(CATCH_UP_LOOK_SECONDS)
         return self._copied() >= end
 
-    async def _hand_back(self, address: str, found: dict[str, dict[int, int]]) -> None:
-        """Tell the master what was committed here since the last copy, and change `found` accordingly."""
-        committed = self._offsets.committed_here or set()
-        for key, queue_id in list(islice(committed, HANDED_BACK_MAX)):
+    async def _hand_back(self, address: str, found: dict[str, dict[int, int]], asked_at: float) -> None:
+        """Tell the master what was committed here since the last copy, and change `found` accordingly.
+
+        A master takes none of it that is behind what it has by then. RocketMQ's takes it all, so it is told only what
+        is ahead of an answer that is not old, as it is to a slave that was frozen meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        async for key, queue_id in in_turns(self._offsets.to_hand_back(HANDED_BACK_MAX)):
+            if loop.time() - asked_at > ANSWER_OLD_SECONDS:
+                return
             topic, _, group = key.partition(SEPARATOR)
             offset = self._offsets.query(group, topic, queue_id)
             if offset is not None and offset > found.get(key, {}).get(queue_id, -1):
                 queue = MessageQueue(topic, "", queue_id)
-                await update_consumer_offset(self._remoting, address, group, queue, offset, timeout_ms=TIMEOUT_MS)
+                await update_consumer_offset(
+                    self._remoting, address, group, queue, offset, timeout_ms=TIMEOUT_MS, only_forward=True
+                )
                 found.setdefault(key, {})[queue_id] = offset
             if self._offsets.query(group, topic, queue_id) == offset:  # else it went on meanwhile
-                committed.discard((key, queue_id))
+                self._offsets.handed_back(key, queue_id)

@@ -25,6 +25,7 @@ from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
+from orbitmq.runtime.turns import in_turns
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -76,7 +77,7 @@ class Promotion:
             saved = False
             if done:
                 saved = await self._write(role)
-                self._find_topics()
+                await self._find_topics()
                 _log.warning(
                     "event=promoted name=%s role=%s log_end=%d forced=%s peer=%s",
                     self._options.broker_name, role, self._store.copied_to, header.force, connection.address,
@@ -121,9 +122,10 @@ class Promotion:
             )
         return doubts
 
-    def _find_topics(self) -> None:
+    async def _find_topics(self) -> None:
         """Topics made in the master's last seconds are in the log only: without an entry nobody could read them."""
-        for topic, queues in self._store.queues().items():
+        found = await asyncio.to_thread(self._store.queues)
+        async for topic, queues in in_turns(found.items()):
             if self._topics.get(topic) is None and not is_system_topic(topic):
                 _log.warning("event=topic_found topic=%s queues=%d", topic, queues)
                 self._topics.create_for_system(topic, queues)

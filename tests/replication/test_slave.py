@@ -1,0 +1,97 @@
+"""The slave's end of a connection, with a store that has no room."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from orbitmq.errors import LogsDiffer
+from orbitmq.replication.protocol import HEAD
+from orbitmq.replication.slave import BACKLOG_MAX, NO_ROOM_SECONDS, FollowingState, MasterLink
+from orbitmq.store.replica import ReplicaStore
+from tests.support.loops import LoopFactory, turned_loop, until
+
+HEARTBEAT, SILENCE = 5.0, 20.0
+
+
+class FullStore:
+    """Takes nothing while it is full."""
+
+    def __init__(self) -> None:
+        self.is_full = True
+        self.copied_to = self.safe_to = 0
+
+    def copy(self, offset: int, data: memoryview) -> bool:
+        if offset != self.copied_to:
+            raise LogsDiffer(f"{offset} does not follow")
+        if not self.is_full:
+            self.copied_to = self.safe_to = offset + len(data)
+        return not self.is_full
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written, and whether anybody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_read, self.is_over = True, False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def abort(self) -> None:
+        self.is_over = True
+
+
+def connected(store: FullStore) -> tuple[MasterLink, Wire]:
+    link, wire = MasterLink(cast("ReplicaStore", store), FollowingState()), Wire()
+    link.connection_made(wire)
+    return link, wire
+
+
+def pieces(size: int, each: int = 1 << 20) -> bytes:
+    return b"".join(HEAD.pack(place, each) + bytes(each) for place in range(0, size, each))
+
+
+async def test_a_master_that_is_not_read_is_not_silent(turned_clock: LoopFactory) -> None:
+    """It may not send anything; and when it is read again it has all the time to do so."""
+    loop, store = turned_loop(), FullStore()
+    link, wire = connected(store)
+    link.data_received(pieces(BACKLOG_MAX + (1 << 20)))
+    assert not wire.is_read, "no more is taken than there is room for"
+    for _ in range(10):
+        await loop.turn(10)
+        link.look(loop.time(), HEARTBEAT, SILENCE)
+    assert not link.ended.done()
+    assert len(wire.written) > 5, "it is told that this end is there"
+    store.is_full = False
+    await loop.turn(NO_ROOM_SECONDS)
+    await until(lambda: wire.is_read and not link._waiting, "all is copied")
+    link.look(loop.time(), HEARTBEAT, SILENCE)
+    assert not link.ended.done(), "what it has said meanwhile comes only now"
+    await loop.turn(SILENCE + 1)
+    link.look(loop.time(), HEARTBEAT, SILENCE)
+    assert "silent for 21 s" in str(link.ended.result())
+    assert wire.is_over
+
+
+async def test_a_master_that_says_nothing_is_given_up_though_something_waits_for_room(
+    turned_clock: LoopFactory,
+) -> None:
+    loop = turned_loop()
+    link, wire = connected(FullStore())
+    link.data_received(pieces(1 << 20))
+    assert wire.is_read
+    await loop.turn(SILENCE + 1)
+    link.look(loop.time(), HEARTBEAT, SILENCE)
+    assert isinstance(link.ended.result(), TimeoutError)
