@@ -1,0 +1,149 @@
+"""Name servers: what each knows, its settings, and the pairs it keeps. They do not know each other, so each is asked,
+each is changed, and where they differ is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.session import Session, nearest
+from orbitmq.errors import Conflict, NotFound
+from orbitmq.operations.kv import delete_kv, kv_table, put_kv
+from orbitmq.operations.routes import cluster_info, topics
+from orbitmq.operations.settings import change_name_server_settings, name_server_settings
+
+FIXED_SETTINGS = frozenset(("rocketmqHome", "kvConfigPath", "configStorePath", "productEnvName", "listenPort"))
+"""Old name servers take paths from anybody, and then write what they are told into that file."""
+
+
+class NameServerStatus(Struct, frozen=True, rename="camel"):
+    """What one name server knows, and what it lacks that another one knows."""
+
+    address: str
+    brokers: int
+    topics: int
+    missing_brokers: list[str]
+    """`name:id` of brokers that are registered at another name server only."""
+    missing_topics: list[str]
+
+
+class Pair(Struct, frozen=True, rename="camel"):
+    """A key and what stands under it at one name server."""
+
+    name_server: str
+    key: str
+    value: str | None
+    """None where only another name server has the key."""
+    differs: bool
+    """Whether another name server says something else."""
+
+
+async def listed(session: Session) -> Found[NameServerStatus]:
+    """Every name server that was given."""
+
+    async def one(address: str) -> tuple[set[str], set[str]]:
+        info = await cluster_info(session.remoting, address, timeout_ms=session.timeout_ms)
+        names = {f"{name}:{number}" for name, broker in info.brokers.items() for number in broker.addresses}
+        return names, set(await topics(session.remoting, address, timeout_ms=session.timeout_ms))
+
+    gathered = await session.every_name_server(one)
+    brokers = set[str]().union(*(known for known, _ in gathered.answers.values()))
+    names = set[str]().union(*(known for _, known in gathered.answers.values()))
+    rows = [
+        NameServerStatus(address, len(mine), len(known), sorted(brokers - mine), sorted(names - known))
+        for address, (mine, known) in gathered.answers.items()
+    ]
+    return Found(rows, failures=list(gathered.failures))
+
+
+async def settings(session: Session, *, containing: str = "") -> Found[Pair]:
+    """What each name server runs with, defaults included; only keys with this text in them."""
+    return _compared(await session.every_name_server(partial(_settings, session)), containing)
+
+
+async def pairs(session: Session, namespace: str) -> Found[Pair]:
+    """Everything kept under a namespace."""
+    return _compared(await session.every_name_server(partial(_pairs, session, namespace)))
+
+
+async def pair(session: Session, namespace: str, key: str) -> Found[Pair]:
+    """One of them. NotFound when no name server has it."""
+    found = await pairs(session, namespace)
+    rows = [row for row in found.items if row.key == key]
+    if not rows and not found.failures:
+        hint = nearest(key, {row.key for row in found.items})
+        raise NotFound(f"there is no {key} in the namespace {namespace}", hint)
+    return Found(rows, failures=found.failures)
+
+
+async def plan_settings(session: Session, wanted: Mapping[str, str]) -> Plan:
+    """Set keys at every name server. Conflict for one that names a file; NotFound for one that none has."""
+    if fixed := sorted(wanted.keys() & FIXED_SETTINGS):
+        raise Conflict(f"{fixed[0]} cannot be changed while the name server runs", "change its file and restart it")
+    gathered = await session.every_name_server(partial(_settings, session))
+    known = set[str]().union(*gathered.answers.values())
+    for key in wanted:
+        if known and key not in known:
+            raise NotFound(f"there is no setting {key}", nearest(key, known))
+    plan = Plan(f"set {', '.join(wanted)} at {len(gathered.answers)} name servers", failures=list(gathered.failures))
+    for server, table in gathered.answers.items():
+        for key, value in wanted.items():
+            make = partial(
+                change_name_server_settings, session.remoting, server, {key: value}, timeout_ms=session.timeout_ms
+            )
+            plan.changes.append(_change(server, "set", key, table.get(key), value, make, partial(_settings, session)))
+    return plan
+
+
+async def plan_pair(session: Session, namespace: str, key: str, value: str | None) -> Plan:
+    """Keep a pair at every name server; None removes it."""
+    gathered = await session.every_name_server(partial(_pairs, session, namespace))
+    action = "remove" if value is None else "put"
+    plan = Plan(f"{action} {key} in the namespace {namespace}", failures=list(gathered.failures))
+    for server, table in gathered.answers.items():
+        make = (
+            partial(delete_kv, session.remoting, server, namespace, key, timeout_ms=session.timeout_ms)
+            if value is None
+            else partial(put_kv, session.remoting, server, namespace, key, value, timeout_ms=session.timeout_ms)
+        )
+        read = partial(_pairs, session, namespace)
+        plan.changes.append(_change(server, action, key, table.get(key), value, make, read))
+    return plan
+
+
+def _change(
+    server: str,
+    action: str,
+    key: str,
+    before: str | None,
+    after: str | None,
+    make: Callable[[], Awaitable[None]],
+    read: Callable[[str], Awaitable[dict[str, str]]],
+) -> Change:
+    async def read_back() -> str | None:
+        return (await read(server)).get(key)
+
+    return Change(Step(server, action, key, before, after), make, read_back)
+
+
+async def _settings(session: Session, server: str) -> dict[str, str]:
+    return await name_server_settings(session.remoting, server, timeout_ms=session.timeout_ms)
+
+
+async def _pairs(session: Session, namespace: str, server: str) -> dict[str, str]:
+    return await kv_table(session.remoting, server, namespace, timeout_ms=session.timeout_ms)
+
+
+def _compared(gathered: Gathered[str, dict[str, str]], containing: str = "") -> Found[Pair]:
+    keys = sorted(set[str]().union(*gathered.answers.values()))
+    rows = []
+    for key in (key for key in keys if containing.lower() in key.lower()):
+        values = {server: table.get(key) for server, table in gathered.answers.items()}
+        differs = len(set(values.values())) > 1
+        rows += [Pair(server, key, value, differs) for server, value in values.items()]
+    return Found(rows, failures=list(gathered.failures))
