@@ -1,0 +1,475 @@
+"""How far a consumer group is: per queue and in sum, in messages and in time. What is not known is None, never 0.
+
+`reading` and `summary` decide what figures mean and ask nothing; `progress` asks every broker. Knows no repair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.clients import Membership, membership, running
+from orbitmq.admin.groups import rules
+from orbitmq.admin.session import Node, Session
+from orbitmq.errors import BrokerError, NotFound
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import RETRY_PREFIX, dlq_topic
+from orbitmq.operations.figures import statistic
+from orbitmq.operations.groups import consume_stats, time_spans
+from orbitmq.operations.offsets import min_offset
+from orbitmq.operations.tables import all_consumer_offsets
+from orbitmq.operations.topics import topic_stats
+from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.wire.bodies import ConsumerRunningInfo, QueueProgress, QueueRange, QueueTimeSpan
+from orbitmq.wire.codes import ResponseCode
+
+BROADCASTING = "BROADCASTING"
+PRODUCED = "TOPIC_PUT_NUMS"
+"""The broker's statistic of messages stored, by topic."""
+
+
+class State(StrEnum):
+    """What the figures of a queue mean."""
+
+    CAUGHT_UP = "caughtUp"
+    BEHIND = "behind"
+    NO_OFFSET = "noOffset"
+    """The group has stored none: all the queue holds is ahead of it, wherever it will begin."""
+    OFFSET_AHEAD = "offsetAhead"
+    """The stored offset is beyond the end: the topic was made anew, or the store was lost."""
+    EXPIRED = "expired"
+    """Messages were removed before the group took them."""
+    BROADCAST = "broadcast"
+    """Every member keeps offsets of its own."""
+    UNKNOWN = "unknown"
+
+
+class QueueLag(Struct, frozen=True, rename="camel"):
+    """One queue. Which request each time comes from stands with it: three different ones circulate as "the lag"."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    state: State
+    min_offset: int | None = None
+    """The first message the queue still holds."""
+    max_offset: int | None = None
+    """The next message it gets."""
+    consumer_offset: int | None = None
+    """The next message the group takes; None when it has stored none, or it is not known."""
+    lag_messages: int | None = None
+    """Messages between the two that still exist; None for a group that broadcasts, and when it is not known."""
+    expired_messages: int | None = None
+    delay_ms: int | None = None
+    """QUERY_CONSUME_TIME_SPAN: how long ago the next message to be taken was stored; 0 when there is none."""
+    last_consumed_age_ms: int | None = None
+    """GET_TOPIC_STATS_INFO and GET_CONSUME_STATS: between storing the newest message and the last consumed one."""
+    latency_ms: int | None = None
+    """As exporters count: `delay_ms`, and by the oldest message that is kept where the next one has expired."""
+    last_consumed_at_ms: int | None = None
+    """When the last consumed message was stored."""
+    client_id: str | None = None
+    """The member that has the queue; None when nobody has, or it is not known."""
+
+
+class GroupProgress(Struct, frozen=True, rename="camel"):
+    """One group."""
+
+    group: str
+    members: int | None
+    """Clients online; None when a broker could not be asked."""
+    model: str | None
+    """`CLUSTERING` or `BROADCASTING`; None when nobody is online to tell."""
+    lag_messages: int | None
+    """Of all its topics, the retry topic left out; None when the part of a queue or broker is not known."""
+    known_lag_messages: int
+    """Of the queues that are known: the least it is."""
+    retry_lag_messages: int | None
+    """Messages that failed and wait to be tried again."""
+    dead_letters: int | None
+    """Messages given up, as far as they are still kept."""
+    expired_messages: int | None
+    """Removed before the group took them."""
+    consume_tps: float | None
+    """Messages a second over the last minute."""
+    produce_tps: float | None
+    """Messages a second that its topics got over the last minute."""
+    drain_seconds: float | None
+    """Until it has caught up at these rates; None when it never will."""
+    skew: float | None
+    """The largest lag of a queue over the mean: 1 is even. None without lag."""
+    delay_ms: int | None
+    """The largest of the queues, as are the next two."""
+    last_consumed_age_ms: int | None
+    latency_ms: int | None
+    unowned_queues: list[str] | None
+    """`topic/broker/queue` nobody has; None when a member could not be asked, or nobody is online."""
+    idle_clients: list[str] | None
+    """Members without a queue."""
+    unread_queues: list[str]
+    """Queues with messages that consumers are not shown: the topic has less read queues than write queues there."""
+    queues: list[QueueLag]
+
+
+# ---------------------------------------------------------------------------------------------------------- pure parts
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What brokers say of one queue; None is: not said."""
+
+    queue: MessageQueue
+    max_offset: int | None = None
+    min_offset: int | None = None
+    stored_offset: int | None = None
+    has_offset: bool | None = None
+    """Whether the group has stored one; None when it is not known."""
+    newest_at_ms: int | None = None
+    oldest_at_ms: int | None = None
+    last_consumed_at_ms: int | None = None
+    told_delay_ms: int | None = None
+    """As the broker tells it: 0 also where it cannot know."""
+    owner: str | None = None
+
+
+def reading(facts: QueueFacts, now_ms: int, *, broadcasting: bool = False) -> QueueLag:
+    """What the facts of a queue mean at `now_ms`."""
+    queue, end, low = facts.queue, facts.max_offset, facts.min_offset
+    stored = facts.stored_offset if facts.has_offset else None
+    state = _state(facts, broadcasting=broadcasting)
+    if state in (State.BROADCAST, State.UNKNOWN):
+        return QueueLag(queue.topic, queue.broker_name, queue.queue_id, state, low, end, stored, client_id=facts.owner)
+    assert end is not None, "else it is unknown"
+    first = max(low or 0, stored or 0)
+    lag = max(0, end - first)
+    delay = 0 if not lag else facts.told_delay_ms if state is State.BEHIND else None
+    return QueueLag(
+        queue.topic,
+        queue.broker_name,
+        queue.queue_id,
+        state,
+        low,
+        end,
+        stored,
+        lag_messages=lag,
+        expired_messages=None if low is None else max(0, low - stored) if stored is not None else 0,
+        delay_ms=delay,
+        last_consumed_age_ms=_between(facts.last_consumed_at_ms, facts.newest_at_ms),
+        latency_ms=delay if delay is not None else _between(facts.oldest_at_ms, now_ms),
+        last_consumed_at_ms=facts.last_consumed_at_ms,
+        client_id=facts.owner,
+    )
+
+
+def _state(facts: QueueFacts, *, broadcasting: bool) -> State:
+    if broadcasting:
+        return State.BROADCAST
+    if facts.max_offset is None or facts.has_offset is None:
+        return State.UNKNOWN
+    if not facts.has_offset:
+        return State.NO_OFFSET
+    stored = facts.stored_offset
+    if stored is None:
+        return State.UNKNOWN
+    if stored > facts.max_offset:
+        return State.OFFSET_AHEAD
+    if facts.min_offset is not None and stored < facts.min_offset:
+        return State.EXPIRED
+    return State.BEHIND if stored < facts.max_offset else State.CAUGHT_UP
+
+
+def _between(earlier_ms: int | None, later_ms: int | None) -> int | None:
+    """None when one of them is not known; clocks of two machines may differ, so never below 0."""
+    return None if earlier_ms is None or later_ms is None else max(0, later_ms - earlier_ms)
+
+
+def drain_seconds(lag: int | None, consume_tps: float | None, produce_tps: float | None) -> float | None:
+    """How long until the lag is gone; None when it is not known, or grows."""
+    if lag == 0:
+        return 0.0
+    if lag is None or consume_tps is None or produce_tps is None or consume_tps <= produce_tps:
+        return None
+    return round(lag / (consume_tps - produce_tps), 1)
+
+
+def skew(lags: Collection[int]) -> float | None:
+    """The largest over the mean, None without any lag."""
+    total = sum(lags)
+    return round(max(lags) * len(lags) / total, 2) if total else None
+
+
+def owners(reports: Mapping[str, ConsumerRunningInfo]) -> dict[MessageQueue, str]:
+    """Queue -> the member that has it now."""
+    return {
+        queue: client for client, info in reports.items() for queue, state in info.mq_table.items() if not state.dropped
+    }
+
+
+def label(queue: MessageQueue | QueueLag) -> str:
+    """`topic/broker/queue`."""
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
+
+
+@dataclass(slots=True)
+class Rates:
+    """Messages a second; None when a broker did not say."""
+
+    consumed: float | None = 0.0
+    produced: float | None = 0.0
+
+
+def summary(
+    group: str,
+    queues: list[QueueLag],
+    rates: Rates,
+    who: Membership,
+    reports: Mapping[str, ConsumerRunningInfo] | None,
+    *,
+    whole: bool,
+    dead_letters: int | None = None,
+    unread: Iterable[str] = (),
+) -> GroupProgress:
+    """The group's figures. Unless `whole`, a part of them is missing, and sums are not known."""
+    counted = [one for one in queues if not one.topic.startswith(RETRY_PREFIX)]
+    known = [one.lag_messages for one in counted if one.lag_messages is not None]
+    lag = _sum((one.lag_messages for one in counted), whole=whole)
+    at = None if reports is None else owners(reports)
+    busy = set() if at is None else {client for queue, client in at.items() if not _is_retry(queue.topic)}
+    return GroupProgress(
+        group,
+        members=None if who.failures else len(who.members),
+        model=who.model,
+        lag_messages=lag,
+        known_lag_messages=sum(known),
+        retry_lag_messages=_sum((one.lag_messages for one in queues if _is_retry(one.topic)), whole=whole),
+        dead_letters=dead_letters,
+        expired_messages=_sum((one.expired_messages for one in counted), whole=whole),
+        consume_tps=rates.consumed if whole else None,
+        produce_tps=rates.produced if whole else None,
+        drain_seconds=drain_seconds(lag, rates.consumed, rates.produced),
+        skew=skew(known),
+        delay_ms=_largest(one.delay_ms for one in counted),
+        last_consumed_age_ms=_largest(one.last_consumed_age_ms for one in counted),
+        latency_ms=_largest(one.latency_ms for one in counted),
+        unowned_queues=None if at is None else sorted(label(one) for one in counted if one.client_id is None),
+        idle_clients=None if at is None else sorted(one.client_id for one in who.members if one.client_id not in busy),
+        unread_queues=sorted(unread),
+        queues=queues,
+    )
+
+
+def _is_retry(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
+
+
+def _sum(counts: Iterable[int | None], *, whole: bool) -> int | None:
+    found = list(counts)
+    return None if not whole or None in found else sum(one for one in found if one is not None)
+
+
+def _largest(times: Iterable[int | None]) -> int | None:
+    return max((one for one in times if one is not None), default=None)
+
+
+def warnings_of(found: GroupProgress) -> list[str]:
+    """What a reader of the figures must know."""
+    said = []
+    ahead = [label(one) for one in found.queues if one.state is State.OFFSET_AHEAD]
+    if ahead:
+        said.append(f"the stored offset is beyond the end of {', '.join(ahead)}: was the topic made anew?")
+    if found.expired_messages:
+        said.append(f"{found.expired_messages} messages were removed before the group took them")
+    if any(one.state is State.BROADCAST for one in found.queues):
+        said.append(f"{found.group} broadcasts: its members keep their offsets themselves, brokers know no lag")
+    fresh = [label(one) for one in found.queues if one.state is State.NO_OFFSET and one.lag_messages]
+    if fresh:
+        said.append(f"the group has stored no offset for {', '.join(fresh)}")
+    return said
+
+
+# ------------------------------------------------------------------------------------------------------------- asking
+
+
+@dataclass(slots=True)
+class _AtBroker:
+    """What one broker says."""
+
+    facts: list[QueueFacts] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    rates: Rates = field(default_factory=Rates)
+
+
+async def progress(
+    session: Session, group: str, topic: str | None = None, *, clients: bool = True, clock: Clock | None = None
+) -> Found[GroupProgress]:
+    """How far the group is, in one topic or in all it consumes. NotFound when nobody knows the group.
+
+    `clients` asks each member what queues it has.
+    """
+    who = await membership(session, group)
+    found, _ = await measured(session, who, topic, clients=clients, clock=clock)
+    (one,) = found.items
+    if not one.queues and not who.online and not found.failures:
+        known = await rules(session, group)
+        found.warnings.append(f"{group} has consumed nothing yet and nobody is online")
+        found.failures += known.failures
+    return found
+
+
+async def measured(
+    session: Session, who: Membership, topic: str | None = None, *, clients: bool = True, clock: Clock | None = None
+) -> tuple[Found[GroupProgress], dict[str, ConsumerRunningInfo]]:
+    """The same for members that are known already, and what they say of themselves."""
+    topics = {topic} if topic else set(who.subscribed)
+    nodes = await session.readable()
+    came = await session.each_node(nodes, lambda node: _at_broker(session, node, who.group, topic, topics))
+    failures = _joined(who.failures, came.failures)
+    reports: dict[str, ConsumerRunningInfo] = {}
+    asked = clients and who.online and not who.failures
+    if asked:
+        told = await running(session, who)
+        reports, failures = told.answers, [*failures, *told.failures]
+        asked = not told.failures
+    dead, missing = await _dead_letters(session, who.group)
+    failures = _joined(failures, missing)
+    at = owners(reports)
+    now_ms = (clock or SystemClock()).now_ms()
+    queues = [
+        reading(_owned(facts, at), now_ms, broadcasting=who.model == BROADCASTING)
+        for answer in came.answers.values()
+        for facts in answer.facts
+    ]
+    queues.sort(key=lambda one: (one.topic.startswith(RETRY_PREFIX), one.topic, one.broker_name, one.queue_id))
+    rates = _added(answer.rates for answer in came.answers.values())
+    unread = [name for answer in came.answers.values() for name in answer.unread]
+    whole = not came.failures
+    told_of = reports if asked else None
+    one = summary(who.group, queues, rates, who, told_of, whole=whole, dead_letters=dead, unread=unread)
+    return Found([one], warnings_of(one), failures), reports
+
+
+def _joined(first: list[Failure], second: list[Failure]) -> list[Failure]:
+    """Each target once: a broker that does not answer is not told for every question."""
+    seen = {one.target for one in first}
+    return [*first, *(one for one in second if one.target not in seen)]
+
+
+def _owned(facts: QueueFacts, at: Mapping[MessageQueue, str]) -> QueueFacts:
+    owner = at.get(facts.queue)
+    return replace(facts, owner=owner) if owner else facts
+
+
+def _added(rates: Iterable[Rates]) -> Rates:
+    total = Rates()
+    for one in rates:
+        total.consumed = _plus(total.consumed, one.consumed)
+        total.produced = _plus(total.produced, one.produced)
+    return total
+
+
+def _plus(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else round(one + other, 3)
+
+
+async def _at_broker(
+    session: Session, node: Node, group: str, topic: str | None, subscribed: Collection[str]
+) -> _AtBroker:
+    stats = await consume_stats(session.remoting, node.address, group, topic, timeout_ms=session.timeout_ms)
+    found = _AtBroker()
+    found.rates.consumed = stats.consume_tps
+    by_topic: dict[str, dict[MessageQueue, QueueProgress]] = {name: {} for name in subscribed}
+    for queue, at in stats.offset_table.items():
+        by_topic.setdefault(queue.topic, {})[queue] = at
+    stored: Mapping[str, Mapping[int, int]] | None = None
+    if any(at.consumer_offset == 0 for at in stats.offset_table.values()):  # stored, or the broker's word for none
+        stored = await all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    for name, queues in sorted(by_topic.items()):
+        await _add_topic(session, node, group, name, queues, stored, found)
+    return found
+
+
+async def _add_topic(
+    session: Session,
+    node: Node,
+    group: str,
+    topic: str,
+    told: Mapping[MessageQueue, QueueProgress],
+    stored: Mapping[str, Mapping[int, int]] | None,
+    found: _AtBroker,
+) -> None:
+    """The queues of one topic at one broker. A topic that is not there adds nothing."""
+    remoting, address, timeout_ms = session.remoting, node.address, session.timeout_ms
+    try:
+        ranges, spans, put = await asyncio.gather(
+            topic_stats(remoting, address, topic, timeout_ms=timeout_ms),
+            time_spans(remoting, address, group, topic, timeout_ms=timeout_ms),
+            statistic(remoting, address, PRODUCED, topic, timeout_ms=timeout_ms),
+        )
+    except BrokerError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST and not told:
+            return
+        raise
+    if not told:  # subscribed, and nothing stored yet: the broker lists only topics with offsets
+        some = await consume_stats(remoting, address, group, topic, timeout_ms=timeout_ms)
+        told = some.offset_table
+        stored = {}
+    if put is not None and not _is_retry(topic):
+        found.rates.produced = _plus(found.rates.produced, put.stats_minute.tps)
+    times = {span.message_queue: span for span in spans}
+    offsets = None if stored is None else stored.get(f"{topic}@{group}", {})
+    for queue, at in sorted(told.items()):
+        known = ranges.offset_table.get(queue)
+        low = known.min_offset if known else await min_offset(remoting, address, queue, timeout_ms=timeout_ms)
+        found.facts.append(_facts(queue, at, low, known, times.get(queue), offsets))
+    found.unread += [
+        label(queue)
+        for queue, known in ranges.offset_table.items()
+        if queue not in told and known.max_offset > known.min_offset
+    ]
+
+
+def _facts(
+    queue: MessageQueue,
+    at: QueueProgress,
+    low: int,
+    known: QueueRange | None,
+    span: QueueTimeSpan | None,
+    offsets: Mapping[int, int] | None,
+) -> QueueFacts:
+    has_offset = at.consumer_offset > 0 or (offsets is not None and queue.queue_id in offsets)
+    return QueueFacts(
+        queue,
+        max_offset=at.broker_offset,
+        min_offset=max(0, low),
+        stored_offset=at.consumer_offset if has_offset else None,
+        has_offset=has_offset,
+        newest_at_ms=_time(known.last_update_timestamp if known else None),
+        oldest_at_ms=_time(span.min_time_stamp if span else None),
+        last_consumed_at_ms=_time(at.last_timestamp),
+        told_delay_ms=None if span is None else max(0, span.delay_time),
+    )
+
+
+def _time(timestamp: int | None) -> int | None:
+    """Brokers say 0 or -1 for a time they do not know."""
+    return timestamp if timestamp and timestamp > 0 else None
+
+
+async def _dead_letters(session: Session, group: str) -> tuple[int | None, list[Failure]]:
+    topic = dlq_topic(group)
+    try:
+        homes = await session.homes(topic)
+    except NotFound:
+        return 0, []
+    came = await session.each_node(
+        homes, lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
+    )
+    if came.failures:
+        return None, came.failures
+    ranges = (one for stats in came.answers.values() for one in stats.offset_table.values())
+    return sum(one.max_offset - one.min_offset for one in ranges), []
