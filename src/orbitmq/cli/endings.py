@@ -9,13 +9,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from orbitmq.errors import ConfigurationError, OrbitMQError, StoreLocked
+from orbitmq.errors import (
+    BrokerError,
+    ConfigurationError,
+    Conflict,
+    NotFound,
+    OrbitMQError,
+    RemotingError,
+    RemotingTimeout,
+    StoreLocked,
+)
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_REFUSED = 4  # the operating system does not let us: an unwritable directory, a privileged port
-EXIT_CONFLICT = 7  # somebody else has it: a port in use, a locked directory
-EXIT_INTERRUPTED = 130  # by a second Ctrl-C, without a clean stop
+EXIT_NOT_FOUND = 3  # no such topic, group, broker or message
+EXIT_REFUSED = 4  # no permission: an account's, or the operating system's (an unwritable directory, a privileged port)
+EXIT_UNREACHABLE = 5  # a node did not answer: nothing, or only a part, is told or done
+EXIT_TIMEOUT = 6
+EXIT_CONFLICT = 7  # it is otherwise: exists already, group online, a port in use, a locked directory
+EXIT_CHECK_FAILED = 8  # the question was answered, and the answer is no
+EXIT_CANCELLED = 9  # not confirmed
+EXIT_UNCHANGED = 10  # nothing was to do, and that was asked for as a failure
+EXIT_INTERRUPTED = 130  # by Ctrl-C; of a daemon by the second one, without a clean stop
+
+
+# Response codes, as in orbitmq.wire.codes, which is too heavy to be imported here.
+_ANSWERED = {2: EXIT_UNREACHABLE, 14: EXIT_UNREACHABLE, 16: EXIT_REFUSED, 17: EXIT_NOT_FOUND, 22: EXIT_NOT_FOUND,
+             26: EXIT_NOT_FOUND, 206: EXIT_CONFLICT, 207: EXIT_TIMEOUT, 208: EXIT_NOT_FOUND}  # fmt: skip
+_KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
+    (NotFound, EXIT_NOT_FOUND),
+    (Conflict, EXIT_CONFLICT),
+    (RemotingTimeout, EXIT_TIMEOUT),
+    (RemotingError, EXIT_UNREACHABLE),
+)
 
 
 @contextmanager
@@ -47,6 +73,11 @@ def leave(text: str) -> NoReturn:
 
 def exit_code(error: BaseException) -> int:
     """0 for an error that has no code of its own."""
+    if isinstance(error, BrokerError):
+        return _ANSWERED.get(error.code, EXIT_FAILED)
+    for kind, code in _KINDS:
+        if isinstance(error, kind):
+            return code
     cause = error if isinstance(error, OSError) else error.__cause__
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(error, StoreLocked) or number == errno.EADDRINUSE:

@@ -7,32 +7,23 @@ when it is called. Must not know what a daemon is made of.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from orbitmq import __version__
+from orbitmq.cli.flags import LogLevel, Settings
+from orbitmq.cli.lazily import Nouns
 
 app = typer.Typer(
     name="orbitmq",
+    cls=Nouns,
     help="A message system compatible with Apache RocketMQ 4.9 on the wire and on disk.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-PrintConfig = Annotated[
-    bool, typer.Option("-p", "--print-config", help="Print the effective configuration as a properties file and exit.")
-]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option(help="Log lines go to standard error, from this level.")
-]
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="An option of the file, set over what it says; repeatable."),
-]
 
 
 def _version(asked: bool) -> None:
@@ -78,91 +69,6 @@ def up(
     from orbitmq.cli import daemons
 
     daemons.up(data_dir, namesrv_port, broker_port, config, log_level)
-
-
-@app.command()
-def namesrv(
-    config: Annotated[Path | None, typer.Option("-c", help="Properties file.", metavar="FILE")] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, metavar="PORT", help="Overrides listenPort; 0 takes a free port.", show_default="9876"
-        ),
-    ] = None,
-    settings: Settings = None,
-    print_config: PrintConfig = False,
-    log_level: LogLevel = "info",
-) -> None:
-    """Run a name server.
-
-    \b
-    Examples:
-      orbitmq namesrv
-      orbitmq namesrv -c namesrv.conf --port 9876
-    """
-    from orbitmq.cli import daemons
-
-    daemons.namesrv(config, port, settings or (), print_only=print_config, log_level=log_level)
-
-
-brokers = typer.Typer(name="broker", invoke_without_command=True, no_args_is_help=False)
-app.add_typer(brokers)
-
-
-@brokers.callback()
-def broker(
-    context: typer.Context,
-    config: Annotated[Path | None, typer.Option("-c", help="Properties file.", metavar="FILE")] = None,
-    namesrv_addresses: Annotated[
-        str | None,
-        typer.Option("-n", help="Name servers as host:port, joined by ';'. Overrides namesrvAddr.", metavar="NAMESRV"),
-    ] = None,
-    settings: Settings = None,
-    print_config: PrintConfig = False,
-    log_level: LogLevel = "info",
-) -> None:
-    """Run a broker.
-
-    \b
-    Examples:
-      orbitmq broker -c broker.conf
-      orbitmq broker -c broker.conf -n '10.0.0.1:9876;10.0.0.2:9876' -p
-      orbitmq broker -c broker.conf --set brokerRole=SLAVE --set brokerId=1
-    """
-    if context.invoked_subcommand is not None:
-        return
-    from orbitmq.cli import daemons
-
-    daemons.broker(config, namesrv_addresses, settings or (), print_only=print_config, log_level=log_level)
-
-
-@brokers.command("promote")
-def broker_promote(
-    config: Annotated[
-        Path | None, typer.Option("-c", help="Properties file of the slave: where it listens.", metavar="FILE")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option("--address", help="The slave as host:port, instead.", metavar="HOST:PORT")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what stands for and against it.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Do it although there are doubts.")] = False,
-    sync: Annotated[bool, typer.Option("--sync", help="Make it a SYNC_MASTER instead of an ASYNC_MASTER.")] = False,
-) -> None:
-    """Make a running slave the master of its broker name, when the master is dead.
-
-    Refused while the master answers; and, without --force, while it may be alive, or had messages that are missing
-    here: how many bytes is shown. The slave's properties file gets brokerRole and brokerId=0; then it starts anew as
-    the master, in the same process.
-    Exit code: 0 done, or possible with --dry-run, 1 refused.
-
-    \b
-    Examples:
-      orbitmq broker promote -c slave.conf --dry-run
-      orbitmq broker promote --address 10.0.0.2:10911 --force
-    """
-    from orbitmq.cli import promoting
-
-    promoting.promote(config, address, dry_run=dry_run, force=force, sync=sync)
 
 
 health = typer.Typer(

@@ -9,13 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
+from typer import Typer
 from typer.testing import CliRunner
 
 from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level, Rule
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
+from orbitmq.cli.lazily import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.cli.reference_api import MODULES, api_page
 from orbitmq.cli.reference_pipeline import pipeline_page
@@ -67,9 +70,15 @@ Written by `make reference` from the command table in the code.
 | 0 | done; for a daemon: stopped cleanly by SIGTERM or Ctrl-C |
 | 1 | failure |
 | 2 | wrong usage or configuration |
-| 4 | the operating system refused: unwritable directory, privileged port |
-| 7 | somebody else has it: port in use, directory locked |
-| 130 | ended by a second Ctrl-C, without a clean stop |
+| 3 | not found: topic, group, broker, message |
+| 4 | no permission: of an account, or of the operating system (unwritable directory, privileged port) |
+| 5 | a node cannot be reached: nothing, or only a part, is told or done; `errors` names it |
+| 6 | no answer in time |
+| 7 | conflict: it exists already, a group is online, a port is in use, a directory is locked |
+| 8 | the question was answered, and the answer is no |
+| 9 | not confirmed, nothing was done |
+| 10 | nothing was to do, with `--fail-if-unchanged` |
+| 130 | interrupted; a daemon: by a second Ctrl-C, without a clean stop |
 
 The commands of `store` say what their codes mean.
 """
@@ -152,13 +161,18 @@ def options_page() -> str:
 def commands_page() -> str:
     """The help of every command."""
     groups = [group.typer_instance for group in app.registered_groups if group.typer_instance]
-    names = [
-        [*before, command.name or command.callback.__name__]
-        for before, commands in (([], app), *(([str(group.info.name)], group) for group in groups))
-        for command in commands.registered_commands
-        if command.callback
-    ]
+    nouns = [import_module(f"orbitmq.cli.nouns.{name}").app for name in NOUNS]
+    names = _verbs(app, [])
+    for group in (*groups, *nouns):
+        name = [str(group.info.name)]
+        names += [name] if group.registered_callback else []
+        names += _verbs(group, name)
     return "".join((_COMMANDS_HEAD, *map(_help, names)))
+
+
+def _verbs(group: Typer, before: list[str]) -> list[list[str]]:
+    commands = [command for command in group.registered_commands if command.callback]
+    return [[*before, command.name or str(command.callback.__name__)] for command in commands if command.callback]
 
 
 def client_page() -> str:

@@ -1,0 +1,95 @@
+"""The JSON that answers are told in: one object a run, the same for every kind, and its published schema.
+
+Must not know a terminal or a page. A field that ends in `AtMs` is a point in time, in milliseconds since 1970; beside it
+stands the same as RFC 3339 text, `storedAtMs` and `storedAt`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from orbitmq.admin.answers import Failure, Found
+
+API_VERSION = "orbitmq/v1"
+_INSTANT = "AtMs"
+_YEAR_10000_MS = 253_402_300_800_000
+
+
+def envelope(kind: str, found: Found[Any], cluster: str | None, now_ms: int) -> dict[str, Any]:
+    """`found` as plain objects. Unknown values are null."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "cluster": cluster,
+        "generatedAtMs": now_ms,
+        "generatedAt": rfc3339(now_ms),
+        "partial": found.partial,
+        "items": [plain(item) for item in found.items],
+        "warnings": list(found.warnings),
+        "errors": [plain(failure) for failure in found.failures],
+    }
+
+
+def plain(item: Any) -> Any:
+    """An item as dicts, lists, text and numbers, points in time in both forms."""
+    return _with_times(msgspec.to_builtins(item, str_keys=True))
+
+
+def _with_times(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_times(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    told: dict[str, Any] = {}
+    for key, one in value.items():
+        told[key] = _with_times(one)
+        if key.endswith(_INSTANT) and (one is None or isinstance(one, int)):
+            told[key.removesuffix("Ms")] = None if one is None else rfc3339(one)
+    return told
+
+
+def rfc3339(at_ms: int) -> str | None:
+    """`2026-11-21T10:00:00.000Z`; None for a time no calendar has, as a damaged message may carry one."""
+    if not 0 <= at_ms < _YEAR_10000_MS:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def schema(kind: str, item: type) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of an answer of this kind."""
+    (items, failures), definitions = msgspec.json.schema_components((item, Failure), ref_template="#/$defs/{name}")
+    for definition in definitions.values():
+        _describe_times(definition)
+    instant = {"type": "integer", "description": "milliseconds since 1970-01-01 UTC"}
+    properties = {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": kind},
+        "cluster": {"type": ["string", "null"]},
+        "generatedAtMs": instant,
+        "generatedAt": {"type": "string", "format": "date-time"},
+        "partial": {"type": "boolean", "description": "whether `errors` names nodes whose part is missing"},
+        "items": {"type": "array", "items": items},
+        "warnings": {"type": "array", "items": {"type": "string"}},
+        "errors": {"type": "array", "items": failures},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": kind,
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+        "$defs": definitions,
+    }
+
+
+def _describe_times(definition: dict[str, Any]) -> None:
+    properties = definition.get("properties", {})
+    for key in [key for key in properties if key.endswith(_INSTANT)]:
+        text = {"type": ["string", "null"], "format": "date-time"}
+        properties[key.removesuffix("Ms")] = text
+    if properties:
+        definition["additionalProperties"] = False

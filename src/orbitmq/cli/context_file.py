@@ -1,0 +1,117 @@
+"""The file of contexts as it is told and changed. Must not know what a context is for."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from msgspec import Struct
+
+from orbitmq.admin.answers import Found
+from orbitmq.cli import output
+from orbitmq.cli.contexts import FILE_BYTES_MAX, load, parse, path_of
+from orbitmq.cli.endings import one_line_errors
+from orbitmq.errors import NotFound
+
+COLUMNS = (
+    "NAME=name", "IN USE=inUse", "NAME SERVERS=nameServers", "CLUSTER=cluster", "ACCOUNT=accessKey", "SECRET=secret",
+    "+TLS=tls", "+PROTECTED=protected", "+READONLY=readonly",
+)  # fmt: skip
+
+
+class NamedCluster(Struct, frozen=True, rename="camel"):
+    """One context."""
+
+    name: str
+    in_use: bool
+    """Whether commands mean it that say nothing else."""
+    name_servers: list[str]
+    cluster: str | None
+    access_key: str | None
+    secret: str | None
+    """Where the secret key is kept: `env MQ_SECRET`; never the secret."""
+    tls: bool
+    protected: bool
+    readonly: bool
+
+
+def tell(form: str) -> None:
+    with one_line_errors("context list"):
+        path = path_of()
+        tables = load(path)
+        contexts = [(name, parse(name, table, path)) for name, table in tables.get("contexts", {}).items()]
+        items = [
+            NamedCluster(
+                name, name == tables.get("current"), list(one.name_servers), one.cluster, one.access_key or None,
+                None if isinstance(one.secret, str) else _reference(dict(one.secret)), one.tls is not None,
+                one.protected, one.readonly,
+            )
+            for name, one in contexts
+        ]  # fmt: skip
+        now_ms = time.time_ns() // 1_000_000
+        output.write("ContextList", Found(items), COLUMNS, output.check(form), cluster=None, now_ms=now_ms)
+
+
+def use(name: str) -> None:
+    def change(document: tomlkit.TOMLDocument) -> None:
+        _known(document, name)
+        document["current"] = name
+
+    _edit("context use", change)
+
+
+def add(name: str, table: dict[str, Any]) -> None:
+    def change(document: tomlkit.TOMLDocument) -> None:
+        parse(name, table, path_of())
+        document.setdefault("current", name)
+        contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))
+        contexts[name] = table
+
+    _edit("context add", change)
+
+
+def remove(name: str) -> None:
+    def change(document: tomlkit.TOMLDocument) -> None:
+        _known(document, name)
+        del document["contexts"][name]
+        if document.get("current") == name:
+            del document["current"]
+
+    _edit("context remove", change)
+
+
+def _known(document: tomlkit.TOMLDocument, name: str) -> None:
+    known = document.get("contexts", {})
+    if name not in known:
+        raise NotFound(f"there is no context {name} in {path_of()} (there: {', '.join(known) or 'none'})")
+
+
+def _edit(command: str, change: Callable[[tomlkit.TOMLDocument], None]) -> None:
+    """Read, change, write beside, put in place: comments of the owner stay, and no half file is ever read."""
+    with one_line_errors(command):
+        path = path_of()
+        load(path)  # says what is wrong with it, in the words of all commands
+        text = path.read_bytes()[:FILE_BYTES_MAX].decode() if path.exists() else ""
+        document = tomlkit.parse(text)
+        change(document)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _replace(path, tomlkit.dumps(document))
+
+
+def _replace(path: Path, text: str) -> None:
+    number, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(temporary).replace(path)
+
+
+def _reference(secret: dict[str, Any]) -> str:
+    kind, place = next(iter(secret.items()))
+    return f"{kind} {' '.join(place) if isinstance(place, list) else place}"

@@ -1,0 +1,217 @@
+"""Named clusters, and where the one meant comes from: flags, then the environment, then a context of the file.
+
+The file is TOML, `~/.config/orbitmq/config.toml` (XDG_CONFIG_HOME and ORBITMQ_CONFIG are followed):
+
+    current = "production"
+
+    [contexts.production]
+    nameServers = ["10.0.0.1:9876", "10.0.0.2:9876"]
+    cluster = "DefaultCluster"            # when the name servers know several
+    accessKey = "admin"
+    secretKey = { env = "ROCKETMQ_SECRET" }   # or file = "/path", or command = ["pass", "show", "rocketmq"]
+    protected = true                      # every change asks for the context's name, --yes does not spare it
+    readonly = true                       # no change at all
+    mapAddr = { "172.17.0.2:10911" = "127.0.0.1:10911" }
+    tls = { "tls.client.authServer" = "true" }  # keys as in tls.properties; an empty table is TLS without checks
+
+A secret stands in it by reference only. Must not know what is asked of the cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.wire.signature import Credentials
+
+DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+SECRET_COMMAND_SECONDS = 30
+"""A password manager may ask its owner; longer than that nobody is there."""
+FILE_BYTES_MAX = 1 << 20
+"""A configuration is read whole; more than that is none."""
+_KEYS = {"nameServers", "cluster", "accessKey", "secretKey", "protected", "readonly", "mapAddr", "tls"}
+_REFERENCES = ("env", "file", "command")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything it takes to ask one cluster."""
+
+    name: str = ""
+    """Empty when it is made of flags and environment alone."""
+    name_servers: tuple[str, ...] = (DEFAULT_NAME_SERVER,)
+    cluster: str | None = None
+    access_key: str = ""
+    secret: Mapping[str, Any] | str = field(default="", repr=False)
+    """The secret key, or where it is kept."""
+    protected: bool = False
+    readonly: bool = False
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """`host:port` that brokers register -> where they are reached from here."""
+    tls: Mapping[str, str] | None = None
+    """None: connections are not encrypted."""
+
+    def credentials(self) -> Credentials | None:
+        """The account, its secret fetched now. ConfigurationError when it cannot be."""
+        if not self.access_key:
+            return None
+        return Credentials(self.access_key, _secret(self.name, self.secret))
+
+
+def choose(
+    name_servers: Sequence[str],
+    context: str | None,
+    cluster: str | None,
+    mapped: Sequence[str] = (),
+    environment: Mapping[str, str] = os.environ,
+) -> Context:
+    """What to ask. A name server that is given (flag, else NAMESRV_ADDR) goes before the context's, and then the
+    context's account is not used: it belongs to another cluster. A named context goes before NAMESRV_ADDR.
+    """
+    given = split_addresses(name_servers)
+    if not given and context is None:
+        given = split_addresses([environment.get("NAMESRV_ADDR", "")])
+    if given and context is None:
+        chosen = Context(name_servers=given)
+    else:
+        chosen = _stored(context or environment.get("ORBITMQ_CONTEXT"), environment)
+        chosen = replace(chosen, name_servers=given) if given else chosen
+    if not chosen.access_key:
+        access_key, secret = _account_of(environment)
+        chosen = replace(chosen, access_key=access_key, secret=secret)
+    addresses = {**chosen.addresses, **dict(map(_pair, mapped))}
+    return replace(chosen, cluster=cluster or chosen.cluster, addresses=addresses)
+
+
+def split_addresses(texts: Sequence[str]) -> tuple[str, ...]:
+    """`host:port` each; `;` and `,` separate, as people forget to quote the first."""
+    found = tuple(part.strip() for text in texts for part in text.replace(",", ";").split(";") if part.strip())
+    for address in found:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigurationError(f"name server {address!r}: give host:port, 127.0.0.1:9876 say")
+    return found
+
+
+def path_of(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the contexts are kept."""
+    if named := environment.get("ORBITMQ_CONFIG"):
+        return Path(named).expanduser()
+    home = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "orbitmq" / "config.toml"
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The file's tables; empty when there is no file. ConfigurationError names file and place."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return {}
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigurationError(f"{path}: larger than {FILE_BYTES_MAX} bytes, that is no list of contexts")
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _stored(name: str | None, environment: Mapping[str, str]) -> Context:
+    path = path_of(environment)
+    tables = load(path)
+    name = name or tables.get("current")
+    if name is None:
+        return Context()
+    found = tables.get("contexts", {}).get(name)
+    if found is None:
+        known = ", ".join(tables.get("contexts", {})) or "none"
+        raise ConfigurationError(f"there is no context {name} in {path} (there: {known}); orbitmq context add {name}")
+    return parse(name, found, path)
+
+
+def parse(name: str, table: Mapping[str, Any], path: Path) -> Context:
+    """One context of the file. ConfigurationError for a key nobody knows or a value of the wrong kind."""
+    where = f"{path}: context {name}"
+    if odd := set(table) - _KEYS:
+        raise ConfigurationError(f"{where}: unknown key {', '.join(sorted(odd))}; there are {', '.join(sorted(_KEYS))}")
+    if isinstance(table.get("secretKey"), str):
+        raise ConfigurationError(
+            f'{where}: a secret does not stand in the file; secretKey = {{ env = "NAME" }}, file or command'
+        )
+    servers = table.get("nameServers", [DEFAULT_NAME_SERVER])
+    return Context(
+        name=name,
+        name_servers=split_addresses([servers] if isinstance(servers, str) else servers),
+        cluster=table.get("cluster"),
+        access_key=table.get("accessKey", ""),
+        secret=table.get("secretKey", ""),
+        protected=bool(table.get("protected")),
+        readonly=bool(table.get("readonly")),
+        addresses=dict(table.get("mapAddr", {})),
+        tls=None if "tls" not in table else {str(key): str(value) for key, value in table["tls"].items()},
+    )
+
+
+def _secret(context: str, reference: Mapping[str, Any] | str) -> str:
+    if isinstance(reference, str):
+        return reference
+    where = f"context {context}: secretKey"
+    kind = next((kind for kind in _REFERENCES if kind in reference), None)
+    if kind == "env":
+        secret = os.environ.get(reference["env"], "")
+        if not secret:
+            raise ConfigurationError(f"{where}: the environment has no {reference['env']}")
+        return secret
+    if kind == "file":
+        path = Path(reference["file"]).expanduser()
+        try:
+            return path.read_text().strip()
+        except OSError as error:
+            raise ConfigurationError(f"{where}: {path}: {error.strerror}") from error
+    if kind == "command":
+        return _told_by(reference["command"], where)
+    raise ConfigurationError(f"{where}: give one of {', '.join(_REFERENCES)}")
+
+
+def _told_by(command: Sequence[str], where: str) -> str:
+    if isinstance(command, str):
+        raise ConfigurationError(f'{where}: give the command as a list, ["pass", "show", "rocketmq"]')
+    try:
+        ended = subprocess.run(  # noqa: S603 -- the owner's own file names it, no shell reads it
+            list(command), capture_output=True, text=True, timeout=SECRET_COMMAND_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigurationError(f"{where}: {command[0]}: {error}") from error
+    if ended.returncode:
+        raise ConfigurationError(f"{where}: {command[0]} ended with {ended.returncode}: {ended.stderr.strip()[:200]}")
+    return ended.stdout.strip()
+
+
+def _account_of(environment: Mapping[str, str]) -> tuple[str, str]:
+    """From ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, else `$ROCKETMQ_HOME/conf/tools.yml`, as the stock tool."""
+    if access_key := environment.get("ORBITMQ_ACCESS_KEY", ""):
+        return access_key, environment.get("ORBITMQ_SECRET_KEY", "")
+    home = environment.get("ROCKETMQ_HOME")
+    path = Path(home, "conf", "tools.yml") if home else None
+    if path is None or not path.is_file():
+        return "", ""
+    import yaml
+
+    try:
+        account = yaml.safe_load(path.read_text()) or {}
+        return str(account.get("accessKey") or ""), str(account.get("secretKey") or "")
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    from_, equals, to = text.partition("=")
+    if not equals:
+        raise ConfigurationError(f"--map-addr {text}: give REGISTERED=REACHED, 172.17.0.2:10911=127.0.0.1:10911 say")
+    return from_.strip(), to.strip()

@@ -1,0 +1,56 @@
+"""The group of all commands: a noun's module is imported when the noun is called, not to list it. Help of the whole
+must be there at once, and a dozen nouns with a hundred verbs are half a second of building flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+# Name -> what the list of all commands says of it. `orbitmq.cli.nouns.NAME` holds the verbs.
+NOUNS = {
+    "namesrv": "Run a name server, or ask and change those of a cluster.",
+    "broker": "Run a broker, or ask and change those of a cluster.",
+    "context": "Named clusters: which one commands mean.",
+}
+
+
+class Nouns(TyperGroup):
+    """The root: its own commands, and the nouns."""
+
+    _listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in NOUNS if name not in own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in NOUNS:
+            return super().get_command(ctx, cmd_name)
+        if self._listing:
+            return TyperCommand(cmd_name, help=NOUNS[cmd_name])
+        if cmd_name not in self.commands:
+            module = import_module(f"orbitmq.cli.nouns.{cmd_name}")
+            self.commands[cmd_name] = get_command(module.app)
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with self._names_only():
+            super().format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._names_only():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _names_only(self) -> Iterator[None]:
+        self._listing = True
+        try:
+            yield
+        finally:
+            self._listing = False

@@ -1,0 +1,191 @@
+"""How answers are written: a table on a terminal, or JSON, lines, YAML, CSV, names, a template. Results only, to
+standard output; whatever is said beside them goes to standard error.
+
+Columns are `HEADING=path` in the item's JSON, a dot going inside; a `+` before it shows the column in wide tables only.
+The unit at the end of a path decides how a table tells it: `Bytes`, `Ms`, `AtMs`, `Ratio`. Nothing is shortened but in
+a table on a terminal.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import string
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TextIO
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.envelope import envelope, plain
+from orbitmq.errors import ConfigurationError
+
+FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
+TEMPLATE = "template="
+UNKNOWN = "-"
+
+
+def check(form: str) -> str:
+    """ConfigurationError for a format nobody knows."""
+    if form in FORMATS or form.startswith(TEMPLATE):
+        return form
+    raise ConfigurationError(f"-o {form}: give one of {', '.join(FORMATS)} or template='$name ...'")
+
+
+def write(
+    kind: str,
+    found: Found[Any],
+    columns: Sequence[str],
+    form: str,
+    *,
+    cluster: str | None,
+    now_ms: int,
+    stream: TextIO | None = None,
+) -> None:
+    """The whole answer. In formats without an envelope warnings and failures are the caller's to tell."""
+    stream = stream or sys.stdout
+    if form in ("json", "yaml"):
+        told = envelope(kind, found, cluster, now_ms)
+        stream.write(_json(told) + "\n" if form == "json" else _yaml(told))
+        return
+    items = [plain(item) for item in found.items]
+    if form in ("table", "wide"):
+        _table(items, columns, stream, wide=form == "wide")
+    elif form == "csv":
+        rows = csv.writer(stream, lineterminator="\n")
+        rows.writerow([heading_of(column) for column in columns])
+        rows.writerows([_csv(value_of(item, path_of(column))) for column in columns] for item in items)
+    else:
+        stream.writelines(line(item, columns, form) + "\n" for item in items)
+
+
+def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
+    """One item of a stream, without the end of the line."""
+    if form == "name":
+        return str(value_of(item, path_of(columns[0])))
+    if form.startswith(TEMPLATE):
+        return string.Template(form.removeprefix(TEMPLATE)).safe_substitute(_flat(item))
+    if form in ("jsonl", "json"):
+        return json.dumps(item, ensure_ascii=False)
+    return "  ".join(told(path_of(column), value_of(item, path_of(column))) for column in columns if column[0] != "+")
+
+
+def heading_of(column: str) -> str:
+    return column.lstrip("+").partition("=")[0]
+
+
+def path_of(column: str) -> str:
+    return column.partition("=")[2]
+
+
+def value_of(item: Any, path: str) -> Any:
+    """What stands at a path; None where nothing does."""
+    for part in path.split("."):
+        item = item.get(part) if isinstance(item, dict) else None
+    return item
+
+
+def told(path: str, value: Any) -> str:
+    """A value as a table tells it."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, dict)):
+        return ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
+    if path.endswith("AtMs"):
+        return datetime.fromtimestamp(value / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    if path.endswith("Ms"):
+        return duration(value)
+    if path.endswith("Bytes"):
+        return size(value)
+    if path.endswith("Ratio"):
+        return f"{value:.1%}"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) and not path.endswith(("Id", "id")) else str(value)
+
+
+def duration(ms: float) -> str:
+    """`340 ms`, `12.0 s`, `3 min 20 s`, `5 h 10 min`, `12 d 3 h`."""
+    if abs(ms) < 1000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1000
+    if abs(seconds) < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for unit, larger, name, smaller in ((60, 3600, "min", "s"), (3600, 86400, "h", "min"), (86400, 0, "d", "h")):
+        if not larger or abs(whole) < larger:
+            rest = abs(whole) % unit // (unit // 60 if unit < 86400 else 3600)
+            return f"{int(whole / unit)} {name} {rest} {smaller}"
+    raise AssertionError
+
+
+def size(count: float) -> str:
+    """`512 B`, `3.4 MiB`; powers of 1024."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, *, wide: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = [column for column in columns if wide or not column.startswith("+")]
+    on_terminal = stream.isatty() and not wide
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in shown:
+        numbers = all(isinstance(value_of(item, path_of(column)), (int, float, type(None))) for item in items)
+        right = numbers and bool(items) and not path_of(column).endswith("AtMs")
+        overflow = "ellipsis" if on_terminal else "ignore"
+        table.add_column(heading_of(column), justify="right" if right else "left", no_wrap=True, overflow=overflow)  # type: ignore[arg-type]
+    for item in items:
+        table.add_row(*(_cell(path_of(column), value_of(item, path_of(column))) for column in shown))
+    # Through a pipe lines are as long as their values: a script must not find one cut.
+    console = Console(
+        file=stream, highlight=False, markup=False, emoji=False, width=None if on_terminal else _width(table)
+    )
+    with console.capture() as captured:
+        console.print(table, soft_wrap=not on_terminal)
+    stream.writelines(f"{row.rstrip()}\n" for row in captured.get().splitlines())
+
+
+def _cell(path: str, value: Any) -> str:
+    """Text of a message must not steer the terminal."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in told(path, value))
+
+
+def _width(table: Any) -> int:
+    """Room for every cell in full."""
+    lines = [list(column.cells) for column in table.columns]
+    widths = [
+        max(map(len, [str(column.header), *map(str, cells)]))
+        for column, cells in zip(table.columns, lines, strict=True)
+    ]
+    return max(1, 2 * sum(widths) + 4 * len(widths))  # wide characters take two places
+
+
+def _csv(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else value
+
+
+def _flat(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in item.items():
+        flat[prefix + key] = value
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}_")
+    return flat
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))

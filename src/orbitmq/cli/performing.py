@@ -1,0 +1,271 @@
+"""A verb at work: the context is chosen, a session opened, the verb called, its answer written, the exit code found.
+
+Knows no noun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+from orbitmq.admin.answers import Failure, Found, failure_of
+from orbitmq.admin.envelope import plain
+from orbitmq.admin.plans import Outcome, Plan, Step
+from orbitmq.admin.session import Session
+from orbitmq.cli import output, undoing
+from orbitmq.cli.contexts import Context, choose
+from orbitmq.cli.endings import (
+    EXIT_CANCELLED,
+    EXIT_CHECK_FAILED,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_REFUSED,
+    EXIT_TIMEOUT,
+    EXIT_UNCHANGED,
+    EXIT_UNREACHABLE,
+    exit_code,
+    fail,
+    one_line_errors,
+)
+from orbitmq.errors import BrokerError, OrbitMQError
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.tls import client_context
+from orbitmq.net.tls_options import TlsOptions
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.signature import sign
+
+Verb = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a verb: who, what with, and how it is told."""
+
+    command: str
+    kind: str
+    columns: tuple[str, ...]
+    verb: Verb
+    arguments: Mapping[str, Any]
+    context: Context
+    form: str
+    timeout_ms: float
+    quiet: bool
+    verbose: bool
+
+    def remark(self, text: str) -> None:
+        if not self.quiet:
+            print(" ".join(text.split()), file=sys.stderr)
+
+    @property
+    def in_json(self) -> bool:
+        return self.form in ("json", "yaml")
+
+
+def perform(
+    way: str,
+    command: str,
+    kind: str,
+    columns: tuple[str, ...],
+    verb: Verb,
+    own: Mapping[str, Any],
+    shared: dict[str, Any],
+) -> None:
+    """Ends the process with the exit code of what became of it."""
+    with one_line_errors(command):
+        context = choose(
+            shared["name_servers"] or (), shared["context_name"], shared["cluster"], shared["mapped"] or ()
+        )
+        form = output.check(shared["output"])
+    call = Call(
+        command, kind, columns, verb, own, context, form, shared["timeout"] * 1000, shared["quiet"], shared["verbose"]
+    )
+    try:
+        with _told(call):
+            if way == "read":
+                code = _watch(call, shared["watch"]) if shared["watch"] else asyncio.run(_read(call))
+            elif way == "change":
+                code = asyncio.run(_change(call, shared))
+            else:
+                code = asyncio.run(_stream(call))
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever reads has had enough
+        sys.stderr.close()
+        code = 0
+    raise SystemExit(code)
+
+
+@contextmanager
+def _told(call: Call) -> Iterator[None]:
+    """An error is one line with its remedy; in JSON it is the answer, too."""
+    try:
+        yield
+    except OrbitMQError as error:
+        if call.in_json:
+            found = Found[Any](failures=[failure_of(", ".join(call.context.name_servers), error)])
+            output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
+        code = exit_code(error) or EXIT_FAILED
+        fail(call.command, told_error(error), code)
+
+
+def told_error(error: OrbitMQError) -> str:
+    """The error with its remedy."""
+    failure = failure_of("", error)
+    text = f"{failure.message} ({failure.name})" if isinstance(error, BrokerError) else str(error)
+    return f"{text}; {failure.hint}" if failure.hint else text
+
+
+@asynccontextmanager
+async def opened(call: Call) -> AsyncIterator[Session]:
+    """A session of the call's context."""
+    context = call.context
+    credentials = context.credentials()
+    tls = None if context.tls is None else client_context(TlsOptions.parse(context.tls))
+    remoting = Remoting(
+        connect_timeout_ms=call.timeout_ms,
+        hooks=(_Requests(),) if call.verbose else (),
+        sign=None if credentials is None else partial(sign, credentials=credentials),
+        direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
+        tls=tls,
+    )
+    try:
+        yield Session(remoting, context.name_servers, cluster=context.cluster, timeout_ms=call.timeout_ms)
+    finally:
+        await remoting.close()
+
+
+async def _read(call: Call) -> int:
+    async with opened(call) as session:
+        found: Found[Any] = await call.verb(session, **call.arguments)
+    output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
+    _remarks(call, found)
+    return _code_of(found)
+
+
+def _watch(call: Call, seconds: float) -> NoReturn:
+    while True:
+        if sys.stdout.isatty():
+            print("\x1b[H\x1b[2J", end="")
+        try:
+            asyncio.run(_read(call))
+        except OrbitMQError as error:  # a broker that restarts is what is watched
+            call.remark(f"orbitmq {call.command}: {told_error(error)}")
+        sys.stdout.flush()
+        time.sleep(seconds)
+
+
+async def _stream(call: Call) -> int:
+    async with opened(call) as session:
+        items: AsyncIterator[Any] = call.verb(session, **call.arguments)
+        async for item in items:
+            print(output.line(plain(item), call.columns, call.form), flush=True)
+    return 0
+
+
+async def _change(call: Call, shared: Mapping[str, Any]) -> int:
+    async with opened(call) as session:
+        plan: Plan = await call.verb(session, **call.arguments)
+        if shared["dry_run"] or not plan.changing:
+            _tell(call, plan.preview())
+            if not plan.changing:
+                call.remark("nothing to do: it is so already")
+            return _code_unchanged(plan, shared)
+        _confirm(call, plan, yes=shared["yes"])
+        if plan.undo is not None:
+            call.remark(f"to undo it: orbitmq {undoing.save(plan.undo)}")
+        made = await plan.make(None if call.in_json else lambda step: _progress(call, step))
+        if shared["verify"]:
+            made = await plan.verify(made)
+    _tell(call, made)
+    wrong = any(step.outcome is Outcome.NOT_APPLIED for step in made.items)
+    return EXIT_CHECK_FAILED if wrong else _code_of(made)
+
+
+def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
+    if plan.changing or not shared["fail_if_unchanged"]:
+        return _code_of(plan.preview())
+    return EXIT_UNCHANGED
+
+
+def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
+    """Ends the process unless it is said that the plan may be made."""
+    context = call.context
+    if context.readonly:
+        fail(call.command, f"context {context.name} is readonly: nothing is changed through it", EXIT_REFUSED)
+    typed = context.name if context.protected else plan.destroys
+    if yes and not context.protected:
+        return
+    if not sys.stdin.isatty():
+        reason = "the context is protected" if context.protected else "nobody is there to confirm it; --yes does"
+        fail(call.command, f"not done: {reason}", EXIT_CANCELLED)
+    preview = plan.preview()
+    output.write("Plan", preview, call.columns, "table", cluster=None, now_ms=_now_ms(), stream=sys.stderr)
+    for warning in preview.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    wanted = typed or "yes"
+    print(f"{plan.title}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != wanted:
+        fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
+
+
+def _progress(call: Call, step: Step) -> None:
+    if sys.stderr.isatty():
+        call.remark(f"{step.outcome}: {step.target}: {step.action} {step.subject}")
+
+
+def _tell(call: Call, found: Found[Step]) -> None:
+    output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
+    _remarks(call, found)
+
+
+def _remarks(call: Call, found: Found[Any]) -> None:
+    for warning in found.warnings:
+        call.remark(f"warning: {warning}")
+    for failure in found.failures:
+        call.remark(_line_of(failure))
+    if found.partial:
+        call.remark("this is partial: what they have is missing in it")
+
+
+def _line_of(failure: Failure) -> str:
+    hint = f"; {failure.hint}" if failure.hint else ""
+    return f"{failure.target}: {failure.name}: {failure.message}{hint}"
+
+
+def _code_of(found: Found[Any]) -> int:
+    if not found.failures:
+        return 0
+    if found.items:
+        return EXIT_UNREACHABLE
+    failure = found.failures[0]
+    if failure.name == "TIMEOUT":
+        return EXIT_TIMEOUT
+    if failure.code is not None:
+        return exit_code(BrokerError(failure.code, failure.message)) or EXIT_FAILED
+    return EXIT_UNREACHABLE if failure.retryable else EXIT_FAILED
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Requests:
+    """Tells each request on standard error: its code, the peer, how long the answer took."""
+
+    def __init__(self) -> None:
+        self._began: dict[int | None, float] = {}
+
+    def before(self, _address: str, request: Command, /) -> None:
+        self._began[request.opaque] = time.perf_counter()
+
+    def after(self, address: str, request: Command, response: Command, /) -> None:
+        took_ms = (time.perf_counter() - self._began.pop(request.opaque)) * 1000
+        name = RequestCode(request.code).name if request.code in set(RequestCode) else str(request.code)
+        print(f"{name} {address} {response.code} {took_ms:.1f} ms", file=sys.stderr)

@@ -1,0 +1,50 @@
+"""Undo files: what was there before a change that loses it, kept so that it can be brought back.
+
+They lie in `~/.local/state/orbitmq/undo` (XDG_STATE_HOME is followed). Must not know what a file undoes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orbitmq.errors import ConfigurationError
+
+FORMAT = "orbitmq-undo/v1"
+FILE_BYTES_MAX = 64 << 20
+"""Offsets of a hundred thousand queues are 10 MB."""
+
+
+def folder(environment: Mapping[str, str] = os.environ) -> Path:
+    home = environment.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(home).expanduser() / "orbitmq" / "undo"
+
+
+def save(undo: Mapping[str, Any]) -> str:
+    """Write the file and return the words of the command that takes it: `offset undo FILE`. It is there before anything
+    is changed. `undo["command"]` names the command.
+    """
+    place = folder()
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = place / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.json"
+    with path.open("x", encoding="utf-8") as file:
+        json.dump({"format": FORMAT, "savedAtMs": time.time_ns() // 1_000_000, **undo}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    return f"{undo['command']} {path}"
+
+
+def load(path: Path, command: str) -> dict[str, Any]:
+    """What `save` has written for this command. ConfigurationError for anything else."""
+    try:
+        data = path.read_bytes()[:FILE_BYTES_MAX]
+        undo = json.loads(data)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    if not isinstance(undo, dict) or undo.get("format") != FORMAT or undo.get("command") != command:
+        raise ConfigurationError(f"{path}: not an undo file of `orbitmq {command}`")
+    return undo

@@ -1,0 +1,151 @@
+"""How a noun gets its verbs: the flags that all of them share, and who carries a call out.
+
+A module of `cli/nouns/` writes a verb as a coroutine of a session and its own flags, and says here what it is:
+
+    app = noun("topic", "Topics: what there are, where they live, and how they are made.")
+
+    @reads(app, "list", "TopicList", ("TOPIC=name", "TYPE=type", "+PERM=perm"))
+    async def list_(session: Session, everything: Annotated[bool, typer.Option("--all")] = False) -> Found[Topic]:
+        '''Topics of the cluster, system topics with --all. ... Examples: ...'''
+        from orbitmq.admin import topics
+        return await topics.listed(session, everything=everything)
+
+`reads` answers with `Found`, `changes` with a `Plan`, `streams` yields items one by one. Light on purpose: help must be
+there at once, so nothing is imported here but typer; `Session` and items stand in annotations only (TYPE_CHECKING).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NameServers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-n",
+        "--name-server",
+        metavar="HOST:PORT",
+        help="Name servers, repeated or joined by ; or , (else NAMESRV_ADDR, else the context, else 127.0.0.1:9876).",
+    ),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", help="A cluster of `orbitmq context list`."),
+]
+ClusterName = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="Only this one of the name servers' clusters."),
+]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option("--map-addr", metavar="FROM=TO", help="Reach a broker elsewhere than it registers; repeatable."),
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="For each request.")]
+Output = Annotated[
+    str,
+    typer.Option(
+        "-o", "--output", metavar="FORMAT", help="table, wide, json, jsonl, yaml, csv, name, template='$name'."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Nothing on standard error.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Each request on standard error: code, peer, ms.")]
+Watch = Annotated[
+    float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Again and again, until Ctrl-C.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Read back what was changed.")]
+FailIfUnchanged = Annotated[
+    bool, typer.Option("--fail-if-unchanged", help="Exit with 10 when there was nothing to do.")
+]
+
+
+def _shared(**flags: tuple[Any, Any]) -> list[inspect.Parameter]:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, kind, default=default, annotation=annotation)
+        for name, (annotation, default) in flags.items()
+    ]
+
+
+_REACHING = _shared(
+    name_servers=(NameServers, None),
+    context_name=(ContextName, None),
+    cluster=(ClusterName, None),
+    mapped=(Mapped, None),
+    timeout=(Timeout, 5.0),
+)
+_TELLING = _shared(output=(Output, "table"), quiet=(Quiet, False), verbose=(Verbose, False))
+_WATCHING = _shared(watch=(Watch, None))
+_CHANGING = _shared(
+    dry_run=(DryRun, False), yes=(Yes, False), verify=(Verify, True), fail_if_unchanged=(FailIfUnchanged, False)
+)
+
+ANSWERS: dict[str, tuple[str, ...]] = {}
+"""Kinds of answers that commands give -> their columns, filled as the nouns are imported."""
+
+
+def noun(name: str, text: str) -> typer.Typer:
+    """A group of verbs."""
+    return typer.Typer(name=name, help=text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
+def reads(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
+    """A verb that asks and changes nothing: `async (session, ...) -> Found[Item]`. `kind` names its JSON."""
+    return _verb(app, verb, kind, columns, "read", _WATCHING)
+
+
+def changes(app: typer.Typer, verb: str) -> Callable[[F], F]:
+    """A verb that changes something: `async (session, ...) -> Plan`. Shown, confirmed, made, read back, told."""
+    return _verb(app, verb, "Plan", STEPS, "change", _CHANGING)
+
+
+def streams(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
+    """A verb that goes on: an asynchronous generator `(session, ...)` of items, each written as it comes."""
+    return _verb(app, verb, kind, columns, "stream", [])
+
+
+STEPS = ("TARGET=target", "ACTION=action", "SUBJECT=subject", "BEFORE=before", "AFTER=after", "OUTCOME=outcome")
+
+
+def _verb(
+    app: typer.Typer, verb: str, kind: str, columns: Sequence[str], way: str, more: list[inspect.Parameter]
+) -> Callable[[F], F]:
+    ANSWERS[kind] = tuple(columns)
+
+    def register(function: F) -> F:
+        _, *own = inspect.signature(function, eval_str=False).parameters.values()
+        names = [parameter.name for parameter in own]
+        hints = function.__annotations__
+        evaluated = [
+            parameter.replace(
+                kind=inspect.Parameter.KEYWORD_ONLY, annotation=_evaluated(hints[parameter.name], function)
+            )
+            for parameter in own
+        ]
+
+        def call(**given: Any) -> None:
+            from orbitmq.cli import performing
+
+            mine = {name: given.pop(name) for name in names}
+            performing.perform(way, f"{app.info.name} {verb}", kind, tuple(columns), function, mine, given)
+
+        call.__doc__ = function.__doc__
+        call.__signature__ = inspect.Signature([*evaluated, *more, *_TELLING, *_REACHING])  # type: ignore[attr-defined]
+        call.__annotations__ = {}
+        app.command(verb)(call)
+        return function
+
+    return register
+
+
+def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
+    """The annotation's value; those of flags name nothing that is imported for type checking only."""
+    if not isinstance(annotation, str):
+        return annotation
+    return eval(annotation, function.__globals__)  # noqa: S307 -- our own source, as typing.get_type_hints does

@@ -1,0 +1,210 @@
+"""The promises of what all verbs share: formats, exit codes, confirmation, partial answers, streams."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+import yaml
+from msgspec import Struct
+from typer.testing import CliRunner
+
+from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
+from orbitmq.admin.session import Session
+from orbitmq.cli import undoing
+from orbitmq.cli.verbs import changes, noun, reads, streams
+from orbitmq.errors import AdminError, BrokerError, Conflict, ConnectError, NotFound, OrbitMQError, RemotingTimeout
+from orbitmq.wire.codes import ResponseCode
+
+app = noun("thing", "Things of the test.")
+COLUMNS = ("NAME=name", "SIZE=sizeBytes", "SEEN=seenAtMs", "+OWNER=owner.name")
+LONG = "n" * 300
+ERRORS: dict[str, tuple[OrbitMQError, int]] = {
+    "not-found": (NotFound("there is no thing", "orbitmq thing list"), 3),
+    "forbidden": (BrokerError(ResponseCode.NO_PERMISSION, "no"), 4),
+    "unreachable": (ConnectError("127.0.0.1:1: refused"), 5),
+    "late": (RemotingTimeout("no answer in 5 s"), 6),
+    "conflict": (Conflict("it is there already"), 7),
+    "other": (AdminError("cannot be"), 1),
+    "unknown topic": (BrokerError(ResponseCode.TOPIC_NOT_EXIST, "No topic"), 3),
+}
+values: dict[str, Value] = {}
+
+
+class Owner(Struct, frozen=True, rename="camel"):
+    name: str
+
+
+class Thing(Struct, frozen=True, rename="camel"):
+    name: str
+    size_bytes: int | None
+    seen_at_ms: int | None
+    owner: Owner
+
+
+THINGS = [
+    Thing("one", 2048, 1_795_000_000_000, Owner("Ada")),
+    Thing(LONG, None, None, Owner("Bob\x1b[31m")),
+]
+
+
+@reads(app, "list", "ThingList", COLUMNS)
+async def things(_session: Session, fails: Annotated[str | None, typer.Option("--fails")] = None) -> Found[Thing]:
+    """Things."""
+    if fails == "partly":
+        return Found(THINGS[:1], ["look twice"], [failure_of("broker-b (127.0.0.1:2)", ConnectError("refused"))])
+    if fails is not None:
+        raise ERRORS[fails][0]
+    return Found(list(THINGS))
+
+
+@streams(app, "tail", "Thing", COLUMNS)
+async def tail(_session: Session) -> AsyncIterator[Thing]:
+    """Things as they come."""
+    for one in THINGS:
+        yield one
+
+
+@changes(app, "set")
+async def set_(
+    _session: Session,
+    name: Annotated[str, typer.Argument()],
+    value: Annotated[str, typer.Argument()],
+    destroys: Annotated[bool, typer.Option("--destroys")] = False,
+    breaks: Annotated[bool, typer.Option("--breaks")] = False,
+    forgets: Annotated[bool, typer.Option("--forgets")] = False,
+) -> Plan:
+    """Set a thing."""
+
+    async def make() -> None:
+        if breaks:
+            raise BrokerError(1, "it broke")
+        if not forgets:
+            values[name] = value
+
+    async def read_back() -> Value:
+        return values.get(name)
+
+    step = Step("broker-a", "set", name, values.get(name), value)
+    undo = {"command": "thing undo", "old": values.get(name)} if destroys else None
+    return Plan(f"set {name}", [Change(step, make, read_back)], destroys=name if destroys else None, undo=undo)
+
+
+@pytest.fixture(autouse=True)
+def own_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("NAMESRV_ADDR", "ORBITMQ_CONTEXT", "ORBITMQ_CONFIG", "ORBITMQ_ACCESS_KEY", "ROCKETMQ_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    values.clear()
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_a_table_through_a_pipe_cuts_nothing_and_steers_no_terminal() -> None:
+    told = run("list", "-o", "wide").stdout
+    heading, one, long = told.splitlines()
+    assert heading.split() == ["NAME", "SIZE", "SEEN", "OWNER"]
+    assert "2.0 KiB" in one
+    assert LONG in long
+    assert "\x1b" not in told
+    assert "OWNER" not in run("list").stdout
+
+
+def test_json_has_an_envelope_with_both_forms_of_time() -> None:
+    told = json.loads(run("list", "-o", "json").stdout)
+    assert {key: value for key, value in told.items() if key != "items" and not key.startswith("generated")} == {
+        "apiVersion": "orbitmq/v1", "kind": "ThingList", "cluster": None, "partial": False,
+        "warnings": [], "errors": [],
+    }  # fmt: skip
+    first, second = told["items"]
+    assert first == {
+        "name": "one", "sizeBytes": 2048, "owner": {"name": "Ada"},
+        "seenAtMs": 1_795_000_000_000, "seenAt": "2026-11-18T11:06:40.000Z",
+    }  # fmt: skip
+    assert (second["sizeBytes"], second["seenAt"], second["name"]) == (None, None, LONG)
+    assert yaml.safe_load(run("list", "-o", "yaml").stdout)["items"] == told["items"]
+    assert [json.loads(one) for one in run("list", "-o", "jsonl").stdout.splitlines()] == told["items"]
+
+
+def test_the_other_formats() -> None:
+    rows = list(csv.reader(io.StringIO(run("list", "-o", "csv").stdout)))
+    assert rows[:2] == [["NAME", "SIZE", "SEEN", "OWNER"], ["one", "2048", "1795000000000", "Ada"]]
+    assert run("list", "-o", "name").stdout.splitlines() == ["one", LONG]
+    assert run("list", "-o", "template=$name of $owner_name").stdout.splitlines()[0] == "one of Ada"
+    assert "-o xml: give one of table" in run("list", "-o", "xml", code=2).stderr
+
+
+@pytest.mark.parametrize("fails", ERRORS)
+def test_each_failure_has_its_exit_code_and_is_told_in_json(fails: str) -> None:
+    error, code = ERRORS[fails]
+    told = run("list", "--fails", fails, code=code)
+    assert told.stdout == ""
+    assert told.stderr.startswith("orbitmq thing list: ")
+    in_json = json.loads(run("list", "--fails", fails, "-o", "json", code=code).stdout)
+    assert (in_json["items"], len(in_json["errors"])) == ([], 1)
+    if isinstance(error, NotFound):
+        assert "orbitmq thing list" in told.stderr
+
+
+def test_a_part_is_told_as_a_part() -> None:
+    told = run("list", "--fails", "partly", "-o", "json", code=5)
+    answer = json.loads(told.stdout)
+    assert (answer["partial"], answer["errors"][0]["target"]) == (True, "broker-b (127.0.0.1:2)")
+    assert (answer["errors"][0]["name"], answer["errors"][0]["retryable"]) == ("UNREACHABLE", True)
+    assert answer["warnings"] == ["look twice"]
+    assert "broker-b (127.0.0.1:2): UNREACHABLE" in told.stderr
+    assert run("list", "--fails", "partly", "-q", code=5).stderr == ""
+
+
+def test_a_stream_is_a_line_an_item() -> None:
+    lines = run("tail", "-o", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["one", LONG]
+
+
+def outcomes(told: Any) -> list[str]:
+    return [item["outcome"] for item in json.loads(told.stdout)["items"]]
+
+
+def test_a_change_is_shown_made_and_read_back() -> None:
+    assert outcomes(run("set", "a", "1", "--dry-run", "-o", "json")) == [Outcome.PLANNED]
+    assert values == {}
+    assert outcomes(run("set", "a", "1", "--yes", "-o", "json")) == [Outcome.CONFIRMED]
+    assert outcomes(run("set", "a", "2", "--yes", "--no-verify", "-o", "json")) == [Outcome.DONE]
+    assert outcomes(run("set", "a", "2", "--yes", "-o", "json")) == [Outcome.UNCHANGED]
+    assert outcomes(run("set", "a", "2", "--fail-if-unchanged", "-o", "json", code=10)) == [Outcome.UNCHANGED]
+    assert outcomes(run("set", "a", "3", "--yes", "--forgets", "-o", "json", code=8)) == [Outcome.NOT_APPLIED]
+    assert outcomes(run("set", "a", "3", "--yes", "--breaks", "-o", "json", code=5)) == [Outcome.FAILED]
+    assert values == {"a": "2"}
+
+
+def test_nothing_is_done_that_nobody_confirms() -> None:
+    assert "--yes" in run("set", "a", "1", code=9).stderr
+    assert values == {}
+
+
+def test_an_undo_file_is_there_before_the_change() -> None:
+    values["a"] = "old"
+    told = run("set", "a", "new", "--destroys", "--yes")
+    words = told.stderr.split("to undo it: orbitmq ")[1].splitlines()[0].split()
+    assert words[:2] == ["thing", "undo"]
+    assert undoing.load(Path(words[2]), "thing undo")["old"] == "old"
+
+
+@pytest.mark.parametrize(("flag", "code", "word"), [("readonly", 4, "readonly"), ("protected", 9, "protected")])
+def test_a_context_can_forbid_changes(tmp_path: Path, flag: str, code: int, word: str) -> None:
+    (tmp_path / "orbitmq").mkdir(exist_ok=True)
+    (tmp_path / "orbitmq" / "config.toml").write_text(f'current = "p"\n[contexts.p]\n{flag} = true\n')
+    assert word in run("set", "a", "1", "--yes", code=code).stderr
+    assert values == {}
