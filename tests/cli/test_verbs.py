@@ -60,6 +60,8 @@ async def things(_session: Session, fails: Annotated[str | None, typer.Option("-
     """Things."""
     if fails == "partly":
         return Found(THINGS[:1], ["look twice"], [failure_of("broker-b (127.0.0.1:2)", ConnectError("refused"))])
+    if fails == "check":
+        return Found(THINGS[:1], holds=False)
     if fails is not None:
         raise ERRORS[fails][0]
     return Found(list(THINGS))
@@ -166,6 +168,10 @@ def test_a_part_is_told_as_a_part() -> None:
     assert answer["warnings"] == ["look twice"]
     assert "broker-b (127.0.0.1:2): UNREACHABLE" in told.stderr
     assert run("list", "--fails", "partly", "-q", code=5).stderr == ""
+
+
+def test_a_check_that_says_no_is_no_failure_to_ask() -> None:
+    assert json.loads(run("list", "--fails", "check", "-o", "json", code=8).stdout)["partial"] is False
 
 
 def test_a_stream_is_a_line_an_item() -> None:
