@@ -1,0 +1,166 @@
+"""What became of a message in each group: consumed, filtered, not yet. Decided without I/O from what brokers know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.session import Node, Session
+from orbitmq.errors import ExpressionIllegal
+from orbitmq.filter.sql92 import compile_sql92
+from orbitmq.filter.tags import wants
+from orbitmq.message.config import SQL92, SubscriptionData
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.topics import TOOLS_CONSUMER_GROUP, is_system_group
+from orbitmq.operations.groups import consumer_connections
+from orbitmq.operations.offsets import query_consumer_offset
+from orbitmq.operations.topics import groups_of_topic
+from orbitmq.wire.bodies import ConsumerConnection, ConsumeType, MessageModel
+
+GROUPS_MAX = 200
+"""Groups looked at for one message: each costs a question to every broker of the topic."""
+
+
+class TrackKind(StrEnum):
+    """RocketMQ's names for what became of a message in a group."""
+
+    CONSUMED = "CONSUMED"
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
+    """The group has passed it, and its subscription leaves it out."""
+    NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    PULL = "PULL"
+    """Its members ask for messages themselves: an offset that is further on may have been set and proves nothing."""
+    NOT_ONLINE = "NOT_ONLINE"
+    UNKNOWN = "UNKNOWN"
+
+
+class Track(Struct, frozen=True, rename="camel", kw_only=True):
+    """What became of a message in one group."""
+
+    group: str
+    track: TrackKind
+    passed: bool | None
+    """Whether the group's offset is behind the message; None when the offset is not known."""
+    consumer_offset: int | None
+    """The next offset of the message's queue that the group consumes."""
+    lag_messages: int | None
+    """How many messages of the queue come before this one; 0 when it is the next, or passed."""
+    clients: int
+    """Members that are online, over all brokers."""
+    expression: str | None
+    """What the group subscribes of the topic; None when nobody is online."""
+    filtered: bool | None
+    """Whether the subscription leaves the message out."""
+    note: str | None = None
+    """Why it cannot be told, or what is strange."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What brokers say about one group. `connections` are those of brokers where it is online, best first."""
+
+    group: str
+    connections: Sequence[ConsumerConnection] = ()
+    offset: int | None = None
+    problem: str | None = None
+
+
+def track_of(evidence: Evidence, message: MessageExt) -> Track:
+    """The decision for one group."""
+    subscription = _subscription(evidence.connections, message.topic)
+    passed = None if evidence.offset is None else evidence.offset > message.queue_offset
+    filtered = None if subscription is None else not _wants(subscription, message)
+    kind, note = _kind(evidence, subscription, passed=passed, filtered=filtered)
+    return Track(
+        group=evidence.group,
+        track=kind,
+        passed=passed,
+        consumer_offset=evidence.offset,
+        lag_messages=None if evidence.offset is None else max(0, message.queue_offset - evidence.offset),
+        clients=len({one.client_id for found in evidence.connections for one in found.connection_set}),
+        expression=None if subscription is None else subscription.expression or "*",
+        filtered=filtered,
+        note=note,
+    )
+
+
+def _kind(
+    evidence: Evidence, subscription: SubscriptionData | None, *, passed: bool | None, filtered: bool | None
+) -> tuple[TrackKind, str | None]:
+    if evidence.problem is not None:
+        return TrackKind.UNKNOWN, evidence.problem
+    if not evidence.connections:
+        return TrackKind.NOT_ONLINE, None
+    first = evidence.connections[0]
+    if first.message_model is MessageModel.BROADCASTING:
+        return TrackKind.UNKNOWN, "broadcasting: each member keeps its own offsets"
+    if first.consume_type is ConsumeType.CONSUME_ACTIVELY:
+        return TrackKind.PULL, None
+    if subscription is None:
+        return TrackKind.NOT_CONSUME_YET, "its members that are online do not subscribe the topic"
+    if not passed:
+        return TrackKind.NOT_CONSUME_YET, None
+    return (TrackKind.CONSUMED_BUT_FILTERED if filtered else TrackKind.CONSUMED), None
+
+
+def _subscription(connections: Sequence[ConsumerConnection], topic: str) -> SubscriptionData | None:
+    return next((one.subscription_table[topic] for one in connections if topic in one.subscription_table), None)
+
+
+def _wants(subscription: SubscriptionData, message: MessageExt) -> bool:
+    if subscription.expression_type != SQL92:
+        return wants(subscription, message.tags)
+    try:
+        return compile_sql92(subscription.expression).matches(message.properties)
+    except ExpressionIllegal:  # of a version that knows more than this one
+        return True
+
+
+async def tracks(session: Session, message: MessageExt) -> Found[Track]:
+    """What became of the message in every group that subscribes its topic or has offsets of it."""
+    homes = sorted(await session.homes(message.topic), key=lambda node: node.name != message.broker_name)
+    found = await groups_of(session, message.topic, homes)
+    groups = found.items[:GROUPS_MAX]
+    if len(groups) < len(found.items):
+        found.warnings.append(f"{len(found.items)} groups consume {message.topic}; {GROUPS_MAX} of them are looked at")
+    online = await session.each(
+        {(group, node): f"{node}: members of {group}" for group in groups for node in homes},
+        lambda key: consumer_connections(session.remoting, key[1].address, key[0], timeout_ms=session.timeout_ms),
+    )
+    queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
+    offsets = await consumer_offsets(session, queue, groups)
+
+    def evidence(group: str) -> Evidence:
+        asked = [online.answers.get((group, node)) for node in homes]
+        silent = [str(node) for node in homes if (group, node) not in online.answers]
+        problem = f"not told by {', '.join(silent)}" if silent else None
+        if group not in offsets.answers:
+            problem = f"the offset is not told by {queue.broker_name}"
+        return Evidence(group, [one for one in asked if one is not None], offsets.answers.get(group), problem)
+
+    items = [track_of(evidence(group), message) for group in groups]
+    return Found(items, found.warnings, [*found.failures, *online.failures, *offsets.failures])
+
+
+async def groups_of(session: Session, topic: str, homes: Sequence[Node]) -> Found[str]:
+    """Groups that consume the topic, told by every broker of it; the system's own left out."""
+    asked = await session.each_node(
+        homes, lambda node: groups_of_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
+    )
+    names = {name for groups in asked.answers.values() for name in groups}
+    return Found(sorted(n for n in names if not is_system_group(n) and n != TOOLS_CONSUMER_GROUP), [], asked.failures)
+
+
+async def consumer_offsets(session: Session, queue: MessageQueue, groups: Sequence[str]) -> Gathered[str, int | None]:
+    """The offset of each group in one queue, None without one."""
+    node = await session.node(queue.broker_name)
+    return await session.each(
+        {group: f"{node}: offset of {group}" for group in groups},
+        lambda group: query_consumer_offset(
+            session.remoting, node.address, group, queue, timeout_ms=session.timeout_ms
+        ),
+    )
