@@ -61,7 +61,7 @@ async def things(_session: Session, fails: Annotated[str | None, typer.Option("-
     if fails == "partly":
         return Found(THINGS[:1], ["look twice"], [failure_of("broker-b (127.0.0.1:2)", ConnectError("refused"))])
     if fails == "check":
-        return Found(THINGS[:1], holds=False)
+        return Found(THINGS[:1], check_failed=True)
     if fails is not None:
         raise ERRORS[fails][0]
     return Found(list(THINGS))

@@ -241,7 +241,7 @@ def _line_of(failure: Failure) -> str:
 
 def _code_of(found: Found[Any]) -> int:
     if not found.failures:
-        return 0 if found.holds else EXIT_CHECK_FAILED
+        return EXIT_CHECK_FAILED if found.check_failed else 0
     if found.items:
         return EXIT_UNREACHABLE
     failure = found.failures[0]
