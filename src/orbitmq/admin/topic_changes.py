@@ -1,0 +1,250 @@
+"""Topics are made, altered and deleted: what is there is read first, and what is not spoken of stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from orbitmq.admin import topics
+from orbitmq.admin.answers import Failure
+from orbitmq.admin.namesrv import plan_pair
+from orbitmq.admin.plans import Change, Plan, Step, Value, joined
+from orbitmq.admin.session import Node, Session, nearest
+from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.message.config import TopicConfig
+from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION, perm_text
+from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_topic
+from orbitmq.operations.kv import ORDER_NAMESPACE, kv_value
+from orbitmq.operations.routes import forget_topic, route
+from orbitmq.operations.topics import create_topic, delete_topic
+
+NEW = TopicConfig(AUTO_CREATE_TOPIC, read_queues=8, write_queues=8)
+"""What is not said of a new topic is like this: the stock tool's defaults."""
+_RIGHTS = {"R": PERM_READ, "W": PERM_WRITE, "X": PERM_INHERIT}
+QUEUES_MAX = 65_536
+"""Of one topic on one broker; a queue costs memory and a directory."""
+
+
+class Wanted(Struct, frozen=True):
+    """What is asked of a topic; None stays as it is."""
+
+    read_queues: int | None = None
+    write_queues: int | None = None
+    perm: int | None = None
+    unit: bool | None = None
+    unit_subscribed: bool | None = None
+
+    def over(self, config: TopicConfig) -> TopicConfig:
+        """The configuration that this makes of another."""
+        flag = _with_bit(config.sys_flag, TOPIC_UNIT, self.unit)
+        return replace(
+            config,
+            read_queues=config.read_queues if self.read_queues is None else self.read_queues,
+            write_queues=config.write_queues if self.write_queues is None else self.write_queues,
+            perm=config.perm if self.perm is None else self.perm,
+            sys_flag=_with_bit(flag, TOPIC_UNIT_SUBSCRIPTION, self.unit_subscribed),
+        )
+
+
+def perm_of(text: str) -> int:
+    """The number of `RW`, `r-`, `6`. AdminError for anything else."""
+    if text.strip() in "01234567" and len(text.strip()) == 1:
+        return int(text)
+    letters = text.strip().upper().replace("-", "")
+    if letters and set(letters) <= _RIGHTS.keys():
+        return sum(_RIGHTS[letter] for letter in set(letters))
+    raise AdminError(f"{text!r} is no permission", "R, W, RW, or 4, 2, 6 as the stock tool writes it")
+
+
+def told(config: TopicConfig | None) -> Value:
+    """A configuration as a step shows it."""
+    if config is None:
+        return None
+    shown: dict[str, object] = {
+        "readQueues": config.read_queues,
+        "writeQueues": config.write_queues,
+        "perm": perm_text(config.perm),
+    }
+    if config.sys_flag:
+        shown["unit"] = bool(config.sys_flag & TOPIC_UNIT)
+        shown["unitSubscribed"] = bool(config.sys_flag & TOPIC_UNIT_SUBSCRIPTION)
+    return shown
+
+
+async def plan_create(
+    session: Session, topic: str, wanted: Wanted, *, brokers: Iterable[str] = (), ordered: bool = False
+) -> Plan:
+    """Make the topic at these brokers, or at every master; `ordered` also enters it into the order settings.
+
+    One that is already as wanted is left; Conflict where it exists and is not. MessageIllegal for an illegal name.
+    """
+    check_topic(topic)
+    await _refuse_system(session, topic)
+    nodes, present, failures = await _present(session, topic, brokers)
+    config = wanted.over(replace(NEW, name=topic))
+    plan = Plan(f"create topic {topic}", failures=failures)
+    for node in (node for node in nodes if node in present):
+        before = present[node]
+        after = config if before is None else wanted.over(before)
+        if before is not None and after != before:
+            raise Conflict(f"topic {topic} exists at {node} and is different", f"orbitmq topic alter {topic} ...")
+        plan.changes.append(_put(session, node, before, after, "create topic"))
+    plan.warnings += _doubts(topic, None, config)
+    queues = {node.name: config.write_queues for node in nodes}
+    return joined(plan.title, [plan, await plan_order(session, topic, _order_text(queues))]) if ordered else plan
+
+
+async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: Iterable[str] = ()) -> Plan:
+    """Change the topic at every broker that has it, or at these. NotFound where none has it."""
+    await _refuse_system(session, topic)
+    _, present, failures = await _present(session, topic, brokers)
+    plan = Plan(f"alter topic {topic}", failures=failures)
+    for node, before in present.items():
+        if before is not None:
+            after = wanted.over(before)
+            plan.changes.append(_put(session, node, before, after, "alter topic"))
+            plan.warnings += [doubt for doubt in _doubts(topic, before, after) if doubt not in plan.warnings]
+    if not plan.changes and not failures:
+        names = [row.topic for row in (await topics.listed(session, everything=True)).items]
+        raise NotFound(f"there is no topic {topic}", nearest(topic, names) or f"orbitmq topic create {topic}")
+    return plan
+
+
+def _doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[str]:
+    """What somebody should know who wants this."""
+    found = []
+    if not (0 < after.read_queues <= QUEUES_MAX and 0 < after.write_queues <= QUEUES_MAX):
+        raise AdminError(f"a topic has 1 to {QUEUES_MAX} queues")
+    if after.read_queues < after.write_queues:
+        last = f"{after.read_queues} to {after.write_queues - 1}"
+        found.append(f"queues {last} of {topic} are written and never read: there are more write than read queues")
+    if before is not None and after.read_queues < before.read_queues:
+        last = f"{after.read_queues} to {before.read_queues - 1}"
+        found.append(
+            f"what is left in queues {last} of {topic} is not read any more: "
+            "lower the write queues first, let them drain, then the read queues"
+        )
+    return found
+
+
+async def plan_delete(session: Session, topic: str) -> Plan:
+    """Delete the topic with all its messages: at every master that has it, then in the order settings and, last, at
+    every name server, for a broker that still has it would bring it back. Conflict for a topic of the system.
+    """
+    await _refuse_system(session, topic)
+    _, present, failures = await _present(session, topic, ())
+    routes = await session.every_name_server(
+        lambda server: route(session.remoting, server, topic, timeout_ms=session.timeout_ms)
+    )
+    known = {server: found is not None for server, found in routes.answers.items()}
+    homes = {node: config for node, config in present.items() if config is not None}
+    if not homes and not any(known.values()) and not failures:
+        names = [row.topic for row in (await topics.listed(session, everything=True)).items]
+        raise NotFound(f"there is no topic {topic}", nearest(topic, names))
+    plan = Plan(f"delete topic {topic} with all its messages", destroys=topic, in_order=True)
+    plan.failures = [*failures, *routes.failures]
+    plan.changes = [_delete(session, node, topic, config) for node, config in homes.items()]
+    plan.changes += (await _without_order(session, topic)).changes
+    plan.changes += [_forget(session, server, topic, there) for server, there in known.items()]
+    plan.warnings = await _readers(session, topic) if any(known.values()) else []
+    plan.warnings += [f"{one.target} does not answer: if it has the topic, it brings it back" for one in failures]
+    return plan
+
+
+async def _readers(session: Session, topic: str) -> list[str]:
+    groups = [row.group for row in (await topics.consumers(session, topic)).items]
+    return [f"it is consumed by {', '.join(groups)}: their progress in it is lost"] if groups else []
+
+
+async def _without_order(session: Session, topic: str) -> Plan:
+    plan = await plan_pair(session, ORDER_NAMESPACE, topic, None)
+    plan.changes = [change for change in plan.changes if change.step.changes]
+    return plan
+
+
+async def plan_order(session: Session, topic: str, setting: str | None) -> Plan:
+    """Put `broker-a:4;broker-b:4` into the order settings of every name server; None takes it out."""
+    if setting is not None:
+        setting = _order_text(_order_of(setting))
+    return await plan_pair(session, ORDER_NAMESPACE, topic, setting)
+
+
+async def order_setting(session: Session, topic: str) -> str | None:
+    """What the first name server that answers has."""
+    return await session.any_name_server(
+        lambda server: kv_value(session.remoting, server, ORDER_NAMESPACE, topic, timeout_ms=session.timeout_ms)
+    )
+
+
+def _order_of(setting: str) -> dict[str, int]:
+    """Broker name -> queues. AdminError for a text that is not like that."""
+    found: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in setting.split(";"))):
+        name, _, queues = part.rpartition(":")
+        if not name or not queues.isdecimal():
+            raise AdminError(f"{part!r} is no order setting", "broker-a:4;broker-b:4")
+        found[name] = int(queues)
+    if not found:
+        raise AdminError("an order setting names brokers and queues", "broker-a:4;broker-b:4")
+    return found
+
+
+def _order_text(queues: Mapping[str, int]) -> str:
+    return ";".join(f"{name}:{count}" for name, count in sorted(queues.items()))
+
+
+async def _refuse_system(session: Session, topic: str) -> None:
+    if topics.type_of(topic, await topics.system_names(session)) is topics.TopicType.SYSTEM:
+        raise Conflict(f"{topic} is a topic of the system", "it belongs to the brokers and stays as it is")
+
+
+async def _present(
+    session: Session, topic: str, brokers: Iterable[str]
+) -> tuple[list[Node], dict[Node, TopicConfig | None], list[Failure]]:
+    """The masters meant, and how each that answers has the topic."""
+    named = [await session.node(name) for name in brokers]
+    if slaves := [str(node) for node in named if not node.is_master]:
+        raise Conflict(f"{slaves[0]} is a slave: it takes its topics from its master")
+    nodes = named or await session.masters()
+    if not nodes:
+        raise NotFound("there is no master to ask", "orbitmq cluster list")
+    gathered = await session.each_node(nodes, partial(topics.table_of, session))
+    return nodes, {node: table.topics.get(topic) for node, table in gathered.answers.items()}, gathered.failures
+
+
+def _put(session: Session, node: Node, before: TopicConfig | None, after: TopicConfig, action: str) -> Change:
+    async def make() -> None:
+        await create_topic(session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+
+    step = Step(str(node), action, after.name, told(before), told(after))
+    return Change(step, make, partial(_read_back, session, node, after.name))
+
+
+def _delete(session: Session, node: Node, topic: str, config: TopicConfig) -> Change:
+    make = partial(delete_topic, session.remoting, node.address, topic, timeout_ms=max(30_000.0, session.timeout_ms))
+    return Change(
+        Step(str(node), "delete topic", topic, told(config), None), make, partial(_read_back, session, node, topic)
+    )
+
+
+def _forget(session: Session, server: str, topic: str, there: bool) -> Change:
+    """The brokers have told it themselves by now, perhaps; asking again costs nothing."""
+
+    async def read_back() -> Value:
+        return "routed" if await route(session.remoting, server, topic, timeout_ms=session.timeout_ms) else None
+
+    make = partial(forget_topic, session.remoting, server, topic, timeout_ms=session.timeout_ms)
+    return Change(Step(server, "forget topic", topic, "routed" if there else None, None), make, read_back)
+
+
+async def _read_back(session: Session, node: Node, topic: str) -> Value:
+    return told((await topics.table_of(session, node)).topics.get(topic))
+
+
+def _with_bit(flag: int, bit: int, wanted: bool | None) -> int:
+    if wanted is None:
+        return flag
+    return flag | bit if wanted else flag & ~bit

@@ -1,0 +1,314 @@
+"""Topics: which there are, where they live, what they hold, who consumes them, how much goes through them.
+
+Changing them is in `orbitmq.admin.topic_changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.session import Node, Session
+from orbitmq.message.flags import perm_text
+from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from orbitmq.operations.figures import statistic
+from orbitmq.operations.groups import consume_stats
+from orbitmq.operations.kv import ORDER_NAMESPACE, kv_table
+from orbitmq.operations.routes import name_server_system_topics, topics, topics_of_cluster
+from orbitmq.operations.topics import all_topics, groups_of_topic, system_topics, topic_stats
+from orbitmq.wire.bodies import BrokerStatsData, StatsItem, TopicTable
+
+
+class TopicType(StrEnum):
+    """What a topic is for. RocketMQ 4.9 and orbitmq keep no type with it: one they made themselves is unspecified,
+    unless it keeps an order; delayed and transaction messages go through any of them.
+    """
+
+    UNSPECIFIED = "UNSPECIFIED"
+    FIFO = "FIFO"
+    """It is in the order settings of the name servers."""
+    RETRY = "RETRY"
+    DLQ = "DLQ"
+    SYSTEM = "SYSTEM"
+
+
+class Topic(Struct, frozen=True, rename="camel"):
+    """A topic's name and kind."""
+
+    topic: str
+    type: TopicType
+
+
+class TopicQueue(Struct, frozen=True, rename="camel"):
+    """One queue and what it holds."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    """The next one to be written: `max - min` is held."""
+    messages: int
+    updated_at_ms: int | None
+    """When its last message was stored; None when it never had one, or that has expired."""
+
+
+class TopicHome(Struct, frozen=True, rename="camel"):
+    """A topic's queues on one broker name, as routes tell it."""
+
+    topic: str
+    cluster: str
+    broker: str
+    addresses: dict[str, str]
+    """Broker id, 0 the master -> address."""
+    read_queues: int
+    write_queues: int
+    perm: str
+    """`RW-`, `R--`, `-W-`, and X for a topic that others inherit from."""
+    ordered: str | None
+    """The topic's order setting, `broker-a:4;broker-b:4`."""
+
+
+class TopicConfiguration(Struct, frozen=True, rename="camel"):
+    """How one broker has a topic."""
+
+    topic: str
+    cluster: str
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: str
+    unit: bool
+    unit_subscribed: bool
+    ordered: bool
+
+
+class TopicGroup(Struct, frozen=True, rename="camel"):
+    """A group that consumes the topic now, or has done so."""
+
+    topic: str
+    group: str
+    brokers: list[str]
+    """Where it is known."""
+
+
+class TopicFlow(Struct, frozen=True, rename="camel"):
+    """What goes through a topic, for each of its groups; one row without a group when it has none."""
+
+    topic: str
+    group: str | None
+    lag_messages: int | None
+    """All of its queues; None without a group, or when a broker did not tell."""
+    in_per_s: float | None
+    """Messages stored a second, over the last minute."""
+    out_per_s: float | None
+    in_24_h: int | None
+    """Messages stored in the last day, or since the broker runs."""
+    out_24_h: int | None
+
+
+def type_of(name: str, system: frozenset[str] = frozenset(), ordered: frozenset[str] = frozenset()) -> TopicType:
+    """`system` are names that brokers and name servers call their own; `ordered` those with an order setting."""
+    if name.startswith(RETRY_PREFIX):
+        return TopicType.RETRY
+    if name.startswith(DLQ_PREFIX):
+        return TopicType.DLQ
+    if name in system or is_system_topic(name):
+        return TopicType.SYSTEM
+    return TopicType.FIFO if name in ordered else TopicType.UNSPECIFIED
+
+
+async def listed(session: Session, *, everything: bool = False, containing: str = "") -> Found[Topic]:
+    """Topics of the cluster in the order of their names; with `everything` also those of the system, and of groups for
+    retries and dead letters.
+    """
+    gathered = await _names(session)
+    names = set[str]().union(*gathered.answers.values())
+    system = await system_names(session)
+    ordered = await session.any_name_server(
+        lambda server: kv_table(session.remoting, server, ORDER_NAMESPACE, timeout_ms=session.timeout_ms)
+    )
+    rows = [Topic(name, type_of(name, system, frozenset(ordered))) for name in sorted(names)]
+    hidden = () if everything else (TopicType.SYSTEM, TopicType.RETRY, TopicType.DLQ)
+    shown = [row for row in rows if row.type not in hidden and containing.lower() in row.topic.lower()]
+    return Found(shown, failures=list(gathered.failures))
+
+
+async def _names(session: Session) -> Gathered[str, list[str]]:
+    """Name servers may differ: what one of them knows is a topic."""
+    cluster, timeout_ms = session.cluster, session.timeout_ms
+    await session.nodes()  # a cluster nobody knows is told apart from one without topics
+
+    async def one(server: str) -> list[str]:
+        if cluster is None:
+            return await topics(session.remoting, server, timeout_ms=timeout_ms)
+        return await topics_of_cluster(session.remoting, server, cluster, timeout_ms=timeout_ms)
+
+    return await session.every_name_server(one)
+
+
+async def system_names(session: Session) -> frozenset[str]:
+    """Topics that brokers and name servers call their own; without those of a broker that does not answer."""
+    timeout_ms = session.timeout_ms
+    own = await session.any_name_server(
+        lambda server: name_server_system_topics(session.remoting, server, timeout_ms=timeout_ms)
+    )
+    told = await session.each_node(
+        await session.readable(), lambda node: system_topics(session.remoting, node.address, timeout_ms=timeout_ms)
+    )
+    info = await session.info()
+    return frozenset((*own, *info.brokers, *info.clusters)).union(*told.answers.values())
+
+
+async def status(session: Session, topic: str) -> Found[TopicQueue]:
+    """Every queue of the topic, in the order of brokers and queues."""
+    gathered = await session.each_node(
+        await session.homes(topic),
+        lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms),
+    )
+    rows = [
+        TopicQueue(
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            held.min_offset,
+            held.max_offset,
+            max(0, held.max_offset - held.min_offset),
+            held.last_update_timestamp if held.last_update_timestamp > 0 else None,
+        )
+        for table in gathered.answers.values()
+        for queue, held in table.offset_table.items()
+    ]
+    rows.sort(key=lambda row: (row.broker, row.queue_id))
+    return Found(rows, failures=list(gathered.failures))
+
+
+async def route(session: Session, topic: str) -> Found[TopicHome]:
+    """Where producers and consumers are told to go."""
+    found = await session.route(topic)
+    brokers = {broker.broker_name: broker for broker in found.broker_datas}
+    rows = [
+        TopicHome(
+            topic,
+            brokers[queues.broker_name].cluster,
+            queues.broker_name,
+            {str(number): address for number, address in sorted(brokers[queues.broker_name].addresses.items())},
+            queues.read_queues,
+            queues.write_queues,
+            perm_text(queues.perm),
+            found.order_topic_conf,
+        )
+        for queues in found.queue_datas
+        if queues.broker_name in brokers and session.cluster in (None, brokers[queues.broker_name].cluster)
+    ]
+    return Found(sorted(rows, key=lambda row: (row.cluster, row.broker)))
+
+
+async def clusters(session: Session, topic: str) -> list[str]:
+    """The clusters it has queues in."""
+    return sorted({row.cluster for row in (await route(session, topic)).items})
+
+
+async def configurations(session: Session, topic: str) -> Found[TopicConfiguration]:
+    """How each broker that has the topic has it."""
+    gathered = await session.each_node(await session.homes(topic), lambda node: table_of(session, node))
+    rows = []
+    for node, table in gathered.answers.items():
+        config = table.topics.get(topic)
+        if config is not None:
+            unit, subscribed = bool(config.sys_flag & 1), bool(config.sys_flag & 2)
+            rows.append(
+                TopicConfiguration(
+                    topic,
+                    node.cluster,
+                    node.name,
+                    config.read_queues,
+                    config.write_queues,
+                    perm_text(config.perm),
+                    unit,
+                    subscribed,
+                    config.order,
+                )
+            )
+    return Found(rows, failures=list(gathered.failures))
+
+
+async def table_of(session: Session, node: Node) -> TopicTable:
+    """Every topic of a broker: the request that brokers of all versions answer."""
+    return await all_topics(session.remoting, node.address, timeout_ms=session.timeout_ms)
+
+
+async def consumers(session: Session, topic: str) -> Found[TopicGroup]:
+    """Groups that subscribe the topic or have offsets of it, by the account of all its brokers."""
+    gathered = await session.each_node(
+        await session.homes(topic),
+        lambda node: groups_of_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms),
+    )
+    brokers: dict[str, list[str]] = {}
+    for node, groups in gathered.answers.items():
+        for group in groups:
+            brokers.setdefault(group, []).append(node.name)
+    return Found([TopicGroup(topic, group, sorted(brokers[group])) for group in sorted(brokers)], [], gathered.failures)
+
+
+async def flow(session: Session, topic: str) -> Found[TopicFlow]:
+    """How much comes in, and goes out to each group: what the stock `statsAll` tells of one topic. Figures of brokers
+    add up; one that is missing makes the sum unknown.
+    """
+    homes = await session.homes(topic)
+    groups = await consumers(session, topic)
+    came = await _counted(session, homes, "TOPIC_PUT_NUMS", topic)
+    alone = TopicFlow(topic, None, None, _per_second(came, homes), None, _of_a_day(came, homes), None)
+    rows = [await _flow(session, homes, row.group, alone) for row in groups.items] or [alone]
+    return Found(rows, failures=list(groups.failures))
+
+
+async def _flow(session: Session, homes: list[Node], group: str, alone: TopicFlow) -> TopicFlow:
+    went = await _counted(session, homes, "GROUP_GET_NUMS", f"{alone.topic}@{group}")
+    lag = await _lag(session, homes, alone.topic, group)
+    out, day = _per_second(went, homes), _of_a_day(went, homes)
+    return replace(alone, group=group, lag_messages=lag, out_per_s=out, out_24_h=day)
+
+
+Counted = Mapping[Node, BrokerStatsData | None]
+
+
+async def _counted(session: Session, homes: list[Node], name: str, key: str) -> Counted:
+    """A statistic of each broker that answers; None where nothing was counted."""
+    gathered = await session.each_node(
+        homes, lambda node: statistic(session.remoting, node.address, name, key, timeout_ms=session.timeout_ms)
+    )
+    return gathered.answers
+
+
+def _per_second(counted: Counted, homes: Iterable[Node]) -> float | None:
+    if not all(node in counted for node in homes):
+        return None
+    return sum(data.stats_minute.tps for data in counted.values() if data is not None)
+
+
+def _of_a_day(counted: Counted, homes: Iterable[Node]) -> int | None:
+    if not all(node in counted for node in homes):
+        return None
+    return sum(day_sum(data) for data in counted.values() if data is not None)
+
+
+def day_sum(data: BrokerStatsData) -> int:
+    """A young broker has counted for an hour or a minute only: the longest of its windows that has anything."""
+    windows: tuple[StatsItem, ...] = (data.stats_day, data.stats_hour, data.stats_minute)
+    return next((window.sum for window in windows if window.sum), 0)
+
+
+async def _lag(session: Session, homes: list[Node], topic: str, group: str) -> int | None:
+    gathered = await session.each_node(
+        homes,
+        lambda node: consume_stats(session.remoting, node.address, group, topic, timeout_ms=session.timeout_ms),
+    )
+    if gathered.failures:
+        return None
+    parts = [part for stats in gathered.answers.values() for part in stats.offset_table.values()]
+    return sum(max(0, part.broker_offset - part.consumer_offset) for part in parts)

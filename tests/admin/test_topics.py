@@ -1,0 +1,219 @@
+"""Topics of two brokers: listed by kind, made where wanted, altered without losing what was not spoken of, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from orbitmq.admin import topic_changes, topics
+from orbitmq.admin.plans import Outcome, Plan
+from orbitmq.admin.session import Session
+from orbitmq.admin.topic_changes import Wanted, perm_of
+from orbitmq.admin.topics import TopicType, day_sum, type_of
+from orbitmq.client.sync import Producer
+from orbitmq.errors import AdminError, Conflict, MessageIllegal, NotFound
+from orbitmq.message.model import Message
+from orbitmq.testing.cluster import Cluster
+from orbitmq.wire.bodies import BrokerStatsData, StatsItem
+from orbitmq.wire.codes import RequestCode
+from tests.support.sessions import asked
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    with Cluster(brokers=2) as started:
+        yield started
+
+
+def outcomes(running: Cluster, plan: Callable[[Session], Awaitable[Plan]]) -> list[Outcome]:
+    async def make(session: Session) -> list[Outcome]:
+        planned = await plan(session)
+        return [step.outcome for step in (await planned.verify(await planned.make())).items]
+
+    return asked(running.namesrv_address, make)
+
+
+def made(running: Cluster, topic: str, **wanted: int) -> None:
+    found = outcomes(running, lambda session: topic_changes.plan_create(session, topic, Wanted(**wanted)))
+    assert found == [Outcome.CONFIRMED] * 2
+
+
+# ------------------------------------------------------------------------------------------------------------- pure
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Orders", TopicType.UNSPECIFIED),
+        ("InOrder", TopicType.FIFO),
+        ("%RETRY%g", TopicType.RETRY),
+        ("%DLQ%g", TopicType.DLQ),
+        ("TBW102", TopicType.SYSTEM),
+        ("broker-a", TopicType.SYSTEM),
+        ("rmq_sys_x", TopicType.SYSTEM),
+    ],
+)
+def test_kinds_of_topics(name: str, kind: TopicType) -> None:
+    assert type_of(name, frozenset({"broker-a"}), frozenset({"InOrder"})) is kind
+
+
+@pytest.mark.parametrize(("text", "perm"), [("6", 6), ("RW", 6), ("rw-", 6), ("R", 4), ("w", 2), ("RWX", 7), ("0", 0)])
+def test_permissions_in_letters_and_numbers(text: str, perm: int) -> None:
+    assert perm_of(text) == perm
+
+
+@pytest.mark.parametrize("text", ["", "8", "Q", "-", "-1"])
+def test_what_is_no_permission(text: str) -> None:
+    with pytest.raises(AdminError):
+        perm_of(text)
+
+
+def test_a_young_broker_tells_the_day_by_its_longest_window() -> None:
+    assert day_sum(BrokerStatsData(StatsItem(sum=9), StatsItem(sum=5), StatsItem(sum=1))) == 9
+    assert day_sum(BrokerStatsData(StatsItem(), StatsItem(sum=5), StatsItem(sum=1))) == 5
+    assert day_sum(BrokerStatsData(StatsItem(), StatsItem(), StatsItem(sum=1))) == 1
+    assert day_sum(BrokerStatsData()) == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- live
+
+
+def test_topics_of_the_system_are_hidden_unless_asked_for(running: Cluster) -> None:
+    made(running, "Listed")
+    names = [row.topic for row in asked(running.namesrv_address, topics.listed).items]
+    assert "Listed" in names
+    assert not {"TBW102", "broker-a", "SCHEDULE_TOPIC_XXXX"} & set(names)
+    everything = asked(running.namesrv_address, lambda session: topics.listed(session, everything=True)).items
+    kinds = {row.topic: row.type for row in everything}
+    assert kinds["Listed"] is TopicType.UNSPECIFIED
+    assert {kinds[name] for name in ("TBW102", "broker-a", "SCHEDULE_TOPIC_XXXX")} == {TopicType.SYSTEM}
+    some = asked(running.namesrv_address, lambda session: topics.listed(session, containing="iste"))
+    assert [row.topic for row in some.items] == ["Listed"]
+
+
+def test_a_topic_is_made_everywhere_or_where_it_is_wanted(running: Cluster) -> None:
+    made(running, "Everywhere", write_queues=2, read_queues=3)
+    rows = asked(running.namesrv_address, lambda session: topics.route(session, "Everywhere")).items
+    assert [(row.broker, row.read_queues, row.write_queues, row.perm) for row in rows] == [
+        ("broker-a", 3, 2, "RW-"),
+        ("broker-b", 3, 2, "RW-"),
+    ]
+    plan = lambda session: topic_changes.plan_create(session, "Somewhere", Wanted(), brokers=["broker-b"])  # noqa: E731
+    assert outcomes(running, plan) == [Outcome.CONFIRMED]
+    assert outcomes(running, plan) == [Outcome.UNCHANGED]
+    rows = asked(running.namesrv_address, lambda session: topics.route(session, "Somewhere")).items
+    assert [row.broker for row in rows] == ["broker-b"]
+
+
+def test_a_topic_that_is_different_is_not_made_over(running: Cluster) -> None:
+    made(running, "Twice", write_queues=2, read_queues=2)
+    with pytest.raises(Conflict, match="exists at broker-a"):
+        outcomes(running, lambda session: topic_changes.plan_create(session, "Twice", Wanted(write_queues=3)))
+
+
+@pytest.mark.parametrize("name", ["TBW102", "broker-a", "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_topics_of_the_system_are_neither_made_nor_deleted(running: Cluster, name: str) -> None:
+    with pytest.raises(Conflict, match="of the system"):
+        outcomes(running, lambda session: topic_changes.plan_create(session, name, Wanted()))
+    with pytest.raises(Conflict, match="of the system"):
+        outcomes(running, lambda session: topic_changes.plan_delete(session, name))
+
+
+def test_illegal_names_and_numbers_are_refused(running: Cluster) -> None:
+    with pytest.raises(MessageIllegal):
+        outcomes(running, lambda session: topic_changes.plan_create(session, "no name!", Wanted()))
+    with pytest.raises(AdminError, match="1 to 65536 queues"):
+        outcomes(running, lambda session: topic_changes.plan_create(session, "Many", Wanted(write_queues=0)))
+
+
+def test_what_is_not_spoken_of_stays(running: Cluster) -> None:
+    made(running, "Altered", write_queues=2, read_queues=5, perm=4)
+    found = outcomes(running, lambda session: topic_changes.plan_alter(session, "Altered", Wanted(write_queues=4)))
+    assert found == [Outcome.CONFIRMED] * 2
+    rows = asked(running.namesrv_address, lambda session: topics.configurations(session, "Altered")).items
+    assert [(row.read_queues, row.write_queues, row.perm) for row in rows] == [(5, 4, "R--")] * 2
+
+
+def test_queues_that_would_not_be_read_are_warned_of(running: Cluster) -> None:
+    made(running, "Shrunk", write_queues=4, read_queues=4)
+
+    async def warnings(session: Session) -> list[str]:
+        return (await topic_changes.plan_alter(session, "Shrunk", Wanted(read_queues=2))).warnings
+
+    written, left = asked(running.namesrv_address, warnings)
+    assert written.startswith("queues 2 to 3 of Shrunk are written and never read")
+    assert "lower the write queues first" in left
+
+
+def test_altering_what_is_not_there_names_the_nearest(running: Cluster) -> None:
+    made(running, "Nearby")
+    with pytest.raises(NotFound) as error:
+        outcomes(running, lambda session: topic_changes.plan_alter(session, "Nearbi", Wanted()))
+    assert error.value.hint is not None
+    assert "Nearby" in error.value.hint
+
+
+def test_deleting_ends_with_the_name_servers(running: Cluster) -> None:
+    made(running, "Doomed")
+    put = outcomes(running, lambda session: topic_changes.plan_order(session, "Doomed", "broker-b:8;broker-a:8"))
+    assert put == [Outcome.CONFIRMED]
+    assert asked(running.namesrv_address, lambda session: topic_changes.order_setting(session, "Doomed")) == (
+        "broker-a:8;broker-b:8"
+    )
+
+    async def delete(session: Session) -> list[tuple[str, str, Outcome]]:
+        plan = await topic_changes.plan_delete(session, "Doomed")
+        assert plan.destroys == "Doomed"
+        checked = await plan.verify(await plan.make())
+        return [(step.target.partition(" ")[0], step.action, step.outcome) for step in checked.items]
+
+    server = running.namesrv_address
+    assert asked(server, delete) == [
+        ("broker-a", "delete topic", Outcome.CONFIRMED),
+        ("broker-b", "delete topic", Outcome.CONFIRMED),
+        (server, "remove", Outcome.CONFIRMED),
+        (server, "forget topic", Outcome.CONFIRMED),
+    ]
+    with pytest.raises(NotFound):
+        asked(server, delete)
+
+
+def test_name_servers_keep_a_topic_that_a_broker_could_not_delete(running: Cluster) -> None:
+    made(running, "Kept")
+    running.refuse(RequestCode.DELETE_TOPIC_IN_BROKER, times=None, broker="broker-b")
+    try:
+        found = outcomes(running, lambda session: topic_changes.plan_delete(session, "Kept"))
+    finally:
+        running.heal()
+    assert found == [Outcome.CONFIRMED, Outcome.FAILED, Outcome.SKIPPED]
+
+
+def test_what_queues_hold_and_who_reads_them(running: Cluster) -> None:
+    made(running, "Held", write_queues=2, read_queues=2)
+    with Producer("held", running.namesrv_address) as producer:
+        for number in range(8):
+            producer.send(Message("Held", str(number).encode()))
+    found = asked(running.namesrv_address, lambda session: topics.status(session, "Held"))
+    assert [(row.broker, row.queue_id) for row in found.items] == [
+        (b, q) for b in ("broker-a", "broker-b") for q in (0, 1)
+    ]
+    assert sum(row.messages for row in found.items) == 8
+    assert all((row.updated_at_ms is not None) == (row.messages > 0) for row in found.items)
+    (flow,) = asked(running.namesrv_address, lambda session: topics.flow(session, "Held")).items
+    assert (flow.group, flow.out_24_h) == (None, None)
+    assert asked(running.namesrv_address, lambda session: topics.consumers(session, "Held")).items == []
+
+
+def test_a_broker_that_does_not_answer_makes_figures_partial(running: Cluster) -> None:
+    made(running, "Partial")
+    for code in (RequestCode.GET_TOPIC_STATS_INFO, RequestCode.VIEW_BROKER_STATS_DATA):
+        running.disconnect(code, times=None, broker="broker-b")
+    try:
+        status = asked(running.namesrv_address, lambda session: topics.status(session, "Partial"))
+        (flow,) = asked(running.namesrv_address, lambda session: topics.flow(session, "Partial")).items
+    finally:
+        running.heal()
+    assert {row.broker for row in status.items} == {"broker-a"}
+    assert [failure.target.partition(" ")[0] for failure in status.failures] == ["broker-b"]
+    assert (flow.in_per_s, flow.in_24_h) == (None, None)
