@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -170,6 +170,7 @@ class Broker:
         self._pulling = Pulling(
             self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics
         )
+        self.held, self.waited_ms = self._pulling.held, self._server.waited_ms
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._add_handlers()
         self.following = self._make_following(configuration) if isinstance(self.store, ReplicaStore) else None
@@ -183,6 +184,11 @@ class Broker:
     def address(self) -> str:
         """What clients are told: brokerIP1 and the port."""
         return address_text(self.options.broker_ip1, self.port)
+
+    @property
+    def delay_offsets(self) -> Mapping[int, int]:
+        """Delay level -> how far its queue has been delivered."""
+        return self._delayed.offsets
 
     async def start(self) -> None:
         """Take the port, open the store, serve, register. What fails leaves nothing behind."""
@@ -198,7 +204,7 @@ class Broker:
             self.transactions.use_host(host)
             await asyncio.to_thread(self._filters.load)  # first: the store makes bitmaps again that a crash took
             await asyncio.to_thread(self.store.open)
-            self._load()
+            await asyncio.to_thread(self._load)
             if self.following is None:
                 await self.transactions.checking.restore()
             self._start_jobs()
@@ -357,6 +363,7 @@ class Broker:
 
     def _add_handlers(self) -> None:
         querying = Querying(self.store, self.offsets, self._clock)
+        self.searches = querying.searches
         handlers = (
             self._sending,
             self._pulling,
@@ -404,7 +411,7 @@ class Broker:
                 self.store,
                 self.statistics,
                 self.options.broker_name,
-                delay_offsets=lambda: self._delayed.offsets,
+                delay_offsets=lambda: self.delay_offsets,
                 address=lambda: self.address,
             ),
             Figures(
@@ -415,8 +422,8 @@ class Broker:
                 self.options,
                 querying.searches,
                 self._clock,
-                delay_offsets=lambda: self._delayed.offsets,
-                waited_ms=self._server.waited_ms,
+                delay_offsets=lambda: self.delay_offsets,
+                waited_ms=self.waited_ms,
                 guard=self.archive_guard,
                 replication=lambda: replication_figures(self.store, self.replicas, self.following),
             ),

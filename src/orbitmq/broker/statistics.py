@@ -110,6 +110,8 @@ class Statistics:
         self.send_backs: Flows[GroupKey] = Flows(clock)
         self._broker_puts = Flow(self.started_ms)
         self._broker_gets = Flow(self.started_ms)
+        self.on_put: Callable[[int, int, float], object] | None = None
+        """Told messages, bytes and seconds of each put, while somebody wants to know."""
         self.put_times = Durations()
         self.get_times = Durations()
         self.put_total = Daily(lambda: store.put_count)
@@ -132,6 +134,8 @@ class Statistics:
         flow.messages += messages
         flow.bytes += size
         flow.calls += 1
+        if self.on_put is not None:
+            self.on_put(messages, size, seconds)
 
     def delivered(self, topic: str, size: int) -> None:
         """One delayed message stored under its topic; the group that RocketMQ says reads them has read it."""

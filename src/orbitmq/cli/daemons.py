@@ -25,6 +25,8 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
 from orbitmq.cli.endings import leave, one_line_errors
 from orbitmq.errors import ConfigurationError, StoreStuck
+from orbitmq.metrics.daemons import parts_of, served
+from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
@@ -60,7 +62,8 @@ def up(
     with one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         port = None if broker_port is None else str(broker_port)
-        pairs, remarks = configuration.read(config, {"listenPort": port}, BrokerOptions, StoreOptions, TlsOptions)
+        known = (BrokerOptions, StoreOptions, TlsOptions, MetricsOptions)
+        pairs, remarks = configuration.read(config, {"listenPort": port}, *known)
         pairs = with_tls_file({"storePathRootDir": str(home / "store"), **_rocketmq_home(), **pairs})
         broker, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
         if store.is_slave:
@@ -74,7 +77,8 @@ def up(
             config_store_path=str(home / "namesrv" / "namesrv.properties"),
         )
         _warn(remarks)
-        _run(lambda stopped: _up(names, broker, store, config, tls, stopped), log_level)
+        metrics = MetricsOptions.parse(pairs)
+        _run(lambda stopped: _up(names, broker, store, config, tls, metrics, stopped), log_level)
 
 
 def namesrv(
@@ -87,14 +91,15 @@ def namesrv(
 ) -> None:
     with one_line_errors("namesrv"):
         flags = {"listenPort": None if port is None else str(port)}
-        pairs, remarks = configuration.read(config, flags, NamesrvOptions, TlsOptions, settings=settings)
+        known = (NamesrvOptions, TlsOptions, MetricsOptions)
+        pairs, remarks = configuration.read(config, flags, *known, settings=settings)
         pairs = with_tls_file(pairs)
-        options, tls = NamesrvOptions.parse(pairs), TlsOptions.parse(pairs)
+        options, tls, metrics = NamesrvOptions.parse(pairs), TlsOptions.parse(pairs), MetricsOptions.parse(pairs)
         _warn(remarks)
         if print_only:
-            _print_config(options, tls)
+            _print_config(options, tls, metrics)
         else:
-            _run(lambda stopped: _namesrv(options, tls, stopped), log_level)
+            _run(lambda stopped: _namesrv(options, tls, metrics, stopped), log_level)
 
 
 def broker(
@@ -107,15 +112,16 @@ def broker(
 ) -> None:
     with one_line_errors("broker"):
         flags = {"namesrvAddr": namesrv_addresses}
-        known = (BrokerOptions, StoreOptions, TlsOptions)
+        known = (BrokerOptions, StoreOptions, TlsOptions, MetricsOptions)
         pairs, remarks = configuration.read(config, flags, *known, settings=settings)
         pairs = with_tls_file({"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs})
         options, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
+        metrics = MetricsOptions.parse(pairs)
         _warn(remarks)
         if print_only:
-            _print_config(options, store, tls)
+            _print_config(options, store, tls, metrics)
         else:
-            _run(lambda stopped: _broker(options, store, config, tls, stopped), log_level)
+            _run(lambda stopped: _broker(options, store, config, tls, metrics, stopped), log_level)
 
 
 def _rocketmq_home() -> dict[str, str]:
@@ -128,37 +134,46 @@ async def _up(
     store: StoreOptions,
     config: Path | None,
     tls: TlsOptions,
+    metrics: MetricsOptions,
     stopped: asyncio.Event,
 ) -> None:
     async with _running(NameServer(names, tls=tls)) as nameserver:
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
         broker = Broker(options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls)
-        async with _running(broker) as daemon:
+        parts = parts_of(metrics, broker, nameserver)
+        async with _running(broker) as daemon, served(metrics, parts) as page:
             await _serve(
                 stopped.wait(),
                 f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
                 _address("name server", nameserver.address),
                 _address("broker", daemon.address),
+                *_page(page),
                 f"  {'data':<12} {store.root}\n\n",
                 "Any Apache RocketMQ client works with it. To send a message and read it back from here:\n\n",
                 _first_steps(nameserver.address),
             )
 
 
-async def _namesrv(options: NamesrvOptions, tls: TlsOptions, stopped: asyncio.Event) -> None:
-    async with _running(NameServer(options, tls=tls)) as daemon:
-        await _serve(stopped.wait(), _address("name server", daemon.address))
+async def _namesrv(options: NamesrvOptions, tls: TlsOptions, metrics: MetricsOptions, stopped: asyncio.Event) -> None:
+    async with _running(NameServer(options, tls=tls)) as daemon, served(metrics, parts_of(metrics, daemon)) as page:
+        await _serve(stopped.wait(), _address("name server", daemon.address), *_page(page))
 
 
 async def _broker(
-    options: BrokerOptions, store: StoreOptions, config: Path | None, tls: TlsOptions, stopped: asyncio.Event
+    options: BrokerOptions,
+    store: StoreOptions,
+    config: Path | None,
+    tls: TlsOptions,
+    metrics: MetricsOptions,
+    stopped: asyncio.Event,
 ) -> None:
     """A slave that is promoted ends, and starts anew as a master, in the same process and on the same port."""
     while not stopped.is_set():
         broker = Broker(options, store, configuration=config, tls=tls)
-        async with _running(broker) as daemon:
+        parts = parts_of(metrics, broker)
+        async with _running(broker) as daemon, served(metrics, parts) as page:
             ended = asyncio.create_task(_first_of(stopped, broker.superseded))
-            await _serve(ended, _address("broker", daemon.address))
+            await _serve(ended, _address("broker", daemon.address), *_page(page))
         if broker.successor is None:
             return
         options, store = broker.successor
@@ -217,6 +232,10 @@ def _stop_signal() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     return stopped
+
+
+def _page(address: str | None) -> tuple[str, ...]:
+    return () if address is None else (_address("figures", address),)
 
 
 def _address(name: str, address: str) -> str:

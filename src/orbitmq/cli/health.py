@@ -15,6 +15,7 @@ from orbitmq.cli import configuration
 from orbitmq.cli.endings import EXIT_FAILED, fail, one_line_errors
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError, StorePoisoned
 from orbitmq.message.hosts import address_text
+from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import client_context
@@ -31,7 +32,7 @@ Look = Callable[[Remoting, str, float], Awaitable[str]]
 
 def namesrv(config: Path | None, settings: Sequence[str], address: str | None, timeout_s: float) -> None:
     with one_line_errors("health namesrv"):
-        pairs, _ = configuration.read(config, {}, NamesrvOptions, TlsOptions, settings=settings)
+        pairs, _ = configuration.read(config, {}, NamesrvOptions, TlsOptions, MetricsOptions, settings=settings)
         options, tls = NamesrvOptions.parse(pairs), TlsOptions.parse(with_tls_file(pairs))
         place = address or place_of(options.bind_address, options.listen_port)
     _report("health namesrv", tls, _name_server, place, timeout_s)
@@ -39,7 +40,8 @@ def namesrv(config: Path | None, settings: Sequence[str], address: str | None, t
 
 def broker(config: Path | None, settings: Sequence[str], address: str | None, timeout_s: float) -> None:
     with one_line_errors("health broker"):
-        pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions, TlsOptions, settings=settings)
+        known = (BrokerOptions, StoreOptions, TlsOptions, MetricsOptions)
+        pairs, _ = configuration.read(config, {}, *known, settings=settings)
         options, tls = BrokerOptions.parse(pairs), TlsOptions.parse(with_tls_file(pairs))
         place = address or place_of(options.listen_address, options.listen_port)
     _report("health broker", tls, _broker, place, timeout_s)

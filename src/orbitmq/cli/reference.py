@@ -6,6 +6,7 @@ a fact of its own.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -15,12 +16,15 @@ from pathlib import Path
 from typer import Typer
 from typer.testing import CliRunner
 
+from orbitmq.admin.envelope import schema
+from orbitmq.admin.kinds import KINDS, item_of
 from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level, Rule
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.lazily import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.cli.reference_api import MODULES, api_page
+from orbitmq.cli.reference_metrics import metrics_page
 from orbitmq.cli.reference_pipeline import pipeline_page
 from orbitmq.client.settings import (
     ClientSettings,
@@ -32,6 +36,7 @@ from orbitmq.client.settings import (
     options_of,
     variable_of,
 )
+from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.options import Option, Options, as_text
@@ -148,6 +153,8 @@ def options_page() -> str:
             _option_table(NamesrvOptions),
             "\n## TLS of both\n",
             _option_table(TlsOptions),
+            "\n## Figures of both\n",
+            _option_table(MetricsOptions),
             _FOREIGN_HEAD,
             _table(("key", "why"), ((f"`{key}`", why) for key, why in sorted(WITHOUT_EFFECT.items()))),
             _FIXED_HEAD,
@@ -244,6 +251,11 @@ def _access_row(code: int, rule: Rule) -> tuple[str, ...]:
     return str(code), f"`{RequestCode(code).name}`", rule.text, outcome, rule.original, rule.reason
 
 
+def schema_page(kind: str) -> str:
+    """The JSON Schema of an answer of this kind."""
+    return json.dumps(schema(kind, item_of(kind)), indent=2, ensure_ascii=False) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "access.md": access_page,
     "options.md": options_page,
@@ -252,7 +264,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "spark.md": spark_page,
     "spark-stores.md": spark_stores_page,
     "pipeline.md": pipeline_page,
+    "metrics.md": metrics_page,
     **{page: partial(api_page, page) for page in MODULES},
+    **{f"schemas/{kind}.json": partial(schema_page, kind) for kind in KINDS},
 }
 
 
@@ -288,7 +302,9 @@ def _help(names: list[str]) -> str:
 
 def main(directory: str) -> None:
     for name, page in PAGES.items():
-        (Path(directory) / name).write_text(page(), encoding="utf-8")
+        path = Path(directory) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -220,6 +220,14 @@ class RouteTable:
     def _names_in(self, cluster: str) -> list[str]:
         return [name for name, broker in self._brokers.items() if broker.cluster == cluster]
 
+    def brokers(self) -> list[tuple[str, Broker]]:
+        """Every broker name with its members."""
+        return list(self._brokers.items())
+
+    @property
+    def topic_count(self) -> int:
+        return len(self._topics)
+
     def topics(self) -> list[str]:
         """All topics."""
         return list(self._topics)

@@ -51,6 +51,11 @@ class NameServer:
         host = self.options.bind_address
         return f"{'127.0.0.1' if host in EVERY_ADDRESS else host}:{self.port}"
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.connections)
+
     async def start(self) -> None:
         """Read the settings and listen. ConfigurationError: the port is taken; StoreDamaged: kvConfig.json is."""
         self.kv.load()

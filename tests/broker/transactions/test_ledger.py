@@ -150,3 +150,22 @@ def test_no_more_copies_are_remembered_than_the_limit(monkeypatch: pytest.Monkey
     assert ledger.state(0, ("u0", 1, b"")) == (State.OVER, 0)
     assert ledger.state(2, ("u2", 1, b"")) == (State.OPEN, 12)
     assert ledger.state(10, ("u0", 1, b"")) == (State.OPEN, 10), "the copy itself can still be decided"
+
+
+@given(st.sets(st.integers(0, 300)), st.integers(0, 100), st.integers(0, 320))
+def test_undecided_messages_are_counted_in_pieces(decided: set[int], first: int, end: int) -> None:
+    ledger = Ledger()
+    ledger.begin(first, 0)
+    for offset in decided:
+        ledger.restore_decision(offset)
+    assert sum(ledger.undecided(end)) == len(set(range(first, end)) - decided)
+
+
+def test_counting_them_takes_no_long_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 2)
+    ledger = Ledger()
+    ledger.begin(3, 0)
+    ledger.restore_decision(40)
+    pieces = list(ledger.undecided(100))
+    assert sum(pieces) == 96
+    assert max(pieces) <= 3 * 8

@@ -7,7 +7,7 @@ and one that names an older copy of a message counts for the newest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
 from orbitmq.broker.options import BrokerOptions
@@ -48,6 +48,10 @@ class Deciding:
         self._options = options
         self._clock = clock
         self.store_host = b""  # known when the port is
+        self.on_end: Callable[[str, bool, int], object] | None = None
+        """Told topic, whether it was committed, and milliseconds since the half message, while somebody wants to know
+        of each decision.
+        """
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.END_TRANSACTION, self.end)
@@ -108,6 +112,9 @@ class Deciding:
                 return self._refusal(command, op.status)
             _log.error("event=op_message_not_stored offset=%d status=%s", offset, op.status.name)
         self._ledger.decide(offset, half.identity)
+        if self.on_end is not None:
+            is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
+            self.on_end(half.topic, is_commit, self._clock.now_ms() - half.unit.store_timestamp)
         waits = self._writing.can_wait and half.waits_for_store and op.status is PutStatus.PUT_OK
         if waits and not command.is_oneway:
             return self._answer_when_durable(command, op)

@@ -7,6 +7,7 @@ given up. From there on a bit says whether an op message exists.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from enum import Enum, auto
 
 from orbitmq.broker.transactions.half import Identity
@@ -15,6 +16,7 @@ WINDOW_MAX = 1 << 28  # half messages between the oldest open one and the newest
 COPIES_MAX = 100_000  # transactions whose copies are remembered, some 30 MB; a producer that is well leaves none
 TRIM_BYTES = 4096  # bits are dropped in pieces of this size
 STEPS = 64  # offsets looked at one by one before whole bytes are skipped
+PIECE_BYTES = 1 << 16  # counted at a time
 
 
 class Decided:
@@ -48,6 +50,18 @@ class Decided:
         while offset in self:
             offset += 1
         return offset
+
+    def missing(self, first: int, end: int) -> Iterator[int]:
+        """How many of the offsets from `first` on, and before `end`, are not in the set, in pieces whose numbers add
+        up: each takes no more than a millisecond.
+        """
+        while first < end:
+            start = max(0, first - self._base)
+            stop = min(end - self._base, (start | 7) + 1 + (PIECE_BYTES << 3))
+            bits = int.from_bytes(self._bits[start >> 3 : (stop + 7) >> 3], "little") >> (start & 7)
+            size = stop - start
+            yield size - (bits & ((1 << size) - 1)).bit_count()
+            first = self._base + stop
 
     def forget_below(self, offset: int) -> None:
         """Give memory back."""
@@ -141,6 +155,10 @@ class Ledger:
         self._copies.move_to_end(identity)
         if len(self._copies) > COPIES_MAX:
             self._copies.popitem(last=False)
+
+    def undecided(self, end: int) -> Iterator[int]:
+        """How many half messages before `end` nobody has decided, in pieces that add up."""
+        return self._decided.missing(self.position, end)
 
     def advance(self) -> None:
         """Move the position to the first open message."""

@@ -29,7 +29,7 @@ class Transactions:
         options: BrokerOptions,
         clock: Clock,
     ) -> None:
-        ledger = Ledger()
+        self.ledger = ledger = Ledger()
         self.checking = Checking(store, ledger, topics, offsets, producers, options, clock)
         self.deciding = Deciding(store, writing, ledger, options, clock)
         self._pending = Pending(store, ledger, self.checking, clock)

@@ -1,0 +1,53 @@
+"""Gives the daemons of a process their page of figures, if the options ask for one. Must not know how they are run.
+
+What makes the page is loaded only then: a broker without it shall not carry it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from orbitmq.broker.broker import Broker
+from orbitmq.message.hosts import address_text
+from orbitmq.metrics.broker import BrokerFigures
+from orbitmq.metrics.namesrv import NamesrvFigures
+from orbitmq.metrics.options import MetricsOptions
+from orbitmq.metrics.part import Part
+from orbitmq.metrics.table_native import BROKER, NAMESRV
+from orbitmq.namesrv.server import NameServer
+
+_log = logging.getLogger(__name__)
+
+
+def parts_of(options: MetricsOptions, *daemons: Broker | NameServer) -> tuple[Part, ...]:
+    """To be made before a broker starts: what it does from then on is counted. None when figures are off."""
+    return tuple(_part(options, daemon) for daemon in daemons) if options.is_on else ()
+
+
+def _part(options: MetricsOptions, daemon: Broker | NameServer) -> Part:
+    if isinstance(daemon, Broker):
+        return Part("broker", BROKER, BrokerFigures(daemon, options.queue_series))
+    return Part("namesrv", NAMESRV, NamesrvFigures(daemon))
+
+
+@asynccontextmanager
+async def served(options: MetricsOptions, parts: tuple[Part, ...]) -> AsyncIterator[str | None]:
+    """Serve figures while the context lasts: the page's address, None when it is off.
+
+    ConfigurationError when the port cannot be had.
+    """
+    if not options.is_on:
+        yield None
+        return
+    from orbitmq.metrics.page import Page
+
+    page = Page(parts)
+    await page.start(options.host, options.port, "metricsPromExporterPort")
+    address = f"http://{address_text(options.host, page.port)}/metrics"
+    _log.info("event=metrics_served at=%s", address)
+    try:
+        yield address
+    finally:
+        await page.stop()

@@ -1,0 +1,34 @@
+"""Counts how many there were of which size. Pure; knows nothing of what is measured."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from math import inf
+
+from orbitmq.metrics.model import Buckets
+
+
+class Histogram:
+    """`bounds`: upper ends of the buckets in ascending order; beyond the last one comes infinity."""
+
+    __slots__ = ("_counts", "bounds", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float, count: int = 1) -> None:
+        """`count` things of this size each."""
+        self._counts[bisect_left(self.bounds, value)] += count
+        self.sum += value * count
+
+    def buckets(self) -> Buckets:
+        return Buckets(tuple(self._cumulative()), self.sum)
+
+    def _cumulative(self) -> Iterator[tuple[float, int]]:
+        total = 0
+        for bound, count in zip((*self.bounds, inf), self._counts, strict=True):
+            total += count
+            yield bound, total

@@ -1,0 +1,58 @@
+"""Reads the figures of `table_native.NAMESRV` from a running name server. Must not know how they are shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from orbitmq.metrics.model import Readers, Sample
+from orbitmq.namesrv.routes import MASTER_ID
+from orbitmq.namesrv.server import NameServer
+from orbitmq.runtime.clock import Clock, SystemClock
+
+
+class NamesrvFigures:
+    """Those of one name server."""
+
+    def __init__(self, server: NameServer, clock: Clock | None = None) -> None:
+        self._server = server
+        self._clock = clock or SystemClock()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of every series; a name server belongs to no cluster."""
+        return {"cluster": "", "node_type": "namesrv", "node_id": self._server.address}
+
+    async def prepare(self) -> None:
+        """Nothing here has to be waited for."""
+
+    def failure(self) -> str | None:
+        """Why it is not well: there is nothing that could break."""
+        return None
+
+    def readers(self) -> Readers:
+        """One a metric of the table."""
+        return {
+            "orbitmq_namesrv_brokers": self._brokers,
+            "orbitmq_namesrv_broker_has_master": self._masters,
+            "orbitmq_namesrv_broker_silent_seconds": self._silent,
+            "orbitmq_namesrv_topics": lambda: [((), self._server.routes.topic_count)],
+            "orbitmq_namesrv_connections": lambda: [((), self._server.connections)],
+        }
+
+    def _brokers(self) -> Iterator[Sample]:
+        counts: Counter[str] = Counter()
+        for _, broker in self._server.routes.brokers():
+            counts[broker.cluster] += len(broker.members)
+        for cluster, count in counts.items():
+            yield (cluster,), count
+
+    def _masters(self) -> Iterator[Sample]:
+        for name, broker in self._server.routes.brokers():
+            yield (broker.cluster, name), MASTER_ID in broker.members
+
+    def _silent(self) -> Iterator[Sample]:
+        now_ms = self._clock.now_ms()
+        for name, broker in self._server.routes.brokers():
+            for broker_id, member in list(broker.members.items()):
+                yield (broker.cluster, name, str(broker_id)), max(0, now_ms - member.seen_ms) / 1000

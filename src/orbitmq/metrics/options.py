@@ -1,0 +1,40 @@
+"""What can be configured about the figures a broker or a name server serves itself. Keys are those of RocketMQ 5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitmq.runtime.options import Options, option
+
+DISABLED, PROMETHEUS = "DISABLE", "PROM"
+
+
+@dataclass(frozen=True)
+class MetricsOptions(Options):
+    """Of one process: name server and broker of `orbitmq up` share a page."""
+
+    exporter_type: str = option(
+        "metricsExporterType",
+        DISABLED,
+        "PROM serves figures for Prometheus at /metrics, and /healthz, over plain HTTP and without a login.",
+        choices=(DISABLED, PROMETHEUS),
+    )
+    port: int = option(
+        "metricsPromExporterPort", 5557, "Port of /metrics; 0 takes any free one.", minimum=0, maximum=65_535
+    )
+    host: str = option(
+        "metricsPromExporterHost",
+        "127.0.0.1",
+        "Address /metrics listens on. RocketMQ listens on every address; orbitmq does so only when told: 0.0.0.0.",
+    )
+    queue_series: int = option(
+        "metricsQueueSeries",
+        0,
+        "How many queues with the largest lag have a series each, in orbitmq_queue_lag_messages; 0 is none.",
+        minimum=0,
+        maximum=10_000,
+    )
+
+    @property
+    def is_on(self) -> bool:
+        return self.exporter_type == PROMETHEUS

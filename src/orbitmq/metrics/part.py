@@ -1,0 +1,37 @@
+"""What a daemon gives to the page of its process. Knows no daemon and no page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from orbitmq.metrics.model import Metric, Readers
+
+
+class Figures(Protocol):
+    """Figures of one daemon."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of every series, before its own."""
+        ...
+
+    async def prepare(self) -> None:
+        """Ask what may have to wait; called before the readers are."""
+        ...
+
+    def readers(self) -> Readers: ...
+
+    def failure(self) -> str | None:
+        """Why the daemon is not well; None when it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One daemon's share of a page; `job` names it in figures about the collection."""
+
+    job: str
+    table: tuple[Metric, ...]
+    figures: Figures

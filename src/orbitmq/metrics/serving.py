@@ -1,0 +1,140 @@
+"""The few lines of HTTP that figures need: GET and HEAD of known paths, one request a connection, everything bounded.
+
+Requests are parsed by h11. Knows nothing of figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import h11
+
+from orbitmq.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 32  # scrapers are few; each further one is closed at once
+REQUEST_BYTES_MAX = 16 << 10  # of the request line and headers; whoever sends more is told so and closed
+REQUEST_SECONDS = 10.0  # for a peer to send its request
+ANSWER_SECONDS = 60.0  # to make the answer and for the peer to take it; Prometheus gives up after 10 unless told
+PIECE_BYTES = 64 << 10  # written before it is waited for the peer
+READ_BYTES = 4096
+
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a path answers."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+
+
+Page = Callable[[], Awaitable[Answer]]
+
+
+class HttpServer:
+    """Serves `pages` (path -> page). `port` is known once it is started."""
+
+    def __init__(self, pages: Mapping[str, Page], *, connections_max: int = CONNECTIONS_MAX) -> None:
+        self._pages = pages
+        self._connections_max = connections_max
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int, option: str) -> None:
+        """ConfigurationError, which names `option`, when the port cannot be had."""
+        try:
+            self._server = await asyncio.start_server(self._accepted, host, port, limit=REQUEST_BYTES_MAX)
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(f"option {option}: cannot listen on {host}:{port}: {error}") from error
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Close everything at once: a scrape that is cut off is made again."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            if len(self._tasks) < self._connections_max:
+                self._tasks.add(task)
+                await self._serve(reader, writer)
+        except (OSError, TimeoutError, asyncio.CancelledError) as error:  # cancelled by `stop`, and by nobody else
+            _log.debug("event=http_connection_lost reason=%r", error)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                request = await _request(http, reader)
+        except h11.RemoteProtocolError as error:
+            status = error.error_status_hint
+            await _send(http, writer, Answer(f"{error}\n".encode(), status=status), with_body=True)
+            return
+        if request is None:
+            return
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer = await self._answer(request)
+            await _send(http, writer, answer, with_body=request.method != b"HEAD")
+
+    async def _answer(self, request: h11.Request) -> Answer:
+        if request.method not in (b"GET", b"HEAD"):
+            return Answer(b"only GET and HEAD\n", status=405)
+        path = request.target.split(b"?", 1)[0].decode("latin-1")
+        page = self._pages.get(path)
+        if page is None:
+            return Answer(f"here are {' and '.join(self._pages)}\n".encode(), status=404)
+        try:
+            return await page()
+        except Exception:  # a page that fails is no reason to end the daemon it tells of
+            _log.exception("event=page_failed path=%s", path)
+            return Answer(b"this page failed; the log says why\n", status=500)
+
+
+async def _request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
+    """The head of a request; None when the peer has left. What may follow is not read."""
+    while True:
+        event = http.next_event()
+        if isinstance(event, h11.Request):
+            return event
+        if event is not h11.NEED_DATA:
+            return None
+        http.receive_data(await reader.read(READ_BYTES))
+
+
+async def _send(http: h11.Connection, writer: asyncio.StreamWriter, answer: Answer, *, with_body: bool) -> None:
+    headers: Headers = [
+        ("Content-Type", answer.content_type),
+        ("Content-Length", str(len(answer.body))),
+        ("Cache-Control", "no-store"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Connection", "close"),
+    ]
+    if answer.status == 405:
+        headers.append(("Allow", "GET, HEAD"))
+    writer.write(http.send(h11.Response(status_code=answer.status, headers=headers)) or b"")
+    if with_body:
+        view = memoryview(answer.body)
+        for start in range(0, len(view), PIECE_BYTES):
+            writer.write(view[start : start + PIECE_BYTES])
+            await writer.drain()
+    await writer.drain()
+    if writer.can_write_eof():
+        with contextlib.suppress(OSError):
+            writer.write_eof()

@@ -1,0 +1,181 @@
+"""The metrics of `/metrics` of orbitmq's own brokers and name servers: declarations only.
+
+Names, labels and units that begin with `rocketmq_` are those Apache RocketMQ 5.3.3 gives Prometheus, where it has them.
+"""
+
+from __future__ import annotations
+
+from orbitmq.metrics.model import Metric, counter, gauge, histogram
+
+_STORAGE = "storage_type storage_medium"
+_GROUP = "topic consumer_group is_retry is_system"
+
+NODE_LABELS = ("cluster", "node_type", "node_id")
+"""Stand before the others in all of these; `node_id` is the broker's name, or the name server's address."""
+
+BROKER: tuple[Metric, ...] = (
+    counter(
+        "rocketmq_messages_in_total", "topic message_type is_system", "messages", "Messages stored, by topic.",
+        "counted at each put; a delayed message counts in SCHEDULE_TOPIC_XXXX and, when it is due, in its topic",
+    ),
+    counter(
+        "rocketmq_throughput_in_total", "topic message_type is_system", "bytes", "Bytes stored, by topic.",
+        "the same, with the size in the log",
+    ),
+    counter(
+        "rocketmq_messages_out_total", "topic consumer_group is_system", "messages",
+        "Messages handed to consumers, by topic and group.", "counted at each read that finds some",
+    ),
+    counter(
+        "rocketmq_throughput_out_total", "topic consumer_group is_system", "bytes",
+        "Bytes handed to consumers, by topic and group.", "the same, with the size in the log",
+    ),
+    counter(
+        "rocketmq_send_to_dlq_messages_total", "topic consumer_group is_system", "messages",
+        "Messages that a group gave up on.", "messages stored in the group's `%DLQ%` topic",
+    ),
+    counter(
+        "orbitmq_send_back_messages_total", "topic consumer_group", "messages",
+        "Messages that a group wants again.", "counted at each message sent back", rocketmq=False,
+    ),
+    counter(
+        "orbitmq_put_failures_total", "", "messages", "Messages that were refused by the store.",
+        "counted at each put", rocketmq=False,
+    ),
+    counter(
+        "rocketmq_commit_messages_total", "topic", "messages", "Transactions committed.",
+        "counted when the op message is stored; zero at the start",
+    ),
+    counter(
+        "rocketmq_rollback_messages_total", "topic", "messages", "Transactions rolled back.",
+        "counted when the op message is stored; zero at the start",
+    ),
+    gauge(
+        "rocketmq_half_messages", "", "messages", "Transactions that nobody has decided.",
+        "half messages behind the first open one without an op message",
+    ),
+    gauge(
+        "rocketmq_processor_watermark", "processor", "requests", "Requests that wait.",
+        "sends for their flush or slave, pulls for messages, queries for a thread",
+    ),
+    gauge("rocketmq_broker_permission", "", "", "4 read, 2 write, 6 both.", "brokerPermission"),
+    gauge("rocketmq_topic_number", "", "topics", "Topics of the broker.", "its table of topics"),
+    gauge("rocketmq_consumer_group_number", "", "groups", "Consumer groups of the broker.", "its table of groups"),
+    gauge(
+        "rocketmq_producer_connections", "language version protocol_type", "clients", "Producers online.",
+        "heartbeats; a client counts once for each group it is in",
+    ),
+    gauge(
+        "rocketmq_consumer_connections", "consumer_group language version protocol_type consume_mode is_system",
+        "clients", "Members of consumer groups online.", "heartbeats",
+    ),
+    gauge(
+        "rocketmq_consumer_lag_messages", _GROUP, "messages", "How many messages a group has not consumed yet.",
+        "end of each read queue minus the group's offset, which counts from the first message that is still there; "
+        "never negative",
+    ),
+    gauge(
+        "rocketmq_consumer_lag_latency_milliseconds", _GROUP, "ms",
+        "How old the oldest message is that a group has not consumed; 0 when there is none.",
+        "store time of the next message, the largest of all queues",
+    ),
+    gauge(
+        "orbitmq_queue_lag_messages", "topic group broker queue", "messages",
+        "The same queue by queue, of those that are farthest behind.", "as above; metricsQueueSeries says how many",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_differing_groups", "", "groups", "Groups whose members subscribe differently, which loses messages.",
+        "heartbeats", rocketmq=False,
+    ),
+    gauge(
+        "rocketmq_storage_size_bytes", _STORAGE, "bytes", "Size of the commit log.", "its end minus its beginning"
+    ),
+    gauge(
+        "rocketmq_storage_flush_behind_bytes", _STORAGE, "bytes", "Bytes of the log that are not on disk yet.",
+        "its end minus what is flushed",
+    ),
+    gauge(
+        "rocketmq_storage_dispatch_behind_bytes", _STORAGE, "bytes",
+        "Bytes of the log that are not in their queues yet.",
+        "always 0: a message is in its queue in the turn it is stored in",
+    ),
+    gauge(
+        "rocketmq_storage_message_reserve_time_milliseconds", _STORAGE, "ms", "Age of the oldest message.",
+        "its store time; 0 while there is none",
+    ),
+    gauge(
+        "rocketmq_timing_messages", "topic", "messages", "Delayed messages that are not due yet.",
+        "ends of the queues of SCHEDULE_TOPIC_XXXX minus what was delivered",
+    ),
+    gauge(
+        "orbitmq_storage_disk_used_ratio", "path", "", "How full a file system is, from 0 to 1.",
+        "the operating system; of each directory of the log", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_broker_active", "", "", "1 while the broker stores messages, 0 when its disk has failed.",
+        "the store", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_start_time_seconds", "", "s", "When the broker started, since the epoch.", "its clock",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_event_loop_late_seconds", "", "s", "How late the event loop is with what it has to read.",
+        "looked at while requests are read", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_replication_slaves", "", "brokers", "Slaves that copy from this master now.",
+        "their connections; none of a slave", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_replication_behind_bytes", "slave", "bytes", "How much of the log a slave has not reported yet.",
+        "end of the log minus the slave's last report", rocketmq=False,
+    ),
+    histogram(
+        "orbitmq_put_latency_seconds", "", "s", "How long the store took to take a message or a batch.",
+        "timed at each put; without the wait for flush and slave", rocketmq=False,
+    ),
+    histogram(
+        "rocketmq_message_size", "", "bytes", "Size of a message in the log; those of a batch have their mean.",
+        "counted at each put, over all topics",
+    ),
+    histogram(
+        "rocketmq_finish_message_latency_milliseconds", "", "ms", "From a half message to its commit.",
+        "store time of the half message, over all topics",
+    ),
+)  # fmt: skip
+
+NAMESRV: tuple[Metric, ...] = (
+    gauge(
+        "orbitmq_namesrv_brokers", "broker_cluster", "brokers", "Masters and slaves registered.", "the route table",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_namesrv_broker_has_master", "broker_cluster broker", "",
+        "1 when a broker name has a master, 0 when only slaves are registered.", "the route table", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_namesrv_broker_silent_seconds", "broker_cluster broker broker_id", "s",
+        "How long ago a broker registered; it is dropped after 120.", "the route table", rocketmq=False,
+    ),
+    gauge("orbitmq_namesrv_topics", "", "topics", "Topics with a route.", "the route table", rocketmq=False),
+    gauge(
+        "orbitmq_namesrv_connections", "", "connections", "Brokers, clients and tools connected.", "the server",
+        rocketmq=False,
+    ),
+)  # fmt: skip
+
+PROCESS: tuple[Metric, ...] = (
+    gauge("orbitmq_build_info", "version python", "", "Always 1; the labels tell what runs.", "the build",
+          rocketmq=False),
+    gauge("orbitmq_resident_memory_bytes", "", "bytes", "Memory of the process.", "/proc/self/statm; none elsewhere",
+          rocketmq=False),
+    counter("orbitmq_cpu_seconds_total", "", "s", "Processor time of the process, in user mode and in the kernel.",
+            "the operating system", rocketmq=False),
+    gauge("orbitmq_scrape_duration_seconds", "job", "s", "How long the last collection took.", "timed", rocketmq=False),
+    counter("orbitmq_scrape_errors_total", "job target", "failures",
+            "What could not be collected: the target is a metric's name, or an address with the exporter.",
+            "counted at each collection", rocketmq=False),
+)  # fmt: skip
+"""Of every process that serves figures, without the labels above."""
