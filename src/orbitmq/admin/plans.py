@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.errors import OrbitMQError
 
-Value = str | int | float | bool | dict[str, object] | list[object] | None
+Value = str | int | float | bool | dict[str, Any] | list[Any] | None
 
 
 class Outcome(StrEnum):

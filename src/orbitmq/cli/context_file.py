@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from msgspec import Struct
 
 from orbitmq.admin.answers import Found
+from orbitmq.admin.contexts import NamedCluster
 from orbitmq.cli import output
 from orbitmq.cli.contexts import FILE_BYTES_MAX, load, parse, path_of
 from orbitmq.cli.endings import one_line_errors
@@ -22,22 +22,6 @@ COLUMNS = (
     "NAME=name", "IN USE=inUse", "NAME SERVERS=nameServers", "CLUSTER=cluster", "ACCOUNT=accessKey", "SECRET=secret",
     "+TLS=tls", "+PROTECTED=protected", "+READONLY=readonly",
 )  # fmt: skip
-
-
-class NamedCluster(Struct, frozen=True, rename="camel"):
-    """One context."""
-
-    name: str
-    in_use: bool
-    """Whether commands mean it that say nothing else."""
-    name_servers: list[str]
-    cluster: str | None
-    access_key: str | None
-    secret: str | None
-    """Where the secret key is kept: `env MQ_SECRET`; never the secret."""
-    tls: bool
-    protected: bool
-    readonly: bool
 
 
 def tell(form: str) -> None:

@@ -1,0 +1,71 @@
+"""The promises of every noun and verb: a schema of its answer, examples in its help, nothing heavy for help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from typer import Typer
+
+from orbitmq.admin.envelope import rfc3339, schema
+from orbitmq.admin.kinds import KINDS, item_of
+from orbitmq.cli.lazily import NOUNS
+from orbitmq.cli.verbs import ANSWERS
+from tests.cli.test_main import HEAVY, MODULES_MAX
+
+APPS: dict[str, Typer] = {name: import_module(f"orbitmq.cli.nouns.{name}").app for name in NOUNS}
+VERBS = [
+    (name, str(command.name or command.callback.__name__))
+    for name, app in APPS.items()
+    for command in app.registered_commands
+    if command.callback
+]
+OUR_KINDS = [kind for kind in ANSWERS if not kind.startswith("Thing")]  # those are of the tests of verbs
+
+
+@pytest.mark.parametrize("kind", OUR_KINDS)
+def test_each_answer_has_a_schema_that_knows_every_column(kind: str) -> None:
+    assert kind in KINDS, "name its items in orbitmq.admin.kinds"
+    described = schema(kind, item_of(kind))
+    for column in ANSWERS[kind]:
+        place = described["properties"]["items"]["items"]
+        for part in column.partition("=")[2].split("."):
+            place = _resolved(place, described["$defs"])
+            assert part in place.get("properties", {}) or "additionalProperties" in place, f"{kind}: {column}"
+            place = place.get("properties", {}).get(part, {})
+
+
+def _resolved(place: dict[str, object], definitions: dict[str, dict[str, object]]) -> dict[str, object]:
+    """What a reference, or the first alternative that is one, stands for."""
+    for alternative in (place, *place.get("anyOf", ())):  # type: ignore[misc]
+        if "$ref" in alternative:
+            return definitions[str(alternative["$ref"]).rpartition("/")[2]]
+    return place
+
+
+@pytest.mark.parametrize(("name", "verb"), VERBS)
+def test_each_verb_shows_how_it_is_called(name: str, verb: str) -> None:
+    command = next(one for one in APPS[name].registered_commands if (one.name or one.callback.__name__) == verb)  # type: ignore[union-attr]
+    text = command.callback.__doc__ or ""
+    assert f"orbitmq {name} {verb}" in text.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_help_of_a_noun_loads_nothing_heavy(name: str) -> None:
+    program = (
+        "import sys\n"
+        "from orbitmq.cli.main import main\n"
+        f"sys.argv = ['orbitmq', '{name}', '--help']\n"
+        "try: main()\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = ended.stderr.split()
+    assert len(loaded) < MODULES_MAX
+    assert not set(HEAVY) & set(loaded)
+
+
+def test_a_time_no_calendar_has_is_not_told() -> None:
+    assert (rfc3339(0), rfc3339(-1), rfc3339(1 << 62)) == ("1970-01-01T00:00:00.000Z", None, None)
