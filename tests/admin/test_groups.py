@@ -12,6 +12,7 @@ from orbitmq.admin import groups
 from orbitmq.admin.groups import plan_alter, plan_create, plan_delete, summed, with_rules
 from orbitmq.admin.plans import Outcome
 from orbitmq.admin.session import Session
+from orbitmq.client import ConsumeConcurrentlyStatus
 from orbitmq.client.sync import PushConsumer
 from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
@@ -129,7 +130,7 @@ def test_a_group_is_removed_with_or_without_its_progress(cluster: Cluster, offse
 def test_a_group_whose_members_are_online_stays_unless_forced(cluster: Cluster) -> None:
     consumer = PushConsumer("busy", cluster.namesrv_address)
     consumer.subscribe("T")
-    consumer.set_listener(lambda *_: None)
+    consumer.set_listener(lambda *_: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
 
     async def look(session: Session) -> None:
         with pytest.raises(Conflict, match="is online"):

@@ -23,7 +23,7 @@ from orbitmq.admin.progress import (
     warnings_of,
 )
 from orbitmq.admin.session import Session
-from orbitmq.client import Message
+from orbitmq.client import ConsumeConcurrentlyStatus, Message
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import NotFound
 from orbitmq.message.model import MessageQueue
@@ -363,7 +363,7 @@ def test_nobody_knows_the_group(cluster: Cluster) -> None:
 def test_queues_have_owners_while_members_are_online(cluster: Cluster) -> None:
     consumer = PushConsumer("online", cluster.namesrv_address, persist_offset_interval_ms=100)
     consumer.subscribe("T")
-    consumer.set_listener(lambda *_: None)
+    consumer.set_listener(lambda *_: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
 
     def measured() -> GroupProgress | None:
         (one,) = looking(cluster.namesrv_address, lambda session: progress(session, "online")).items

@@ -331,7 +331,7 @@ async def plan_alter(
     """Change the given rules wherever the group is; what is not given stays as it is on each broker."""
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     plan = Plan(f"change group {name}", failures=came.failures)
-    plan.undo = {"kind": "group", "group": name, "rules": {}, "offsets": []}
+    plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
     before = {node: table[name] for node, table in came.answers.items() if name in table}
     if not before and not came.failures:
         known = {one for table in came.answers.values() for one in table}
@@ -366,7 +366,7 @@ async def plan_delete(
         raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or give --force")
     came = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
     plan = Plan(f"delete group {name}", failures=list(came.failures), destroys=name)
-    plan.undo = {"kind": "group", "group": name, "rules": {}, "offsets": []}
+    plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
     for node, (table, progress) in came.answers.items():
         _add_deletion(session, plan, node, name, table.get(name), _progress_of(progress, name), offsets=offsets)
     if topics:

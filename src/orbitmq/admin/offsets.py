@@ -1,0 +1,573 @@
+"""Moving the offsets of a consumer group: shown first queue by queue, made, read back, and undone from a file.
+
+Members that are online are told through their brokers and commit themselves, later; for a group that is offline the
+offsets are written. What an operator wants is a `Target`; `wanted`, `counted` and `applied` decide without I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.clients import Membership, membership, running
+from orbitmq.admin.groups import parts, plain_rules, with_rules
+from orbitmq.admin.plans import Change, Plan, Step, Value
+from orbitmq.admin.progress import label
+from orbitmq.admin.session import Node, Session
+from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.message.config import SubscriptionGroup
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import RETRY_PREFIX
+from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.groups import END_OF_QUEUE, create_group, reset_offsets
+from orbitmq.operations.offsets import (
+    max_offset,
+    min_offset,
+    query_consumer_offset,
+    search_offset,
+    update_consumer_offset,
+)
+from orbitmq.operations.tables import all_consumer_offsets, all_groups
+from orbitmq.operations.topics import topic_stats
+from orbitmq.wire.bodies import QueueRange
+
+APPLIED_WITHIN_SECONDS = 25.0
+"""A member of RocketMQ rests 10 s when it is told, and commits with one of its next rounds, every 5 s."""
+LOOKED_AT_EVERY_SECONDS = 0.25
+"""An offset that was moved back is seen before the group has come past it again."""
+BY_QUEUE_SINCE = "V5"
+ORBITMQS_OWN = "differingGroups"
+"""A figure that only brokers of orbitmq tell."""
+UNDO = "offset undo"
+
+
+class Where(StrEnum):
+    """What a target means."""
+
+    TIME = "time"
+    BEGIN = "begin"
+    END = "end"
+    OFFSET = "offset"
+    SHIFT = "shift"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a queue's offset is to be. `value`: ms since the epoch, an offset, or messages forward (back below 0)."""
+
+    where: Where
+    value: int = 0
+
+    @property
+    def by_time(self) -> bool:
+        """Brokers of every version find it themselves."""
+        return self.where in (Where.TIME, Where.BEGIN, Where.END)
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The time by which brokers are told."""
+        return {Where.END: END_OF_QUEUE, Where.BEGIN: 0}.get(self.where, self.value)
+
+    def __str__(self) -> str:
+        if self.where is Where.TIME:
+            return f"the first message since {self.value}"
+        if self.where is Where.SHIFT:
+            return f"{abs(self.value)} messages {'back' if self.value < 0 else 'on'}"
+        return f"offset {self.value}" if self.where is Where.OFFSET else f"the {self.where} of its queues"
+
+
+class StoredOffset(Struct, frozen=True, rename="camel"):
+    """What a broker has stored for a group and a queue, whether or not the group still subscribes the topic."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    consumer_offset: int
+    """The next message the group takes."""
+    min_offset: int | None
+    """None when the topic is gone from the broker."""
+    max_offset: int | None
+    lag_messages: int | None
+    """Messages between, as far as they still exist."""
+
+
+@dataclass(slots=True)
+class OffsetPlan(Plan):
+    """A plan that moves offsets, and what that means for messages."""
+
+    replayed_messages: int = 0
+    """They are consumed again, as far as they still exist."""
+    skipped_messages: int = 0
+    """They are never consumed."""
+
+
+# ---------------------------------------------------------------------------------------------------------- pure parts
+
+
+def wanted(target: Target, low: int, end: int, stored: int | None, found: int | None, *, force: bool) -> int | None:
+    """The offset a queue is to have: within what the queue holds; `found` is what a search by time gave.
+
+    Without `force` no offset is moved forward. None leaves the queue as it is: there is nothing to shift.
+    """
+    if target.where is Where.SHIFT and stored is None:
+        return None
+    chosen = {
+        Where.TIME: found if found is not None else low,
+        Where.BEGIN: low,
+        Where.END: end,
+        Where.OFFSET: target.value,
+        Where.SHIFT: (stored or 0) + target.value,
+    }[target.where]
+    inside = min(max(chosen, low), end)
+    return inside if force or stored is None else min(inside, stored)
+
+
+def counted(low: int, end: int, before: int | None, after: int) -> tuple[int, int]:
+    """Messages replayed and skipped, of those that still exist. A group without an offset replays and skips none."""
+    if before is None:
+        return 0, 0
+    start, stop = min(max(before, low), end), min(max(after, low), end)
+    return max(0, start - stop), max(0, stop - start)
+
+
+def applied(before: int | None, after: int, now: int | None) -> bool:
+    """Whether the offset a group has `now` shows that it went where it was told: members go on from there at once."""
+    if now is None:
+        return False
+    if before is None or after >= before:
+        return now >= after
+    return now < before
+
+
+def described(replayed: int, skipped: int) -> str:
+    """What a step does to one queue."""
+    if skipped:
+        return f"skip {skipped} messages"
+    return f"replay {replayed} messages" if replayed else "set offset"
+
+
+def told_apart(texts: Iterable[str]) -> set[tuple[str, int]]:
+    """`broker/3` or `broker:3`: queues by name of broker and id. AdminError for anything else."""
+    found = set()
+    for text in texts:
+        name, _, number = text.replace(":", "/").rpartition("/")
+        if not name or not number.isdecimal():
+            raise AdminError(f"{text!r} is no queue", "write it as broker-a/0")
+        found.add((name, int(number)))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+async def _stored(session: Session, node: Node, group: str) -> dict[str, dict[int, int]]:
+    table = await all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    return {parts(key)[0]: dict(queues) for key, queues in table.items() if parts(key)[1] == group}
+
+
+async def _ranges(session: Session, node: Node, topic: str) -> dict[int, QueueRange]:
+    stats = await topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
+    return {queue.queue_id: one for queue, one in stats.offset_table.items()}
+
+
+async def show(session: Session, group: str, topic: str | None = None) -> Found[StoredOffset]:
+    """Every offset brokers have stored for the group. NotFound when there is none."""
+    nodes = await session.readable()
+    came = await session.each_node(nodes, lambda node: _show_at(session, node, group, topic))
+    found = Found([row for rows in came.answers.values() for row in rows], failures=came.failures)
+    found.items.sort(key=lambda row: (row.topic, row.broker_name, row.queue_id))
+    if not found.items and not found.failures:
+        raise NotFound(f"no broker has an offset of the group {group}", "orbitmq group list")
+    return found
+
+
+async def _show_at(session: Session, node: Node, group: str, only: str | None) -> list[StoredOffset]:
+    rows = []
+    for topic, queues in (await _stored(session, node, group)).items():
+        if only not in (None, topic):
+            continue
+        for queue_id, offset in queues.items():
+            queue = MessageQueue(topic, node.name, queue_id)
+            low, end = await asyncio.gather(
+                min_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
+                max_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
+            )
+            lag = max(0, end - max(low, offset))
+            rows.append(StoredOffset(topic, node.name, queue_id, offset, max(0, low), end, lag))
+    return rows
+
+
+# ------------------------------------------------------------------------------------------------------------ moving
+
+
+@dataclass(slots=True)
+class _Once:
+    """One request for several steps: the first step sends it, and all share what came of it."""
+
+    work: Callable[[], Awaitable[None]]
+    task: asyncio.Future[None] | None = None
+
+    async def __call__(self) -> None:
+        if self.task is None:
+            self.task = asyncio.ensure_future(self.work())
+        await asyncio.shield(self.task)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Looks at all moved queues of a group that is online until each has gone where it was told, or time is up.
+
+    A member may have consumed what is replayed again before its offset is seen to be lower. Then its report tells that
+    its listener has had messages of the queue since.
+    """
+
+    session: Session
+    who: Membership
+    moved: dict[MessageQueue, tuple[Node, int | None, int]] = field(default_factory=dict)
+    """Queue -> its broker, where it was and where it is to be."""
+    seen: dict[MessageQueue, int | None] = field(default_factory=dict)
+    obeyed: set[MessageQueue] = field(default_factory=set)
+    worked: dict[MessageQueue, int] | None = None
+    """When the listener last had messages of the queue, before anybody was told."""
+    task: asyncio.Future[None] | None = None
+
+    async def begin(self) -> None:
+        """To be called before members are told."""
+        if self.worked is None:
+            self.worked = await self._worked()
+            self.task = asyncio.ensure_future(self._look())
+
+    async def value(self, queue: MessageQueue) -> Value:
+        """Where the queue was told to go, once that is seen; else where it is."""
+        assert self.task is not None, "members were told"
+        await asyncio.shield(self.task)
+        return self.moved[queue][2] if queue in self.obeyed else self.seen.get(queue)
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + APPLIED_WITHIN_SECONDS
+        while len(self.obeyed) < len(self.moved) and loop.time() < until:
+            left = {queue: label(queue) for queue in self.moved if queue not in self.obeyed}
+            self.seen |= (await self.session.each(left, self._offset)).answers
+            self.obeyed |= {queue for queue in left if applied(*self.moved[queue][1:], self.seen.get(queue))}
+            if len(self.obeyed) < len(self.moved):
+                await asyncio.sleep(LOOKED_AT_EVERY_SECONDS)
+                worked, before = await self._worked(), self.worked or {}
+                replaying = {queue for queue, (_, was, to) in self.moved.items() if was is not None and to < was}
+                self.obeyed |= {queue for queue in replaying if worked.get(queue, 0) > before.get(queue, 0)}
+
+    async def _worked(self) -> dict[MessageQueue, int]:
+        reports = (await running(self.session, self.who)).answers.values()
+        return {queue: state.last_consume_timestamp for info in reports for queue, state in info.mq_table.items()}
+
+    async def _offset(self, queue: MessageQueue) -> int | None:
+        node = self.moved[queue][0]
+        return await query_consumer_offset(
+            self.session.remoting, node.address, self.who.group, queue, timeout_ms=self.session.timeout_ms
+        )
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue before it is moved."""
+
+    queue: MessageQueue
+    low: int
+    end: int
+    before: int | None
+    after: int | None
+
+
+async def plan_reset(
+    session: Session,
+    group: str,
+    topic: str,
+    target: Target,
+    *,
+    queues: Collection[str] = (),
+    force: bool = True,
+) -> OffsetPlan:
+    """Move the group in the topic, in all queues or in those named `broker/id`.
+
+    Without `force` it is only moved back. Conflict for a single queue, an offset or a shift while members are online at
+    a broker of RocketMQ 4.9, which can move only whole topics, by time.
+    """
+    only = told_apart(queues)
+    homes = [node for node in await session.homes(topic) if not only or node.name in {name for name, _ in only}]
+    who = await membership(session, group)
+    came = await session.each_node(homes, lambda node: _queues(session, node, group, topic, target, force=force))
+    plan = OffsetPlan(f"move {group} in {topic} to {target}", failures=list(came.failures))
+    plan.failures += [one for one in who.failures if one.target not in {failure.target for failure in plan.failures}]
+    absent = only - {(node.name, one.queue.queue_id) for node, found in came.answers.items() for one in found}
+    if absent and not came.failures:
+        name, number = min(absent)
+        raise NotFound(f"{topic} has no queue {number} on {name}", f"orbitmq topic status {topic}")
+    watch = _Watch(session, who)
+    for node, found in came.answers.items():
+        chosen = [one for one in found if not only or (node.name, one.queue.queue_id) in only]
+        await _add(session, plan, watch, who, node, chosen, target, whole=not only, force=force)
+    _finish(plan, group, [one for found in came.answers.values() for one in found])
+    return plan
+
+
+def _finish(plan: OffsetPlan, group: str, queues: Iterable[_Queue]) -> None:
+    """Undo data, and the words that say what the plan does."""
+    moved = {step.subject for step in plan.steps if step.changes}
+    lost = [one for one in queues if label(one.queue) in moved and one.before is not None]
+    kept = [
+        {"topic": at.topic, "brokerName": at.broker_name, "queueId": at.queue_id, "offset": one.before}
+        for one in lost
+        for at in [one.queue]
+    ]
+    if kept:
+        plan.undo = {"command": UNDO, "group": group, "rules": {}, "offsets": kept}
+    replays, skips = plan.replayed_messages, plan.skipped_messages
+    plan.title += f": {replays} messages replayed, {skips} skipped"
+
+
+async def _queues(session: Session, node: Node, group: str, topic: str, target: Target, *, force: bool) -> list[_Queue]:
+    ranges, stored = await asyncio.gather(_ranges(session, node, topic), _stored(session, node, group))
+    offsets = stored.get(topic, {})
+    rows = []
+    for queue_id, known in sorted(ranges.items()):
+        queue, before = MessageQueue(topic, node.name, queue_id), offsets.get(queue_id)
+        low, found = max(0, known.min_offset), None
+        if target.where is Where.TIME:
+            found = await search_offset(
+                session.remoting, node.address, queue, target.value, timeout_ms=session.timeout_ms
+            )
+        after = wanted(target, low, known.max_offset, before, found, force=force)
+        rows.append(_Queue(queue, low, known.max_offset, before, after))
+    return rows
+
+
+async def _add(
+    session: Session,
+    plan: OffsetPlan,
+    watch: _Watch,
+    who: Membership,
+    node: Node,
+    queues: list[_Queue],
+    target: Target,
+    *,
+    whole: bool,
+    force: bool,
+) -> None:
+    """The steps of one broker, by the way it can be moved."""
+    online = any(told is not None for at, told in who.told.items() if at.name == node.name)
+    moving = [one for one in queues if one.after is not None]
+    for one in queues:
+        if one.after is None:
+            plan.warnings.append(f"{label(one.queue)} has no stored offset to shift")
+    if not online:
+        for one in moving:
+            _append(plan, node, one, _written(session, node, who.group, one), _reader(session, node, who.group, one))
+        return
+    watch.moved |= {one.queue: (node, one.before, one.after or 0) for one in moving}
+    if whole and target.by_time:
+        request = _Once(lambda: _by_time(session, node, watch, queues, target, force=force))
+        for one in moving:
+            _append(plan, node, one, request, _watched(watch, one))
+        return
+    if not await _knows_queues(session, node):
+        raise Conflict(
+            f"{who.group} is online, and {node} can only move a whole topic to a time",
+            "stop the consumers, or reset all queues to a time",
+        )
+    for one in moving:
+        _append(plan, node, one, _exact(session, node, watch, one), _watched(watch, one))
+
+
+def _append(
+    plan: OffsetPlan,
+    node: Node,
+    one: _Queue,
+    make: Callable[[], Awaitable[None]],
+    read_back: Callable[[], Awaitable[Value]],
+) -> None:
+    assert one.after is not None, "queues that stay are left out"
+    replayed, skipped = counted(one.low, one.end, one.before, one.after)
+    plan.replayed_messages += replayed
+    plan.skipped_messages += skipped
+    step = Step(str(node), described(replayed, skipped), label(one.queue), one.before, one.after)
+    plan.changes.append(Change(step, make, read_back))
+
+
+def _watched(watch: _Watch, one: _Queue) -> Callable[[], Awaitable[Value]]:
+    return lambda: watch.value(one.queue)
+
+
+def _written(session: Session, node: Node, group: str, one: _Queue) -> Callable[[], Awaitable[None]]:
+    return lambda: update_consumer_offset(
+        session.remoting, node.address, group, one.queue, one.after or 0, timeout_ms=session.timeout_ms
+    )
+
+
+def _reader(session: Session, node: Node, group: str, one: _Queue) -> Callable[[], Awaitable[Value]]:
+    return lambda: query_consumer_offset(
+        session.remoting, node.address, group, one.queue, timeout_ms=session.timeout_ms
+    )
+
+
+async def _by_time(
+    session: Session, node: Node, watch: _Watch, queues: list[_Queue], target: Target, *, force: bool
+) -> None:
+    """A broker refuses the whole topic while a queue has no stored offset: those get theirs first."""
+    await watch.begin()
+    group = watch.who.group
+    for one in queues:
+        if one.before is None:
+            await _written(session, node, group, one)()
+    topic = queues[0].queue.topic
+    told = await reset_offsets(
+        session.remoting, node.address, group, topic, target.timestamp_ms, force=force, timeout_ms=session.timeout_ms
+    )
+    if told is None:  # its members have left since the plan was made
+        for one in queues:
+            await _written(session, node, group, one)()
+
+
+def _exact(session: Session, node: Node, watch: _Watch, one: _Queue) -> Callable[[], Awaitable[None]]:
+    group = watch.who.group
+
+    async def make() -> None:
+        await watch.begin()
+        told = await reset_offsets(
+            session.remoting, node.address, group, one.queue.topic, END_OF_QUEUE,
+            queue_id=one.queue.queue_id, offset=one.after, timeout_ms=session.timeout_ms,
+        )  # fmt: skip
+        if told is None:
+            await _written(session, node, group, one)()
+
+    return make
+
+
+async def _knows_queues(session: Session, node: Node) -> bool:
+    """Whether the broker can move one queue of a group that is online."""
+    table = await runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    return ORBITMQS_OWN in table or table.get("brokerVersionDesc", "").startswith(BY_QUEUE_SINCE)
+
+
+async def plan_skip(session: Session, group: str, topic: str, *, queues: Collection[str] = ()) -> OffsetPlan:
+    """Leave everything that waits behind: move the group to the end."""
+    return await plan_reset(session, group, topic, Target(Where.END), queues=queues)
+
+
+async def plan_clone(
+    session: Session, source: str, destination: str, topic: str | None = None, *, force: bool = False
+) -> OffsetPlan:
+    """Give one group the stored offsets of another, of one topic or of all; retry topics are the group's own and stay.
+
+    Conflict while the destination is online, unless `force`: its members would commit over it. NotFound when the source
+    has none.
+    """
+    who = await membership(session, destination)
+    if who.online and not force:
+        raise Conflict(f"the group {destination} is online", "stop its consumers first, or give --force")
+    came = await session.each_node(await session.masters(), lambda node: _both(session, node, source, destination))
+    plan = OffsetPlan(f"give {destination} the offsets of {source}", failures=came.failures)
+    moved: list[_Queue] = []
+    for node, (theirs, ours) in came.answers.items():
+        for name, queues in sorted(theirs.items()):
+            if name.startswith(RETRY_PREFIX) or topic not in (None, name):
+                continue
+            for queue_id, offset in sorted(queues.items()):
+                if offset >= 0:
+                    before = ours.get(name, {}).get(queue_id)
+                    one = _Queue(MessageQueue(name, node.name, queue_id), 0, max(offset, before or 0), before, offset)
+                    moved.append(one)
+                    made, read = _written(session, node, destination, one), _reader(session, node, destination, one)
+                    _append(plan, node, one, made, read)
+    if not moved and not plan.failures:
+        raise NotFound(f"the group {source} has no offsets{f' of {topic}' if topic else ''}", "orbitmq group list")
+    _finish(plan, destination, moved)
+    return plan
+
+
+async def _both(session: Session, node: Node, source: str, destination: str) -> tuple[dict[str, dict[int, int]], ...]:
+    table = await all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    found: dict[str, dict[str, dict[int, int]]] = defaultdict(dict)
+    for key, queues in table.items():
+        topic, group = parts(key)
+        found[group][topic] = dict(queues)
+    return found[source], found[destination]
+
+
+# ------------------------------------------------------------------------------------------------------------ undoing
+
+
+async def plan_undo(session: Session, undo: Mapping[str, Any]) -> OffsetPlan:
+    """What an undo file of an offset or a group command keeps is there again: rules first, then offsets.
+
+    Conflict while the group is online at a broker of RocketMQ 4.9. AdminError for a file of another form.
+    """
+    group, kept, rules = _undo_parts(undo)
+    plan = OffsetPlan(f"bring back what {group} had")
+    nodes = {node.name: node for node in await session.masters()}
+    for name, before in rules.items():
+        if name in nodes:
+            plan.changes.append(await _rules_again(session, nodes[name], group, before))
+        else:
+            plan.warnings.append(f"{name} is not there: its rules are not brought back")
+    who = await membership(session, group)
+    plan.failures += who.failures
+    watch = _Watch(session, who)
+    moved: list[_Queue] = []
+    for name in sorted({row["brokerName"] for row in kept}):
+        rows = [row for row in kept if row["brokerName"] == name]
+        if name not in nodes:
+            plan.warnings.append(f"{name} is not there: {len(rows)} offsets are not brought back")
+            continue
+        queues = [await _queue_again(session, nodes[name], group, row) for row in rows]
+        moved += queues
+        await _add(session, plan, watch, who, nodes[name], queues, Target(Where.OFFSET), whole=False, force=True)
+    _finish(plan, group, moved)
+    return plan
+
+
+def _undo_parts(undo: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    try:
+        group = msgspec.convert(undo["group"], str)
+        kept = msgspec.convert(undo.get("offsets", []), list[dict[str, Any]])
+        rules = msgspec.convert(undo.get("rules", {}), dict[str, dict[str, Any]])
+        for row in kept:
+            MessageQueue(str(row["topic"]), str(row["brokerName"]), int(row["queueId"]))
+            row["offset"] = int(row["offset"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise AdminError(f"this is no undo file of offsets: {error!r}") from error
+    return group, kept, rules
+
+
+async def _queue_again(session: Session, node: Node, group: str, row: Mapping[str, Any]) -> _Queue:
+    queue = MessageQueue(row["topic"], node.name, int(row["queueId"]))
+    low, end, stored = await asyncio.gather(
+        min_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
+        max_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
+        _stored(session, node, group),
+    )
+    before = stored.get(queue.topic, {}).get(queue.queue_id)
+    return _Queue(queue, max(0, low), end, before, row["offset"])
+
+
+async def _rules_again(session: Session, node: Node, group: str, before: Mapping[str, Any]) -> Change:
+    wanted_rules = with_rules(SubscriptionGroup(group), before)
+    table = (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+
+    async def read_back() -> Value:
+        found = (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+        return plain_rules(found.get(group))
+
+    step = Step(str(node), "restore rules", group, plain_rules(table.get(group)), plain_rules(wanted_rules))
+    return Change(
+        step,
+        lambda: create_group(session.remoting, node.address, wanted_rules, timeout_ms=session.timeout_ms),
+        read_back,
+    )

@@ -1,0 +1,236 @@
+"""Offsets are moved where the operator said, what it costs is told before, and a file brings back what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from orbitmq.admin.clients import membership
+from orbitmq.admin.offsets import (
+    OffsetPlan,
+    Target,
+    Where,
+    applied,
+    counted,
+    plan_clone,
+    plan_reset,
+    plan_skip,
+    plan_undo,
+    show,
+    told_apart,
+    wanted,
+)
+from orbitmq.admin.plans import Outcome
+from orbitmq.admin.session import Session
+from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt
+from orbitmq.client.sync import Producer, PushConsumer
+from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.message.model import MessageQueue
+from orbitmq.operations.offsets import update_consumer_offset
+from orbitmq.testing.cluster import Cluster
+from tests.support.administering import looking
+from tests.support.process import wait_until
+
+BROKERS = ("broker-a", "broker-b")
+EACH = 10  # messages in each of the two queues of each broker
+
+
+@pytest.mark.parametrize(
+    ("target", "stored", "found", "force", "after"),
+    [
+        (Target(Where.BEGIN), 50, None, True, 10),
+        (Target(Where.END), 50, None, True, 100),
+        (Target(Where.END), 50, None, False, 50),
+        (Target(Where.END), None, None, False, 100),
+        (Target(Where.TIME, 1), 50, 30, True, 30),
+        (Target(Where.TIME, 1), 20, 30, False, 20),
+        (Target(Where.TIME, 1), 50, 3, True, 10),
+        (Target(Where.OFFSET, 60), 50, None, True, 60),
+        (Target(Where.OFFSET, 1), 50, None, True, 10),
+        (Target(Where.OFFSET, 1000), 50, None, True, 100),
+        (Target(Where.SHIFT, -15), 50, None, True, 35),
+        (Target(Where.SHIFT, -100), 50, None, True, 10),
+        (Target(Where.SHIFT, 25), 50, None, True, 75),
+        (Target(Where.SHIFT, 25), 50, None, False, 50),
+        (Target(Where.SHIFT, 25), None, None, True, None),
+    ],
+)
+def test_where_a_queue_is_to_be(
+    target: Target, stored: int | None, found: int | None, force: bool, after: int | None
+) -> None:
+    assert wanted(target, 10, 100, stored, found, force=force) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "replayed", "skipped"),
+    [(50, 20, 30, 0), (50, 80, 0, 30), (50, 50, 0, 0), (None, 100, 0, 0), (3, 100, 0, 90), (500, 60, 40, 0)],
+)
+def test_messages_replayed_and_skipped_are_those_that_still_exist(
+    before: int | None, after: int, replayed: int, skipped: int
+) -> None:
+    assert counted(10, 100, before, after) == (replayed, skipped)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "now", "is_applied"),
+    [
+        (50, 20, 20, True), (50, 20, 35, True), (50, 20, 50, False), (50, 20, None, False),
+        (50, 80, 80, True), (50, 80, 95, True), (50, 80, 50, False), (None, 80, 80, True), (None, 80, None, False),
+    ],
+)  # fmt: skip
+def test_what_shows_that_members_obeyed(before: int | None, after: int, now: int | None, is_applied: bool) -> None:
+    assert applied(before, after, now) is is_applied
+
+
+def test_queues_are_written_as_broker_and_number() -> None:
+    assert told_apart(["broker-a/0", "b:12"]) == {("broker-a", 0), ("b", 12)}
+    with pytest.raises(AdminError, match="is no queue"):
+        told_apart(["3"])
+
+
+# ----------------------------------------------------------------------------------------------------- a live cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=2) as running:
+        running.create_topic("T", 2)
+        with Producer("producers", running.namesrv_address) as producer:
+            for number in range(4 * EACH):
+                queue = MessageQueue("T", BROKERS[number % 2], number // 2 % 2)
+                producer.send(Message("T", b"%d" % number), queue=queue)
+        yield running
+
+
+async def commit(session: Session, group: str, offset: int) -> None:
+    for node in await session.masters():
+        for number in range(2):
+            queue = MessageQueue("T", node.name, number)
+            await update_consumer_offset(session.remoting, node.address, group, queue, offset)
+
+
+async def carried_out(plan: OffsetPlan) -> list[Outcome]:
+    return [step.outcome for step in (await plan.verify(await plan.make())).items]
+
+
+async def stored(session: Session, group: str) -> dict[tuple[str, int], int]:
+    return {(row.broker_name, row.queue_id): row.consumer_offset for row in (await show(session, group, "T")).items}
+
+
+def test_a_group_that_is_offline_is_moved_and_brought_back(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await commit(session, "moved", 6)
+        plan = await plan_reset(session, "moved", "T", Target(Where.BEGIN))
+        assert (plan.replayed_messages, plan.skipped_messages) == (24, 0)
+        assert [(step.before, step.after, step.action) for step in plan.steps] == [(6, 0, "replay 6 messages")] * 4
+        assert await stored(session, "moved") == dict.fromkeys(await stored(session, "moved"), 6), "only planned"
+        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+        assert set((await stored(session, "moved")).values()) == {0}
+        assert plan.undo is not None
+        assert await carried_out(await plan_undo(session, plan.undo)) == [Outcome.CONFIRMED] * 4
+        assert set((await stored(session, "moved")).values()) == {6}
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_one_queue_is_moved_to_an_offset_and_shifted(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await commit(session, "one", 6)
+        plan = await plan_reset(session, "one", "T", Target(Where.OFFSET, 9), queues=["broker-b/1"])
+        assert (plan.replayed_messages, plan.skipped_messages) == (0, 3)
+        assert await carried_out(plan) == [Outcome.CONFIRMED]
+        back = await plan_reset(session, "one", "T", Target(Where.SHIFT, -2), queues=["broker-b/1"])
+        assert await carried_out(back) == [Outcome.CONFIRMED]
+        offsets = await stored(session, "one")
+        assert offsets.pop(("broker-b", 1)) == 7
+        assert set(offsets.values()) == {6}
+        with pytest.raises(NotFound, match="has no queue 7"):
+            await plan_reset(session, "one", "T", Target(Where.END), queues=["broker-b/7"])
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_without_force_a_group_is_only_moved_back(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await commit(session, "gently", 6)
+        assert not (await plan_reset(session, "gently", "T", Target(Where.END), force=False)).changing
+        assert (await plan_reset(session, "gently", "T", Target(Where.BEGIN), force=False)).changing
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_a_group_that_never_consumed_gets_offsets_and_there_is_nothing_to_bring_back(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        plan = await plan_skip(session, "never", "T")
+        assert [(step.before, step.after) for step in plan.steps] == [(None, EACH)] * 4
+        assert plan.undo is None
+        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+        assert set((await stored(session, "never")).values()) == {EACH}
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_offsets_are_cloned_queue_by_queue(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await commit(session, "original", 4)
+        plan = await plan_clone(session, "original", "copy", "T")
+        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+        assert await stored(session, "copy") == await stored(session, "original")
+        with pytest.raises(NotFound, match="has no offsets"):
+            await plan_clone(session, "nobody", "copy")
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_a_file_of_another_form_is_refused(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        for broken in ({}, {"group": "g", "offsets": [{"topic": "T"}]}, {"group": 1}):
+            with pytest.raises(AdminError, match="no undo file"):
+                await plan_undo(session, broken)
+
+    looking(cluster.namesrv_address, look)
+
+
+def test_members_that_are_online_are_moved_and_it_is_seen(cluster: Cluster) -> None:
+    got: list[bytes] = []
+    consumer = PushConsumer("online", cluster.namesrv_address, persist_offset_interval_ms=100)
+    consumer.subscribe("T")
+
+    def listen(messages: Sequence[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        got.extend(one.body for one in messages)
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    consumer.set_listener(listen)
+
+    async def until_consumed(session: Session) -> bool:
+        return set((await stored(session, "online")).values()) == {EACH}
+
+    async def whole(session: Session) -> None:
+        with pytest.raises(Conflict, match="is online"):
+            await plan_clone(session, "one", "online")
+        plan = await plan_reset(session, "online", "T", Target(Where.BEGIN))
+        assert (plan.replayed_messages, len(plan.steps)) == (4 * EACH, 4)
+        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+
+    async def one_queue(session: Session) -> None:
+        plan = await plan_reset(session, "online", "T", Target(Where.SHIFT, -3), queues=["broker-a/1"])
+        assert await carried_out(plan) == [Outcome.CONFIRMED]
+
+    async def commit_end(session: Session) -> None:
+        await commit(session, "online", EACH)
+
+    looking(cluster.namesrv_address, commit_end)
+    with consumer:
+        wait_until(lambda: looking(cluster.namesrv_address, _online), 30, "the member to be online")
+        looking(cluster.namesrv_address, whole)
+        wait_until(lambda: len(got) >= 4 * EACH, 30, "all messages once more")
+        wait_until(lambda: looking(cluster.namesrv_address, until_consumed), 30, "the commits")
+        got.clear()
+        looking(cluster.namesrv_address, one_queue)
+        wait_until(lambda: len(got) >= 3, 30, "the last three of one queue")
+
+
+async def _online(session: Session) -> bool:
+    who = await membership(session, "online")
+    return len(who.connections) == len(BROKERS)
