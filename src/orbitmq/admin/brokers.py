@@ -5,7 +5,7 @@ written, and how long a send takes.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -16,7 +16,7 @@ from orbitmq.admin.cluster import each_runtime
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session, nearest
-from orbitmq.errors import AdminError, Conflict, NotFound, OrbitMQError
+from orbitmq.errors import AdminError, ConfigurationError, Conflict, NotFound, OrbitMQError
 from orbitmq.message.flags import PERM_WRITE
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.cleaning import clean_expired_queues, clean_unused_topics, delete_expired_log
@@ -59,6 +59,14 @@ class Entry(Struct, frozen=True, rename="camel"):
     address: str
     key: str
     value: str
+
+
+class Difference(Struct, frozen=True, rename="camel"):
+    """A setting the masters do not agree about."""
+
+    key: str
+    values: dict[str, str | None]
+    """By broker name; None where a broker has no such setting."""
 
 
 class Consumption(Struct, frozen=True, rename="camel"):
@@ -179,6 +187,35 @@ def _setting(session: Session, node: Node, key: str, before: str | None, after: 
         return (await _settings(session, node)).get(key)
 
     return Change(Step(str(node), "set", key, before, after), make, read_back)
+
+
+def pairs_of(texts: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE` each; the value is taken as it stands, blanks and further equals signs included."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key.strip() or not equals:
+            raise ConfigurationError(f"{text!r} is not KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+def cleaning_of(text: str) -> Cleaning:
+    """ConfigurationError for a word that is none of them."""
+    if text not in set(Cleaning):
+        raise ConfigurationError(f"{text!r} cannot be cleaned; give one of {', '.join(Cleaning)}")
+    return Cleaning(text)
+
+
+async def differences(session: Session) -> Found[Difference]:
+    """Settings that the masters of a cluster do not agree about, but for those that must differ."""
+    gathered = await session.each_node(await session.masters(), partial(_settings, session))
+    found = Found[Difference](failures=list(gathered.failures))
+    for key in sorted(set[str]().union(*gathered.answers.values()) - FIXED_SETTINGS):
+        values = {node.name: table.get(key) for node, table in gathered.answers.items()}
+        if len(set(values.values())) > 1:
+            found.items.append(Difference(key, values))
+    return found
 
 
 async def consumption(session: Session, broker: str | None = None, *, lag_min: int = 0) -> Found[Consumption]:

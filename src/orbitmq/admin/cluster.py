@@ -5,6 +5,8 @@ Judging is in `orbitmq.admin.verdict`; here is what it takes to judge.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -13,10 +15,14 @@ from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.runtime import Daily, Runtime, Waiting, parse
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import Finding, Seen, Severity, bytes_behind, findings, sentence
+from orbitmq.errors import RemotingError
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.routes import cluster_info
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.bodies import ClusterInfo
+
+ASK_AGAIN_S = 1.0
+"""Between two looks of somebody who waits for the cluster to become well."""
 
 
 class Member(Struct, frozen=True, rename="camel"):
@@ -64,7 +70,7 @@ class Overview(Struct, frozen=True, rename="camel"):
     out_per_s: float | None
     put_today: int | None
     got_today: int | None
-    disk_ratio_max: float | None
+    max_disk_ratio: float | None
     versions: list[str]
     findings: list[Finding]
     """The worst first."""
@@ -222,6 +228,25 @@ async def health(session: Session, *, expected: Sequence[str] = ()) -> Found[Hea
     found.failures = [*views.failures, *runtimes.failures]
     found.check_failed = any(row.severity is Severity.CRITICAL for row in rows)
     return found
+
+
+async def health_within(session: Session, seconds: float, *, expected: Sequence[str] = ()) -> Found[Health]:
+    """The same, asked anew until nothing critical is left and everybody answers, for at most so many seconds.
+
+    As long as no name server can be reached, that is waited for, too; then its error is raised.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        session.forget()
+        try:
+            found = await health(session, expected=expected)
+        except RemotingError:
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            if time.monotonic() >= deadline or not (found.check_failed or found.failures):
+                return found
+        await asyncio.sleep(min(ASK_AGAIN_S, max(0.0, deadline - time.monotonic())))
 
 
 async def replicas(session: Session) -> Found[Replica]:

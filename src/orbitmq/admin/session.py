@@ -87,6 +87,10 @@ class Session:
             )
         return self._info
 
+    def forget(self) -> None:
+        """Ask the name servers anew next time."""
+        self._info = None
+
     async def nodes(self, *, masters: bool = False) -> list[Node]:
         """The registered brokers in the order of their names. NotFound for a cluster no name server knows."""
         info = await self.info()

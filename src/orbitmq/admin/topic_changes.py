@@ -49,6 +49,24 @@ class Wanted(Struct, frozen=True):
         )
 
 
+def wanted_of(
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    perm: str | None,
+    unit: bool | None,
+    unit_subscribed: bool | None,
+) -> Wanted:
+    """What flags say; `queues` stands for both numbers where they are not given."""
+    return Wanted(
+        queues if read_queues is None else read_queues,
+        queues if write_queues is None else write_queues,
+        None if perm is None else perm_of(perm),
+        unit,
+        unit_subscribed,
+    )
+
+
 def perm_of(text: str) -> int:
     """The number of `RW`, `r-`, `6`. AdminError for anything else."""
     if text.strip() in "01234567" and len(text.strip()) == 1:

@@ -5,14 +5,17 @@ Changing them is in `orbitmq.admin.topic_changes`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.answers import Found, Gathered, failure_of
 from orbitmq.admin.session import Node, Session
+from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import perm_text
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from orbitmq.operations.figures import statistic
@@ -71,6 +74,13 @@ class TopicHome(Struct, frozen=True, rename="camel"):
     """`RW-`, `R--`, `-W-`, and X for a topic that others inherit from."""
     ordered: str | None
     """The topic's order setting, `broker-a:4;broker-b:4`."""
+
+
+class TopicCluster(Struct, frozen=True, rename="camel"):
+    """A cluster that has queues of the topic."""
+
+    cluster: str
+    brokers: list[str]
 
 
 class TopicConfiguration(Struct, frozen=True, rename="camel"):
@@ -208,9 +218,12 @@ async def route(session: Session, topic: str) -> Found[TopicHome]:
     return Found(sorted(rows, key=lambda row: (row.cluster, row.broker)))
 
 
-async def clusters(session: Session, topic: str) -> list[str]:
+async def clusters(session: Session, topic: str) -> Found[TopicCluster]:
     """The clusters it has queues in."""
-    return sorted({row.cluster for row in (await route(session, topic)).items})
+    homes: dict[str, list[str]] = {}
+    for row in (await route(session, topic)).items:
+        homes.setdefault(row.cluster, []).append(row.broker)
+    return Found([TopicCluster(cluster, brokers) for cluster, brokers in sorted(homes.items())])
 
 
 async def configurations(session: Session, topic: str) -> Found[TopicConfiguration]:
@@ -265,6 +278,25 @@ async def flow(session: Session, topic: str) -> Found[TopicFlow]:
     alone = TopicFlow(topic, None, None, _per_second(came, homes), None, _of_a_day(came, homes), None)
     rows = [await _flow(session, homes, row.group, alone) for row in groups.items] or [alone]
     return Found(rows, failures=list(groups.failures))
+
+
+async def flows(session: Session, topic: str | None, *, active: bool = False) -> Found[TopicFlow]:
+    """The same of one topic, or of every topic that is listed; with `active` only where something went through."""
+    if topic is not None:
+        return await flow(session, topic)
+    names = [row.topic for row in (await listed(session)).items]
+    # Not through `session.each`: it limits questions, and each of these asks some; the limit is felt there.
+    came = await asyncio.gather(*map(partial(flow, session), names), return_exceptions=True)
+    found = Found[TopicFlow]()
+    for name, answer in zip(names, came, strict=True):
+        if isinstance(answer, OrbitMQError):
+            found.failures.append(failure_of(name, answer))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found.items += [row for row in answer.items if not active or row.in_24_h or row.out_24_h]
+            found.failures += [failure for failure in answer.failures if failure not in found.failures]
+    return found
 
 
 async def _flow(session: Session, homes: list[Node], group: str, alone: TopicFlow) -> TopicFlow:

@@ -180,7 +180,7 @@ def _slaves(seen: Seen) -> Iterator[Finding]:
         if behind >= BEHIND_WARNING:
             severity = Severity.CRITICAL if behind >= BEHIND_CRITICAL else Severity.WARNING
             text = f"slave {node} is {behind} bytes behind its master"
-            yield Finding(severity, "slaves", str(node), text, "orbitmq broker ha --watch 2")
+            yield Finding(severity, "slaves", str(node), text, "orbitmq cluster ha --watch 2")
 
 
 def bytes_behind(master: Runtime | None, slave: Runtime | None) -> int | None:

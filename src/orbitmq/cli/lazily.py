@@ -16,6 +16,8 @@ from typer.main import get_command
 NOUNS = {
     "namesrv": "Run a name server, or ask and change those of a cluster.",
     "broker": "Run a broker, or ask and change those of a cluster.",
+    "cluster": "The cluster as a whole: whether it is well, its brokers, its slaves.",
+    "topic": "Topics: which there are, where they live, what they hold, and how they are made.",
     "context": "Named clusters: which one commands mean.",
 }
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
+from orbitmq.cli.verbs import changes, noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.brokers import BrokerStatus, Consumption, Difference, Entry, SendTest
+    from orbitmq.admin.plans import Plan
+    from orbitmq.admin.session import Session
 
 app = typer.Typer(
     name="broker", invoke_without_command=True, no_args_is_help=False, rich_markup_mode=None, add_completion=False
@@ -68,3 +75,228 @@ def broker_promote(
     from orbitmq.cli import promoting
 
     promoting.promote(config, address, dry_run=dry_run, force=force, sync=sync)
+
+
+BrokerArgument = Annotated[
+    str | None, typer.Argument(metavar="[BROKER]", help="Its name, name:id or host:port; all of them if not given.")
+]
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Name, name:id or host:port; else all of them.")
+]
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
+Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settings and their new values.")]
+
+
+@reads(
+    app,
+    "status",
+    "BrokerStatus",
+    (
+        "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=runtime.version", "STARTED=runtime.bootedAtMs",
+        "IN/S=runtime.putPerS.last60S", "OUT/S=runtime.transferredPerS.last60S", "PUT 99%=runtime.put99Ms",
+        "SEND QUEUE=runtime.sendQueue.size", "UNFLUSHED=runtime.unflushedBytes", "DISK=runtime.logDiskRatio",
+        "FREE=runtime.diskFreeBytes", "+SEND WAIT=runtime.sendQueue.oldestMs", "+LOG END=runtime.logEndOffset",
+        "+UNDISPATCHED=runtime.undispatchedBytes", "+OLDEST=runtime.oldestMessageAtMs",
+        "+PUT TOTAL=runtime.putTotal", "+PUT FAILURES=runtime.putFailures", "+MASTER=runtime.replication.master",
+    ),
+)  # fmt: skip
+async def status(session: Session, broker: BrokerArgument = None) -> Found[BrokerStatus]:
+    """The figures of a broker or of all, with units; the table shows some, -o json all. Rates are of the last minute.
+
+    What a broker does not tell is unknown (-): a young one has no mean over ten minutes.
+
+    \b
+    Examples:
+      orbitmq broker status
+      orbitmq broker status broker-a -o json
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.status(session, broker)
+
+
+@reads(app, "runtime", "BrokerEntries", ("BROKER=broker", "KEY=key", "VALUE=value", "+ADDRESS=address"))
+async def runtime(session: Session, broker: BrokerArgument = None) -> Found[Entry]:
+    """The same as the broker writes it, key by key.
+
+    \b
+    Examples:
+      orbitmq broker runtime broker-a
+      orbitmq broker runtime -o csv
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.runtime_table(session, broker)
+
+
+@reads(
+    app,
+    "consume-stats",
+    "BrokerConsumption",
+    (
+        "TOPIC=topic", "GROUP=group", "BROKER=broker", "QUEUE=queueId", "BROKER OFFSET=brokerOffset",
+        "CONSUMER OFFSET=consumerOffset", "LAG=lagMessages", "LAST=lastConsumedAtMs",
+    ),
+)  # fmt: skip
+async def consume_stats(
+    session: Session,
+    broker: BrokerArgument = None,
+    lag_min: Annotated[int, typer.Option("--lag-min", metavar="N", help="Only queues at least so far behind.")] = 0,
+) -> Found[Consumption]:
+    """How far every group is in every queue of a broker, or of all. Queues that were never consumed are in it.
+
+    \b
+    Examples:
+      orbitmq broker consume-stats broker-a
+      orbitmq broker consume-stats --lag-min 1000
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.consumption(session, broker, lag_min=lag_min)
+
+
+@reads(
+    app,
+    "send-test",
+    "SendTest",
+    (
+        "CLUSTER=cluster", "BROKER=broker", "ADDRESS=address", "SENT=sent", "FAILED=failed", "MEAN=meanMs",
+        "SHORTEST=shortestMs", "LONGEST=longestMs",
+    ),
+)  # fmt: skip
+async def send_test(
+    session: Session,
+    broker: BrokerArgument = None,
+    count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Messages to each broker.")] = 20,
+    body_bytes: Annotated[int, typer.Option("--size", min=0, metavar="BYTES", help="Of each message.")] = 128,
+) -> Found[SendTest]:
+    """Send some messages to a master, or to each, and tell how long that takes. They go to the topic that every broker
+    has under its own name; the first of them is not counted, for it opens the connection.
+
+    \b
+    Examples:
+      orbitmq broker send-test
+      orbitmq broker send-test broker-a --count 100 --size 1024
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.send_test(session, broker, count=count, body_bytes=body_bytes)
+
+
+@changes(app, "clean")
+async def clean(
+    session: Session,
+    what: Annotated[
+        str,
+        typer.Argument(metavar="WHAT", help="expired-queues, unused-topics or expired-log."),
+    ],
+    broker: BrokerOption = None,
+) -> Plan:
+    """Have a broker, or all, remove now what it would remove by itself some time.
+
+    \b
+    expired-queues: queues that hold no message that is left.
+    unused-topics: queues of topics that are deleted.
+    expired-log: files of the log that are older than they are kept.
+
+    \b
+    Examples:
+      orbitmq broker clean expired-log --broker broker-a
+      orbitmq broker clean unused-topics --yes
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.plan_cleaning(session, brokers.cleaning_of(what), broker)
+
+
+@changes(app, "forbid-writing")
+async def forbid_writing(session: Session, broker: BrokerName) -> Plan:
+    """Take a broker out of the routes of producers, at every name server: before it is stopped, say.
+
+    Producers follow within 30 s. It is undone as soon as the broker registers with changed topics.
+
+    \b
+    Examples:
+      orbitmq broker forbid-writing broker-a
+      orbitmq broker forbid-writing broker-a --yes -n '10.0.0.1:9876;10.0.0.2:9876'
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.plan_writing(session, broker, allowed=False)
+
+
+@changes(app, "allow-writing")
+async def allow_writing(session: Session, broker: BrokerName) -> Plan:
+    """Give a broker back to producers, at every name server. All its topics are readable and writable in the routes
+    then, also those that were meant to be read only, until it registers anew.
+
+    \b
+    Examples:
+      orbitmq broker allow-writing broker-a
+      orbitmq broker allow-writing broker-a --yes
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.plan_writing(session, broker, allowed=True)
+
+
+config = noun("broker config", "What brokers run with.")
+app.add_typer(config, name="config")
+
+
+@reads(config, "show", "BrokerEntries", ("BROKER=broker", "KEY=key", "VALUE=value", "+ADDRESS=address"))
+async def show(
+    session: Session,
+    broker: BrokerArgument = None,
+    containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys with this text.")] = "",
+) -> Found[Entry]:
+    """Every setting of a broker, or of all, with its value, defaults included.
+
+    \b
+    Examples:
+      orbitmq broker config show broker-a
+      orbitmq broker config show --grep flush -o csv
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.settings(session, broker, containing=containing)
+
+
+@changes(config, "set")
+async def set_(
+    session: Session,
+    pairs: Pairs,
+    broker: BrokerOption = None,
+    slaves: Annotated[bool, typer.Option("--slaves", help="At slaves, too; else at masters.")] = False,
+) -> Plan:
+    """Change settings of a running broker, or of every master; before and after is shown.
+
+    Who a broker is and where its files are cannot be changed while it runs.
+
+    \b
+    Examples:
+      orbitmq broker config set fileReservedTime=48
+      orbitmq broker config set flushDiskType=SYNC_FLUSH --broker broker-a --dry-run
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.plan_settings(session, brokers.pairs_of(pairs), broker, slaves=slaves)
+
+
+@reads(
+    config,
+    "compare",
+    "BrokerDifferences",
+    ("KEY=key", "VALUES=values"),
+)
+async def compare(session: Session) -> Found[Difference]:
+    """Settings that differ between the masters of a cluster. Addresses, names and paths are left out.
+
+    \b
+    Examples:
+      orbitmq broker config compare
+      orbitmq broker config compare -o json
+    """
+    from orbitmq.admin import brokers
+
+    return await brokers.differences(session)
