@@ -32,6 +32,13 @@ def run(context: Context[SampleOptions]) -> Outcome:
         raise SourceError("ORBITMQ_BAD_OPTION", "option nameServer is wrong")
     if options.name_server == "refused":
         raise ConfigurationError("option kind does not suit")
+    if options.name_server == "slow":
+        raise KeyboardInterrupt
+    if options.name_server == "broken off":
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("the JVM does not answer")
     with context.progress("sample", "rows") as advance:
         advance(1, 2)
     table: list[dict[str, int | str]] = [{"topic": "orders", "messages": 1234}, {"topic": "x", "messages": 1}]
@@ -39,7 +46,9 @@ def run(context: Context[SampleOptions]) -> Outcome:
     return Outcome({"messages": options.rows, "kind": options.kind}, table, failed)
 
 
-JOB: Job[SampleOptions] = Job("sample", "What it does.", SampleOptions, run, ("--name-server x",))
+JOB: Job[SampleOptions] = Job(
+    "sample", "What it does.", SampleOptions, run, ("--name-server x",), "the next run goes on"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +92,8 @@ def test_what_could_not_be_done_is_said_and_is_the_exit_code(capsys: pytest.Capt
         ("broken", 1, "orbitmq pipeline sample: ORBITMQ_DATA_LOSS: 3 are gone\n"),
         ("wrong", 2, "orbitmq pipeline sample: ORBITMQ_BAD_OPTION: option nameServer is wrong\n"),
         ("refused", 2, "orbitmq pipeline sample: option kind does not suit\n"),
+        ("slow", 130, "orbitmq pipeline sample: interrupted; the next run goes on\n"),
+        ("broken off", 130, "orbitmq pipeline sample: interrupted; the next run goes on\n"),
     ],
 )
 def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], given: str, code: int, text: str) -> None:
@@ -122,6 +133,7 @@ def test_every_job_tells_what_it_does(name: str, capsys: pytest.CaptureFixture[s
     for example in job.examples:
         command.parser(job).parse_args(shlex.split(example))
     assert JOBS[name].summary.endswith(".")
+    assert job.again, "whoever interrupts it is told what the next run does"
 
 
 def test_a_log_gets_a_line_now_and_then() -> None:

@@ -18,6 +18,7 @@ from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.passing import connection
+from orbitmq.pipeline.watching import watched
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, parts
@@ -25,6 +26,8 @@ from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.options import read_options
 from orbitmq.spark.reading import cluster_of
 from orbitmq.spark.selecting import selection
+from orbitmq.spark.stores.options import scan_options
+from orbitmq.spark.stores.planning import checked, known_bounds
 
 LOOK_SECONDS = 1  # how often the progress of the query is looked at
 CHECKPOINT = "_checkpoint"
@@ -75,12 +78,18 @@ def run(context: Context[ArchiveJob]) -> Outcome:
     options = context.options
     lake = options.open()
     options.bodies()  # what is wrong with the schema is said now
+    source_options(options)  # and with the source
     if options.dry_run:
         return _waiting(options)
     before = {file.path for file in lake.files()}
     begun = time.monotonic()
-    with context.progress("archive", "messages" if options.input == "pull" else "bytes") as advance:
-        _follow(_query(context.spark(), options), advance)
+    spark, unit = context.spark(), "messages" if options.input == "pull" else "bytes"
+    with (
+        context.progress("archive", unit) as advance,
+        context.progress("batch", "tasks") as advance_batch,
+        watched(spark.sparkContext, advance_batch),
+    ):
+        _follow(_query(spark, options), advance, endless=options.period > 0)
     files = [file for file in lake.files() if file.path not in before]
     swept = sweep(lake, SystemClock().now_ms())
     counts: dict[str, int | str] = {
@@ -132,13 +141,16 @@ def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
     return writer.trigger(availableNow=True).start()
 
 
-def _follow(query: StreamingQuery, advance: Advance) -> None:
-    """Wait for the end of the query; it is stopped with the job."""
+def _follow(query: StreamingQuery, advance: Advance, *, endless: bool) -> None:
+    """Wait for the end of the query; it is stopped with the job. An endless one ends by being interrupted."""
     try:
         while not query.awaitTermination(LOOK_SECONDS):
             if query.lastProgress is not None:
                 told = json.loads(query.lastProgress.json)["sources"][0]
                 advance(*_distance(told))
+    except KeyboardInterrupt:
+        if not endless:
+            raise
     finally:
         query.stop()
 
@@ -166,7 +178,7 @@ def _total(value: object) -> int:
 def _waiting(options: ArchiveJob) -> Outcome:
     """What a run would archive, as far as brokers know: the checkpoint of Spark knows more exactly."""
     if options.input == "store":
-        return Outcome({"what would be archived": "ask with input pull: a store knows no progress"})
+        return _in_stores(options)
     own = ArchiveOptions.table()
     given = read_options({key: value for key, value in source_options(options).items() if key not in own})
     cluster = cluster_of(given)
@@ -182,6 +194,16 @@ def _waiting(options: ArchiveJob) -> Outcome:
     return Outcome({"messages": sum(int(row["messages"]) for row in rows), "lost already": lost}, rows)
 
 
+def _in_stores(options: ArchiveJob) -> Outcome:
+    """What the directories hold: only Spark's checkpoint knows how much of it is archived."""
+    rows: list[dict[str, int | str]] = []
+    scan = scan_options({"path": options.path})
+    for broker, store in checked(scan.stores).items():
+        known = known_bounds(store, scan.safe_end)
+        rows.append({"broker": broker, "queues": len(store.queues()), "bytes": known.end - known.start})
+    return Outcome({"bytes": sum(int(row["bytes"]) for row in rows)}, rows)
+
+
 JOB = Job(
     "archive",
     "It goes on where the run before ended, and tells the brokers how far it is, as offsets of a consumer group. With\n"
@@ -193,4 +215,5 @@ JOB = Job(
         "--name-server 10.0.0.1:9876 --topics 'orders,pay-*' --lake s3://bucket/lake --lake-format delta --period 60",
         "--input store --path /data/store --lake ./lake",
     ),
+    "the next run goes on behind what was published",
 )

@@ -53,17 +53,28 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _run(job_named(name), rest)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return _fail(name, f"interrupted; {job_named(name).again}", EXIT_INTERRUPTED)
     except ConfigurationError as error:
         return _fail(name, str(error), EXIT_USAGE)
     except (OrbitMQError, OSError) as error:
         text = str(error)
         return _fail(name, text, EXIT_USAGE if text.startswith("ORBITMQ_BAD_OPTION") else EXIT_FAILED)
     except Exception as error:  # of Spark, with ours somewhere inside; without one it is a bug and keeps its stack
+        if _was_interrupted(error):
+            return _fail(name, f"interrupted; {job_named(name).again}", EXIT_INTERRUPTED)
         found = ERROR_OF_OURS.findall(str(error))
         if not found:
             raise
         return _fail(name, found[-1], EXIT_USAGE if "ORBITMQ_BAD_OPTION" in found[-1] else EXIT_FAILED)
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    """Whether it is what came of an interruption: Spark's objects that are stopped then may not answer."""
+    while error.__context__ is not None:
+        error = error.__context__
+        if isinstance(error, KeyboardInterrupt):
+            return True
+    return False
 
 
 def _pack(arguments: Sequence[str]) -> int:

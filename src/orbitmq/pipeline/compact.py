@@ -34,7 +34,7 @@ class CompactJob(LakeOptions, JobOptions):
 def run(context: Context[CompactJob]) -> Outcome:
     """Compact, publishing each bin by itself, then sweep."""
     options = context.options
-    lake = options.open()
+    lake = options.open_existing()
     bins = plan(lake.files(), options.target_size * MIB)
     rows: list[dict[str, int | str]] = [
         {"topic": found.topic, "day": found.day, "files": len(found.files), "bytes": sum(f.size for f in found.files)}
@@ -84,4 +84,5 @@ JOB = Job(
     CompactJob,
     run,
     ("--lake ./lake", "--lake s3://bucket/lake --lake-format delta --target-size 512"),
+    "what was put together stays so, and the next run does the rest",
 )

@@ -237,4 +237,5 @@ JOB = Job(
         "--name-server 127.0.0.1:9876 --group billing --ledger billing.ledger --where \"origin = 'orders'\"",
         "--name-server 127.0.0.1:9876 --group billing --ledger billing.ledger --to orders-repaired --rate 100",
     ),
+    "what was sent stands in the ledger, and the next run sends the rest",
 )

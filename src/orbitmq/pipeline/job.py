@@ -61,13 +61,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job(Generic[O]):
-    """`description` is what a user must know, `examples` are argument lists."""
+    """`description` is what a user must know, `examples` are argument lists, `again` says what a run does
+    after one that was interrupted."""
 
     name: str
     description: str
     options: type[O]
     run: Callable[[Context[O]], Outcome]
     examples: Sequence[str] = ()
+    again: str = ""
 
 
 class Entry(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.lake.bodies import MODES, ON_BAD, RAW, SUSPEND, Bodies
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, open_lake
+from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, existing_lake, open_lake
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import Options, option
@@ -36,14 +37,22 @@ class LakeOptions(Options):
     )
 
     def open(self) -> Lake:
-        """The lake. LakeError for a place that does not suit, ConfigurationError for an option."""
+        """The lake, which the first batch makes. LakeError for a place that does not suit, ConfigurationError for an
+        option."""
+        return open_lake(*self._opening())
+
+    def open_existing(self) -> Lake:
+        """The same; LakeError where nothing was archived."""
+        return existing_lake(*self._opening())
+
+    def _opening(self) -> tuple[str, Place, Callable[[], int], Mapping[str, str] | None]:
         if not self.lake:
             raise ConfigurationError("option lake is missing; give the folder or URI of the lake")
         try:
             catalog = json.loads(self.catalog) if self.catalog else None
         except ValueError as error:
             raise ConfigurationError(f"option lakeCatalog is no JSON: {error}") from error
-        return open_lake(self.lake_format, Place(self.lake), SystemClock().now_ms, catalog)
+        return self.lake_format, Place(self.lake), SystemClock().now_ms, catalog
 
 
 @dataclass(frozen=True)

@@ -384,4 +384,5 @@ JOB = Job(
         "--name-server 10.0.0.1:9876 --to-name-server 10.1.0.1:9876 --topics orders --state orders.json --dry-run",
         "--name-server 10.0.0.1:9876 --to-name-server 10.1.0.1:9876 --topics orders --groups '*' --state orders.json",
     ),
+    "the next run with the same --state goes on, without copies",
 )

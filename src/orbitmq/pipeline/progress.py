@@ -6,9 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TextIO
+from functools import cache
+from typing import TYPE_CHECKING, TextIO
 
 from orbitmq.pipeline.job import Advance
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LINE_SECONDS = 10.0  # in a log: often enough to see that it goes on
 
@@ -21,16 +25,33 @@ def shown_on(stream: TextIO) -> Show:
 
 
 @contextmanager
-def _bar(what: str, unit: str) -> Iterator[Advance]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def waiting(what: str) -> Iterator[None]:
+    """Say on a terminal what is waited for, as long as it takes; nothing stays there."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with _terminal().status(what):
+        yield
 
-    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+
+@cache
+def _terminal() -> Console:
+    """One for all bars: bars of one console stand below each other, those of several overwrite each other."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+@contextmanager
+def _bar(what: str, unit: str) -> Iterator[Advance]:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn(what), BarColumn(), TextColumn("{task.fields[reached]}"), TimeRemainingColumn()
+    with Progress(*columns, console=_terminal(), transient=True) as bar:
+        task = bar.add_task(what, total=None, reached=unit)
 
         def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total, reached=f"{done:,} of {total:,} {unit}")
 
         yield advance
 

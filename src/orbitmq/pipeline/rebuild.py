@@ -84,4 +84,5 @@ JOB = Job(
     RebuildJob,
     run,
     ("--path /data/store", "--path /data/store --broker-config broker.conf --master 'local[8]'"),
+    "the old queues and index are as they were, unless the new ones had begun to take their place",
 )

@@ -93,7 +93,7 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
         read = spark.read.format(StoreSource.name()).option("path", options.path).option("topics", ",".join(topics))
         frame = between(read.load(), begin_ms, end_ms)
     else:
-        frame = messages(spark, options.open(), topics, begin_ms, end_ms)
+        frame = messages(spark, options.open_existing(), topics, begin_ms, end_ms)
     if options.tags:
         frame = frame.where(functions.col("tags").isin(*parts(options.tags, ",")))
     if options.keys:
@@ -180,4 +180,5 @@ JOB = Job(
         "--name-server 127.0.0.1:9876 --lake ./lake --topics orders --to orders-again --name friday --rate 500",
         "--name-server 127.0.0.1:9876 --input store --path /data/store --topics orders --keys order-17,order-18",
     ),
+    "what was sent stays sent; with --name the next run sends the rest, without one everything again",
 )

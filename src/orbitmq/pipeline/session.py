@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.archive_stream import ArchiveSource
 from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.lake_sink import LakeSink
+from orbitmq.pipeline.progress import waiting
+from orbitmq.pipeline.spark_process import launch
 from orbitmq.spark import register, ship
 
+LOG_LEVEL = "spark.log.level"
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # tasks cost less than half of what they do over TCP
     "spark.speculation": "false",  # a second copy of a task that sends would send twice
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    LOG_LEVEL: "ERROR",
 }
 LOCAL_MASTER = "local"
 LOCAL = {
@@ -40,7 +48,8 @@ def session_of(name: str, options: JobOptions) -> Iterator[Callable[[], SparkSes
 
     def start() -> SparkSession:
         if not made:
-            made.append(_start(f"orbitmq {name}", options))
+            with waiting("starting Spark"):
+                made.append(_start(f"orbitmq {name}", options))
         return made[0]
 
     try:
@@ -48,17 +57,22 @@ def session_of(name: str, options: JobOptions) -> Iterator[Callable[[], SparkSes
     finally:
         for session in made:
             if running is None:
-                session.stop()
+                with suppress(Py4JError):  # an interruption may have broken the talk; the JVM dies with this process
+                    session.stop()
 
 
 def _start(name: str, options: JobOptions) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
     is_submitted = SUBMITTED in os.environ
     master = options.master or ("" if is_submitted else "local[*]")
+    given = _given(options.spark_conf)
+    settings = SETTINGS | (LOCAL if master.startswith(LOCAL_MASTER) else {}) | given | {"spark.app.name": name}
     if master:
-        builder = builder.master(master)
-    settings = SETTINGS | (LOCAL if master.startswith(LOCAL_MASTER) else {}) | _given(options.spark_conf)
+        settings["spark.master"] = master
+    if not is_submitted and SparkContext._active_spark_context is None:  # noqa: SLF001 - nothing public tells it
+        launch(settings, is_verbose=LOG_LEVEL in given)
+        _be_interrupted_quietly()
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -68,6 +82,17 @@ def _start(name: str, options: JobOptions) -> SparkSession:
     for kind in DATA_SOURCES:
         session.dataSource.register(kind)
     return session
+
+
+def _be_interrupted_quietly() -> None:
+    """Have Ctrl-C, and the SIGTERM of those who supervise, do no more than raise KeyboardInterrupt: Spark's own handler
+    talks to the JVM in the middle of another talk with it, and py4j logs that this went wrong, partly by no logger of
+    its own. The end of the session cancels what runs."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        logging.getLogger().addFilter(lambda _record: False)
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def _given(text: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 from orbitmq.errors import ConfigurationError, LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, open_lake
+from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, existing_lake, formats_at, open_lake
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.lake.writing import LakeWriter, merged, read_messages
 from orbitmq.runtime.clock import SystemClock
@@ -97,6 +97,27 @@ def test_what_is_nobodys_is_swept_and_what_is_read_stays(opened: Callable[[], La
     later_ms = now_ms + GRACE_MS + 60_000
     assert sweep(opened(), later_ms) == [file.path for file in old], "no reader from before is left"
     assert ids(opened()) == expected(0, 1)
+
+
+def test_what_another_format_published_is_safe(opened: Callable[[], Lake]) -> None:
+    """To a lake of another format every file would be an orphan."""
+    lake = opened()
+    assert formats_at(lake.place) == []
+    with pytest.raises(LakeError, match=r"there is no lake at .*: nothing was archived there yet"):
+        existing_lake(PARQUET, lake.place, lambda: 0)
+    lake.commit(QUERY, 0, written(lake, "T", range(3)))
+    (kind,) = formats_at(lake.place)
+    assert type(existing_lake(kind, lake.place, lambda: 0)) is type(lake)
+    for other in set(FORMATS) - {kind}:
+        with pytest.raises(LakeError, match=f"is a lake of format {kind}, not {other}; give --lake-format {kind}"):
+            open_lake(other, lake.place, lambda: 0)
+
+
+def test_nothing_is_swept_where_nothing_is_published(opened: Callable[[], Lake]) -> None:
+    """The catalog may be the wrong one."""
+    lake = opened()
+    written(lake, "T", range(3))
+    assert sweep(lake, SystemClock().now_ms() + 2 * ORPHAN_AGE_MS) == []
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:

@@ -206,4 +206,5 @@ JOB = Job(
         "--input store --path /data/store --from 2026-11-20 --out s3://bucket/audits/2026-11-21",
         "--input lake --lake ./lake --topics 'orders,pay-*' --out ./audit",
     ),
+    "nothing was changed; the next run begins anew",
 )

@@ -365,7 +365,7 @@ class Archived:
     def __init__(self, spark: SparkSession, options: AuditJob) -> None:
         self._spark = spark
         self._options = options
-        self._lake = options.open()
+        self._lake = options.open_existing()
 
     def plan(self) -> list[dict[str, int | str]]:
         found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 
 from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS
-from orbitmq.pipeline.lake.layout import topic_and_day
+from orbitmq.pipeline.lake.layout import TABLE_FOLDER, topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.places import Place
 
@@ -105,7 +105,7 @@ class IcebergLake:
             schema = pq.read_schema(source).remove_metadata()
         with _Changing(self.place):
             catalog.create_namespace_if_not_exists(TABLE.partition(".")[0])
-            return catalog.create_table_if_not_exists(TABLE, schema=schema, location=f"{self._base}/_iceberg")
+            return catalog.create_table_if_not_exists(TABLE, schema=schema, location=f"{self._base}/{TABLE_FOLDER}")
 
     @property
     def _base(self) -> str:

@@ -46,9 +46,12 @@ class Lake(Protocol):
 
 
 def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[str]:
-    """Remove message files that are nobody's; their paths."""
+    """Remove message files that are nobody's; their paths. Where nothing is published nothing goes: it may be that the
+    wrong catalog was named."""
     listed = [found for found in lake.place.files() if is_message_file(found.path)]
     kept = lake.settle(now_ms)  # after the listing: what was published meanwhile is known
+    if not kept:
+        return []
     gone = [found.path for found in listed if found.path not in kept and found.changed_ms + orphan_age_ms <= now_ms]
     for path in gone:
         lake.place.remove(path)

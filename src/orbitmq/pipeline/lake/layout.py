@@ -2,6 +2,7 @@
 
     <root>/topic=<topic>/dt=<UTC day of storing>/<name>.parquet     messages
     <root>/_orbit_log/...                                           the log of a plain Parquet lake, see `parquet_log`
+    <root>/_iceberg/...                                             what Iceberg keeps of its table
 
 The folders are for people and for engines that discover partitions; what a file holds stands in the file. Names carry
 what wrote them, and a part that no second attempt repeats: two attempts of a task never meet.
@@ -15,6 +16,7 @@ from orbitmq.errors import LakeError
 
 PARQUET = ".parquet"
 LOG_FOLDER = "_orbit_log"
+TABLE_FOLDER = "_iceberg"
 _PATH = re.compile(r"topic=(?P<topic>[^/]+)/dt=(?P<day>\d{4}-\d{2}-\d{2})/[^/]+\.parquet")
 _ESCAPES = {"%": ".25", "|": ".7C"}  # a topic may hold these two, and no dot
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]")

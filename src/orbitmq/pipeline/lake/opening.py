@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, LakeError
 from orbitmq.pipeline.lake.lakes import Lake
+from orbitmq.pipeline.lake.layout import LOG_FOLDER, TABLE_FOLDER
 from orbitmq.pipeline.lake.parquet_log import ParquetLake
 from orbitmq.pipeline.lake.places import Place
 
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
+MARKS = {PARQUET: LOG_FOLDER, DELTA: "_delta_log", ICEBERG: TABLE_FOLDER}  # folders that a lake's first batch makes
 Now = Callable[[], int]
 
 
 def open_lake(kind: str, place: Place, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
     """The lake at `place`, one of FORMATS; `catalog` is Iceberg's. ConfigurationError for another format, or one whose
-    library is not installed; LakeError for a place that does not suit it.
+    library is not installed; LakeError for a place that does not suit it, or holds a lake of another format: to that
+    one all files there would be nobody's.
     """
-    if kind == PARQUET:
-        return ParquetLake(place, now_ms)
+    if kind == PARQUET and not place.is_local:
+        return ParquetLake(place, now_ms)  # which says why there can be none
+    found = formats_at(place)
+    if found and kind in FORMATS and kind not in found:
+        raise LakeError(f"{place.root} is a lake of format {found[0]}, not {kind}; give --lake-format {found[0]}")
     try:
+        if kind == PARQUET:
+            return ParquetLake(place, now_ms)
         if kind == DELTA:
             from orbitmq.pipeline.lake.delta import DeltaLake
 
@@ -33,3 +41,15 @@ def open_lake(kind: str, place: Place, now_ms: Now, catalog: Mapping[str, str] |
             f"the format {kind} needs a library: pip install 'orbitmq[{kind}]' ({error})"
         ) from error
     raise ConfigurationError(f"there is no lake format {kind!r}; there are {', '.join(FORMATS)}")
+
+
+def existing_lake(kind: str, place: Place, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
+    """The same of a lake that something was archived into; LakeError where nothing was."""
+    if not formats_at(place):
+        raise LakeError(f"there is no lake at {place.root}: nothing was archived there yet")
+    return open_lake(kind, place, now_ms, catalog)
+
+
+def formats_at(place: Place) -> list[str]:
+    """The formats that have published something there: one, unless somebody mixed them."""
+    return [kind for kind, folder in MARKS.items() if place.has_folder(folder)]

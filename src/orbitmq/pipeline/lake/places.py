@@ -71,6 +71,11 @@ class Place:
         except FileNotFoundError:
             return
 
+    def has_folder(self, path: str) -> bool:
+        """Whether there is a folder of that name; where folders are only thought of, whether it holds a file."""
+        system, base = self._opened()
+        return bool(system.get_file_info(f"{base}/{path}").type is fs.FileType.Directory)
+
     def files(self) -> Iterator[Listed]:
         """Every file below the root, in no order."""
         system, base = self._opened()

@@ -1,0 +1,78 @@
+"""Spark's JVM starts without a word of its own; what orbitmq logs in it and in its workers comes through."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.pipeline.spark_process import Voice, launch
+from tests.support.process import wait_until
+
+SAID = b"WARNING: Using incubator modules\nevent=bodies_do_not_fit count=3\n\tat java.lang.Thread.run\n\xff event=x\n"
+SESSION = """
+import sys, time
+from orbitmq.pipeline.job import JobOptions
+from orbitmq.pipeline.session import session_of
+
+def work(number):
+    print("a worker's own words", file=sys.stderr)
+    print("event=seen number=%d" % number, file=sys.stderr, flush=True)
+    time.sleep(0 if number else 600)
+
+with session_of("sample", JobOptions(master="local[1]")) as spark:
+    print(spark().sparkContext.parallelize([1], 1).map(work).count(), flush=True)
+    spark().sparkContext.parallelize([0], 1).map(work).count()
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_verbose", "told"),
+    [(False, ["event=bodies_do_not_fit count=3"]), (True, SAID.decode(errors="replace").splitlines())],
+)
+def test_lines_of_orbitmq_are_passed_on_and_others_kept(is_verbose: bool, told: list[str]) -> None:
+    ear, mouth = os.pipe()
+    os.write(mouth, SAID)
+    os.close(mouth)
+    found: list[str] = []
+    voice = Voice(ear, found.append, is_verbose=is_verbose)
+    voice.run()
+    assert found == told
+    assert list(voice.last) == SAID.decode(errors="replace").splitlines()
+
+
+def test_a_jvm_that_does_not_start_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho no heap for you >&2\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(
+        ConfigurationError, match=r"^Spark does not start, which needs Java 17 or later: .*no heap for you"
+    ):
+        launch({"spark.master": "local[1]"}, is_verbose=False)
+
+
+def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None:
+    """Whoever presses Ctrl-C in the middle of a task sees neither Spark's stack traces nor py4j's."""
+    out, err = tmp_path / "out", tmp_path / "err"
+    with out.open("wb") as to_out, err.open("wb") as to_err:
+        child = subprocess.Popen([sys.executable, "-c", SESSION], stdout=to_out, stderr=to_err, cwd=tmp_path)
+    try:
+        wait_until(lambda: b"number=0" in err.read_bytes(), 120, "the second task runs")
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) != 0
+    finally:
+        child.kill()
+        child.wait()
+    assert out.read_text() == "1\n"
+    lines = err.read_text().splitlines()
+    assert lines[:2] == ["event=seen number=1", "event=seen number=0"]
+    assert lines[-1] == "KeyboardInterrupt"
+    assert not [line for line in lines if re.search("ERROR|WARN|Exception|own words", line)]
