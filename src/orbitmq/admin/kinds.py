@@ -10,6 +10,25 @@ from importlib import import_module
 KINDS = {
     "ContextList": "orbitmq.admin.contexts:NamedCluster",
     "Plan": "orbitmq.admin.plans:Step",
+    "ClusterOverview": "orbitmq.admin.cluster:Overview",
+    "BrokerList": "orbitmq.admin.cluster:Member",
+    "ClusterHealth": "orbitmq.admin.cluster:Health",
+    "ReplicaList": "orbitmq.admin.cluster:Replica",
+    "BrokerStatus": "orbitmq.admin.brokers:BrokerStatus",
+    "BrokerEntries": "orbitmq.admin.brokers:Entry",
+    "BrokerConsumption": "orbitmq.admin.brokers:Consumption",
+    "SendTest": "orbitmq.admin.brokers:SendTest",
+    "BrokerDifferences": "orbitmq.admin.brokers:Difference",
+    "TopicList": "orbitmq.admin.topics:Topic",
+    "TopicStatus": "orbitmq.admin.topics:TopicQueue",
+    "TopicRoute": "orbitmq.admin.topics:TopicHome",
+    "TopicConfig": "orbitmq.admin.topics:TopicConfiguration",
+    "TopicClusters": "orbitmq.admin.topics:TopicCluster",
+    "TopicConsumers": "orbitmq.admin.topics:TopicGroup",
+    "TopicStats": "orbitmq.admin.topics:TopicFlow",
+    "NameServerList": "orbitmq.admin.namesrv:NameServerStatus",
+    "NameServerSettings": "orbitmq.admin.namesrv:Pair",
+    "NameServerPairs": "orbitmq.admin.namesrv:Pair",
 }
 
 
