@@ -153,6 +153,12 @@ def test_a_retry_that_was_delivered(passed: bool | None, state: GroupState, clau
     assert (found.groups[0].state, found.groups[0].text) == (state, clause)
 
 
+def test_a_retry_whose_record_is_not_found_yet_is_not_taken_for_consumed() -> None:
+    both = [waiting_retry(1, T0 + 10, is_delivered=True), waiting_retry(2, T0 + 20, is_delivered=True)]
+    found = told(**RETRIED | {"delayed": both, "retries_passed": {"g": True}})
+    assert (found.groups[0].state, found.groups[0].text) == (GroupState.RETRYING, "retry 2 of g was delivered")
+
+
 def test_a_dead_letter() -> None:
     dead = message("%DLQ%g", T0 + 30, reconsume_times=3)
     found = told(**RETRIED | {"dead": [dead]})

@@ -14,8 +14,10 @@ from tests.support.orbit_process import OrbitUp
 
 System: TypeAlias = JavaSystem | OrbitUp
 
-# Retries wait for delay level 3; every level is short here, so that a retried message comes back within a second.
-SHORT_DELAYS = " ".join(["1s"] * 18)
+# Retries wait for delay level 3; every level is short here, so that a retried message comes back within a second, but
+# for one that no retry reaches.
+LONG_DELAY_LEVEL = 17
+SHORT_DELAYS = " ".join("1h" if level == LONG_DELAY_LEVEL else "1s" for level in range(1, 19))
 _OPTIONS = {
     "messageDelayLevel": SHORT_DELAYS,
     "enablePropertyFilter": "true",

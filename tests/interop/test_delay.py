@@ -14,7 +14,7 @@ from tests.support.live import pull_header, send_header
 from tests.support.messages import index_of
 
 COUNT = 200
-LEVEL_MS = 1000  # of every level, see conftest.py
+LEVEL_MS = 1000  # of the levels used here, see conftest.py
 
 
 def test_delayed_messages_come_when_their_time_has_passed(system: System, label: str) -> None:

@@ -189,7 +189,7 @@ def _state(facts: Facts) -> StoryState:
         return StoryState.STORED
     if _waiting_delay(facts):
         return StoryState.DELAYED
-    if facts.half and facts.half.state is not HalfState.DECIDED and not facts.given_up:
+    if facts.half and facts.half.state is not HalfState.DECIDED and not _is_given_up(facts):
         return StoryState.PENDING
     if facts.retries or facts.dead or any(_group(one.message) for one in facts.delayed):
         return StoryState.COPIES
@@ -201,6 +201,12 @@ def _state(facts: Facts) -> StoryState:
     if facts.expired or facts.delayed or (facts.trace and any(one.kind == "Pub" for one in facts.trace.records)):
         return StoryState.EXPIRED
     return StoryState.NOT_FOUND
+
+
+def _is_given_up(facts: Facts) -> bool:
+    """One that was given up and then resumed is in the half topic again."""
+    half_ms = facts.half.message.store_timestamp if facts.half else 0
+    return any(one.store_timestamp >= half_ms for one in facts.given_up)
 
 
 def _waiting_delay(facts: Facts) -> Delayed | None:
@@ -266,8 +272,9 @@ def _group_story(facts: Facts, group: str, track: Track | None) -> GroupStory:
         when = f"level {level or 'unknown'}, {_due(next_ms, facts.now_ms)}"
         text = f"{group} has failed to consume it {_times(times, 'time')} and waits for retry {times} ({when})"
         state = GroupState.RETRYING
-    elif retries:
-        state, text = _delivered(group, times, passed=facts.retries_passed.get(group))
+    elif tries:  # the newest may have been delivered just now, and not be found in its topic yet
+        is_last = any(one.reconsume_times == times for one in retries)
+        state, text = _delivered(group, times, passed=facts.retries_passed.get(group) if is_last else None)
     return GroupStory(
         group=group,
         state=state,
