@@ -65,7 +65,8 @@ bench-spark: setup
 spark-kills: setup java
 	$(BIN)/python bench/spark_kills.py
 
-# SOAK="--seed 7 --minutes 3" repeats the faults of a campaign, or ends it earlier.
+# SOAK="--seed 7 --minutes 3" repeats the faults of a campaign, or ends it earlier; with --java half of the brokers are
+# RocketMQ's, and `make java` has to come first.
 soak: setup
 	$(BIN)/python -m bench.soak $(SOAK)
 

@@ -25,6 +25,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15, help="or when so much time is over (15)")
     parser.add_argument("--lanes", type=int, default=3, help="faults at a time (3)")
     parser.add_argument("--senders", type=int, default=3, help="to each pair (3)")
+    parser.add_argument("--members", type=int, default=2, help="of the group, that come and go beside one (2)")
+    parser.add_argument(
+        "--java", action="store_true", help="one pair's slave and the other's master are RocketMQ's; no promotions"
+    )
     parser.add_argument(
         "--keep", type=Path, help="an empty directory in which the history and copies of the stores stay"
     )
@@ -36,6 +40,8 @@ def main() -> int:
         arguments.minutes * 60,
         arguments.lanes,
         arguments.senders,
+        arguments.members,
+        arguments.java,
         keeps_stores=arguments.keep is not None,
     )
     print(f"seed {seed}", file=sys.stderr)

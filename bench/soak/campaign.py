@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.soak.checker import Log, Verdict, check
-from bench.soak.cluster import BROKERS, LOG_FILE_SIZE, NAME_SERVERS, PAIRS, SLAVES, Cluster
+from bench.soak.checker import Log, Verdict, check, may_be_lost
+from bench.soak.cluster import BROKERS, LOG_FILE_SIZE, NAME_SERVERS, PAIRS, Cluster
 from bench.soak.disks import LogEnd, first_difference, read_log
 from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent, now, of_kind
 from bench.soak.plan import Step, plan
@@ -38,6 +38,10 @@ class Settings:
     seconds: float
     lanes: int = 3
     senders: int = 3
+    members: int = 2
+    """Of the group, that come and go beside one that stays."""
+    with_java: bool = False
+    """Whether the slave of one pair and the master of the other are RocketMQ's."""
     hold_max: float = 4.0
     pause_max: float = 2.0
     keeps_stores: bool = False
@@ -65,7 +69,7 @@ def run(home: Path, settings: Settings) -> Outcome:
     history = home / "history"
     history.mkdir(parents=True)
     journal = Journal(history / "faults.jsonl")
-    with Cluster(home) as cluster:
+    with Cluster(home, with_java=settings.with_java) as cluster:
         with _load(cluster, settings, history / "load.jsonl") as load:
             heard = Reading(history / "load.jsonl")
             events: list[Event] = []
@@ -84,7 +88,7 @@ def run(home: Path, settings: Settings) -> Outcome:
         logs = {node: read_log(cluster.store(node), TOPIC) for node in BROKERS}
         differences = {
             pair.name: first_difference(cluster.store(pair.master), cluster.store(pair.slave), logs[pair.slave].end)
-            for pair in PAIRS
+            for pair in cluster.pairs.values()
         }
     verdict = check(events, PAIRS, logs, differences, TOPIC)
     return Outcome(settings, verdict, events, time.monotonic() - began, logs, cluster.note)
@@ -100,6 +104,7 @@ def _load(cluster: Cluster, settings: Settings, history: Path) -> Iterator[Child
         "pairs": ",".join(pair.name for pair in PAIRS),
         "nodes": nodes,
         "senders": settings.senders,
+        "members": settings.members,
         "seed": settings.seed,
         "history": history,
     }
@@ -125,16 +130,18 @@ class _Waiting:
 
 def _is_healed(cluster: Cluster, events: list[Event]) -> bool:
     """Everything with a receipt was delivered, the group's progress is behind all of it, and slaves have the log."""
-    sent, came = of_kind(events, Sent), {one.key for one in of_kind(events, Delivered)}
+    came = {one.key for one in of_kind(events, Delivered)}
+    pairs, deaths = cluster.pairs, cluster.promotions
+    sent = [one for one in of_kind(events, Sent) if not may_be_lost(one, one.place, pairs[one.broker], deaths)]
     ends: dict[tuple[str, int], int] = {}
     for one in sent:
         ends[one.broker, one.queue] = max(ends.get((one.broker, one.queue), 0), one.offset + 1)
     told = {(one.node, one.queue): one.offset for one in of_kind(events, Progress)}
-    master_of = {pair.name: pair.master for pair in PAIRS}
+    master_of = {pair.name: pair.master for pair in pairs.values()}
     return (
         all(one.key in came for one in sent if one.status)
         and all(told.get((master_of[broker], queue), 0) >= end for (broker, queue), end in ends.items())
-        and all(_end_of(cluster, pair.master) == _end_of(cluster, pair.slave) for pair in PAIRS)
+        and all(_end_of(cluster, pair.master) == _end_of(cluster, pair.slave) for pair in pairs.values())
     )
 
 
@@ -144,9 +151,9 @@ def _end_of(cluster: Cluster, node: str) -> int:
 
 @contextmanager
 def _looks(cluster: Cluster, journal: Journal) -> Iterator[None]:
-    """Look at the slaves' logs on disk again and again, whatever state the slaves are in."""
+    """Look at the logs on disk again and again, whatever state the brokers are in; which are slaves changes."""
     stopped = threading.Event()
-    logs = {node: LogEnd(cluster.store(node), LOG_FILE_SIZE) for node in SLAVES}
+    logs = {node: LogEnd(cluster.store(node), LOG_FILE_SIZE) for node in BROKERS}
 
     def look() -> None:
         while not stopped.wait(LOOK_S):
@@ -171,11 +178,9 @@ class _Faults:
         self._steps = plan(
             settings.seed,
             name_servers=NAME_SERVERS,
-            brokers=BROKERS,
-            slaves=SLAVES,
+            targets=cluster.targets(),
             hold_max=settings.hold_max,
             pause_max=settings.pause_max,
-            without=cluster.without,
         )
         self._left = settings.faults
         self._ends = time.monotonic() + settings.seconds
@@ -192,9 +197,17 @@ class _Faults:
 
     def _lane(self) -> None:
         while (step := self._draw()) is not None:
-            with self._nodes[step.target]:
+            with self._held(step):
                 self._do(step)
             time.sleep(step.pause)
+
+    @contextmanager
+    def _held(self, step: Step) -> Iterator[None]:
+        """Alone with whom the step is done to; always in one order, so that no two wait for each other."""
+        with ExitStack() as stack:
+            for node in self._cluster.nodes_of(step):
+                stack.enter_context(self._nodes[node])
+            yield
 
     def _draw(self) -> Step | None:
         with self._drawing:
@@ -209,5 +222,8 @@ class _Faults:
             self._cluster.begin(step)
             time.sleep(step.hold)
         finally:
-            self._cluster.end(step)
-            self._journal.add(Fault(step.kind, step.target, begun, now()))
+            promoted = self._cluster.end(step)
+            for node in self._cluster.nodes_of(step):
+                self._journal.add(Fault(step.kind, node, begun, now()))
+            if promoted is not None:
+                self._journal.add(promoted)

@@ -13,17 +13,19 @@ What is promised, while processes are killed and disks keep what they took (`kil
    10 s, and a node or a link that was silent may let an old commit through behind a newer one. In the end it is at the
    end of each queue.
 7. A slave's log is, byte for byte, the beginning of its master's.
+8. When a master dies for good and its slave is promoted, what is missing is what lay behind the end of the slave's log,
+   and none of it had SEND_OK of a SYNC_MASTER; whatever came later is there as ever.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
-from bench.soak.history import SEND_OK, Copied, Delivered, Event, Fault, Progress, Sent, of_kind
+from bench.soak.history import SEND_OK, Copied, Delivered, Event, Fault, Progress, Promoted, Sent, of_kind
 
 SECOND = 1_000_000_000  # in the time of a history
 SAVED_MS = 5_000  # flushConsumerOffsetInterval
@@ -44,12 +46,43 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """A broker name with its two nodes. `is_sync`: SEND_OK means both have it on disk."""
+    """A broker name with its two nodes, as they are or as they began. `is_sync`: SEND_OK means both have it on disk."""
 
     name: str
     master: str
     slave: str
     is_sync: bool
+
+    @property
+    def swapped(self) -> Pair:
+        return replace(self, master=self.slave, slave=self.master)
+
+
+@dataclass(frozen=True)
+class Era:
+    """How long a pair had the roles it has in `pair`."""
+
+    pair: Pair
+    begun: int = 0
+    ended: int = 1 << 62
+
+
+def eras(pair: Pair, promotions: Iterable[Promoted]) -> list[Era]:
+    """From the beginning on; while a promotion is under way there is none."""
+    found, begun = [], 0
+    for one in promotions:
+        if one.broker == pair.name:
+            found.append(Era(pair, begun, one.killed))
+            pair, begun = pair.swapped, one.ended
+    return [*found, Era(pair, begun)]
+
+
+def may_be_lost(one: Sent, place: int, pair: Pair, promotions: Iterable[Promoted]) -> bool:
+    """Whether a message that was stored at `place` may have gone with a master."""
+    is_promised = pair.is_sync and one.status == SEND_OK
+    return not is_promised and any(
+        death.broker == pair.name and one.begun <= death.killed and place >= death.log_end for death in promotions
+    )
 
 
 @dataclass(frozen=True)
@@ -83,17 +116,25 @@ def check(
     differences: Mapping[str, int | None],
     topic: str,
 ) -> Verdict:
-    """`logs` are by node; `differences` by broker name, the first byte at which a slave's log is not its master's."""
+    """`pairs` as they began; `logs` are by node; `differences` by broker name, the first byte at which a slave's log is
+    not its master's.
+    """
     verdict = Verdict()
-    sent, delivered = of_kind(events, Sent), of_kind(events, Delivered)
-    for pair in pairs:
+    promotions = sorted(of_kind(events, Promoted), key=attrgetter("killed"))
+    pair_of = {pair.name: pair for pair in pairs}
+    sent = [one for one in of_kind(events, Sent) if not may_be_lost(one, one.place, pair_of[one.broker], promotions)]
+    delivered = list(surviving(of_kind(events, Delivered), of_kind(events, Sent), pair_of, promotions))
+    for begin in pairs:
+        times = eras(begin, promotions)
+        pair = times[-1].pair
         master, slave = logs[pair.master], logs[pair.slave]
         own = [one for one in sent if one.broker == pair.name]
         verdict.judge("lost", lost(own, master.rows, topic, pair.master))
         if pair.is_sync:
             confirmed = [one for one in own if one.status == SEND_OK]
             verdict.judge("lost by the slave", lost(confirmed, slave.rows, topic, pair.slave))
-            verdict.judge("not at the slave in time", uncovered(confirmed, of_kind(events, Copied), pair.slave))
+            for era in times:
+                verdict.judge("not at the slave in time", uncovered(confirmed, of_kind(events, Copied), era))
         for node, log in ((pair.master, master), (pair.slave, slave)):
             verdict.judge("doubled or missing offset", crowded(log.rows, node))
             verdict.judge("stored twice", repeated(log.rows, node))
@@ -126,11 +167,13 @@ def lost(sent: Iterable[Sent], rows: Iterable[Stored], topic: str, node: str) ->
             yield f"{one.key} ({one.status}) belongs to {one.queue}/{one.offset}, place {one.place}; {node} has {there}"
 
 
-def uncovered(sent: Iterable[Sent], looks: Iterable[Copied], node: str) -> Iterator[str]:
+def uncovered(sent: Iterable[Sent], looks: Iterable[Copied], era: Era) -> Iterator[str]:
     """Messages that were acknowledged before a look at the slave's log that did not find them."""
-    receipts = sorted(sent, key=attrgetter("ended"))
+    node = era.pair.slave
+    receipts = sorted((one for one in sent if one.begun >= era.begun), key=attrgetter("ended"))
     position, furthest = 0, None
-    for look in sorted((look for look in looks if look.node == node), key=attrgetter("at")):
+    own = (look for look in looks if look.node == node and era.begun <= look.at <= era.ended)
+    for look in sorted(own, key=attrgetter("at")):
         while position < len(receipts) and receipts[position].ended < look.at:
             if furthest is None or receipts[position].place > furthest.place:
                 furthest = receipts[position]
@@ -165,6 +208,17 @@ def disordered(sent: Iterable[Sent]) -> Iterator[str]:
 
 
 # -------------------------------------------------------------------------------------------------- of the consumers
+
+
+def surviving(
+    delivered: Iterable[Delivered], sent: Iterable[Sent], pair_of: Mapping[str, Pair], promotions: Sequence[Promoted]
+) -> Iterator[Delivered]:
+    """What was delivered, without what has gone with a master since."""
+    sends = {one.key: one for one in sent}
+    for one in delivered:
+        known = sends.get(one.key)
+        if known is None or not may_be_lost(known, one.place, pair_of[one.broker], promotions):
+            yield one
 
 
 def vanished(delivered: Iterable[Delivered], rows: Iterable[Stored], topic: str) -> Iterator[str]:

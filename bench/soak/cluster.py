@@ -2,38 +2,51 @@
 disk can be filled. Knows nothing of what is sent.
 
 Everybody but the proxy itself reaches a broker through the proxy of `links`: what it registers is its address there.
+RocketMQ's own brokers take every address of the machine, so only what their slave copies goes through the proxy.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
+import shutil
 import signal
+import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
+
+import msgspec
 
 from bench.soak import plan
 from bench.soak.checker import Pair
+from bench.soak.history import Promoted, now
 from bench.soak.links import OUTSIDE, Links
+from orbitmq.errors import OrbitMQError
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.figures import runtime_info
+from tests.support.java_rocketmq import JavaBroker
 from tests.support.mounts import Ballast, CannotMount, mounted
-from tests.support.orbit_process import OrbitBroker, OrbitNameServer
-from tests.support.process import ChildProcess, Daemon, accepts, wait_until
+from tests.support.orbit_process import ORBITMQ, OrbitBroker, OrbitNameServer
+from tests.support.process import ChildProcess, Daemon, ProcessFailed, accepts, free_port, wait_until
 from tests.support.registration import is_registered
 
-SYNC = Pair("sync", "sync-master", "sync-slave", is_sync=True)
-ASYNC = Pair("async", "async-master", "async-slave", is_sync=False)
+SYNC = Pair("sync", "sync-1", "sync-2", is_sync=True)
+ASYNC = Pair("async", "async-1", "async-2", is_sync=False)
 PAIRS = (SYNC, ASYNC)
+JAVA_NODES = (SYNC.slave, ASYNC.master)  # of the variant with RocketMQ: a slave of ours, and a master of one of ours
 NAME_SERVERS = ("namesrv-a", "namesrv-b")
-SLAVES = tuple(pair.slave for pair in PAIRS)
 BROKERS = tuple(node for pair in PAIRS for node in (pair.master, pair.slave))
 LOG_FILE_SIZE = 4 << 20
 DISK_SIZE = 256 << 20  # several times what fifteen minutes leave
 QUIET_MS = 1000  # replication: a sign of life; five times that without one ends a connection
 PATIENCE_S = 60
+DOUBTS_S = 8  # an operator waits so long for name servers to come back, and then gives --force: he has seen the corpse
+JVM = ("-Xmx384m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 _COMMON = {
-    "brokerIP1": OUTSIDE,
-    "bindAddress": "127.0.0.1",
     "autoCreateTopicEnable": "true",
     "slaveReadEnable": "true",
     "registerNameServerPeriod": 10_000,
@@ -43,17 +56,21 @@ _COMMON = {
     "maxIndexNum": 50_000,
     "haSendHeartbeatInterval": QUIET_MS,
     "haHousekeepingInterval": 5 * QUIET_MS,
+}
+_OURS = {
+    "brokerIP1": OUTSIDE,
+    "bindAddress": "127.0.0.1",
     # A disk that is filled refuses messages; it must not make a broker throw old ones away.
     "cleanFileForciblyEnable": "false",
     "rocketmq.broker.diskSpaceWarningLevelRatio": 1.0,
     "rocketmq.broker.diskSpaceCleanForciblyRatio": 1.0,
 }
-_ROLES: dict[str, dict[str, object]] = {
-    SYNC.master: {"brokerRole": "SYNC_MASTER", "flushDiskType": "SYNC_FLUSH"},
-    SYNC.slave: {"brokerRole": "SLAVE", "brokerId": 1, "flushDiskType": "SYNC_FLUSH"},
-    ASYNC.master: {"brokerRole": "ASYNC_MASTER"},
-    ASYNC.slave: {"brokerRole": "SLAVE", "brokerId": 1},
+_FLUSH: dict[str, dict[str, object]] = {SYNC.name: {"flushDiskType": "SYNC_FLUSH"}, ASYNC.name: {}}
+_MASTER: dict[str, dict[str, object]] = {
+    SYNC.name: {"brokerRole": "SYNC_MASTER", "brokerId": 0},
+    ASYNC.name: {"brokerRole": "ASYNC_MASTER", "brokerId": 0},
 }
+_SLAVE: dict[str, object] = {"brokerRole": "SLAVE", "brokerId": 1}
 
 
 class Node(OrbitBroker):
@@ -62,19 +79,44 @@ class Node(OrbitBroker):
     def _is_ready(self, process: ChildProcess) -> bool:  # noqa: ARG002
         return accepts(self.port)
 
+    def has_role(self, role: Mapping[str, object]) -> None:
+        """From its next start on."""
+        self._config = {**self._config, **role}
+
+    def promote(self, *more: str) -> tuple[int, str]:
+        """What the operator types; exit code and output."""
+        command = [str(ORBITMQ), "broker", "promote", "-c", str(self.home / "broker.conf"), *more]
+        with ChildProcess(command, output=self.home / "promote.out", cwd=self.home) as process:
+            return process.wait(PATIENCE_S), process.output()
+
+
+class JavaNode(JavaBroker):
+    """One of RocketMQ's."""
+
+    def _is_ready(self, process: ChildProcess) -> bool:  # noqa: ARG002
+        return accepts(self.port)
+
+
+AnyNode: TypeAlias = Node | JavaNode
+
 
 class Cluster:
-    """The running cluster below `home`. `without` are kinds of faults that cannot be done here; `note` says why."""
+    """The running cluster below `home`. `pairs` are the roles by broker name, as they are now; `note` says which kinds
+    of faults cannot be done here. `with_java`: half of the brokers are RocketMQ's.
+    """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, with_java: bool = False) -> None:
         self._home = home
         self._stack = ExitStack()
         self._links = Links()
         self._ballasts: dict[str, Ballast] = {}
+        self._java = JAVA_NODES if with_java else ()
+        self._promoted: dict[str, Promoted] = {}  # by pair, until the former master is back
         self.name_servers = {name: OrbitNameServer(home=self._folder(name)) for name in NAME_SERVERS}
         self.namesrv_address = ";".join(server.address for server in self.name_servers.values())
-        self.brokers: dict[str, Node] = {}
-        self.without: tuple[str, ...] = ()
+        self.brokers: dict[str, AnyNode] = {}
+        self.pairs = {pair.name: pair for pair in PAIRS}
+        self.promotions: list[Promoted] = []
         self.note = ""
 
     def store(self, node: str) -> Path:
@@ -90,6 +132,23 @@ class Cluster:
 
     # ------------------------------------------------------------------------------------------------------- faults
 
+    def targets(self) -> dict[str, tuple[str, ...]]:
+        """What each kind of fault may hit here. A full disk kills RocketMQ's brokers, and it has no promotion."""
+        ours = tuple(node for node in BROKERS if node not in self._java)
+        return {
+            **dict.fromkeys((plan.KILL, plan.FREEZE, plan.RESTART, *plan.REPLICATION_LINKS), BROKERS),
+            **dict.fromkeys(plan.CLIENT_LINKS, ours),
+            plan.FILL: tuple(self._ballasts),
+            plan.PROMOTE: () if self._java else tuple(self.pairs),
+        }
+
+    def nodes_of(self, step: plan.Step) -> tuple[str, ...]:
+        """Whom it is done to."""
+        if step.kind == plan.PROMOTE:
+            pair = self.pairs[step.target]
+            return tuple(sorted((pair.master, pair.slave)))
+        return (step.target,)
+
     def begin(self, step: plan.Step) -> None:
         """Do what the step says; `end` undoes it."""
         match step.kind:
@@ -101,6 +160,8 @@ class Cluster:
                 self._nodes[step.target].stop()
             case plan.FILL:
                 self._ballasts[step.target].fill()
+            case plan.PROMOTE:
+                self._promote(self.pairs[step.target])
             case plan.CUT | plan.CUT_COPY:
                 self._links.cut(self._link(step))
             case plan.SILENCE | plan.SILENCE_COPY:
@@ -108,8 +169,8 @@ class Cluster:
             case plan.SLOW | plan.SLOW_COPY:
                 self._links.slow(self._link(step), step.hold / 10)
 
-    def end(self, step: plan.Step) -> None:
-        """Return when the node serves again."""
+    def end(self, step: plan.Step) -> Promoted | None:
+        """Return when the node serves again, with the promotion if there was one."""
         match step.kind:
             case plan.KILL | plan.RESTART:
                 self._nodes[step.target].start()
@@ -117,19 +178,78 @@ class Cluster:
                 self._signal(step.target, signal.SIGCONT)
             case plan.FILL:
                 self._ballasts[step.target].drop()
+            case plan.PROMOTE:
+                return self._rejoin(step.target)
             case _:
                 self._links.heal(self._link(step))
+        return None
 
     def _link(self, step: plan.Step) -> int:
-        """The port of the link it is about; replication's is that of the slave's master."""
+        """The port of the link it is about; for replication that of the pair's master, which is none of the others
+        while a node of the pair is held.
+        """
         if step.kind in plan.REPLICATION_LINKS:
-            return self.port(next(pair.master for pair in PAIRS if pair.slave == step.target)) + 1
+            pair = next(pair for pair in self.pairs.values() if step.target in (pair.master, pair.slave))
+            return self.port(pair.master) + 1
         return self.port(step.target)
 
     def _signal(self, node: str, number: signal.Signals) -> None:
         process = self._nodes[node].process
         assert process is not None, f"{node} runs"
         process.signal(number)
+
+    # --------------------------------------------------------------------------------------------------- promotions
+
+    def _promote(self, pair: Pair) -> None:
+        """The master is killed and its slave takes its place."""
+        slave = self.brokers[pair.slave]
+        assert isinstance(slave, Node)
+        self.brokers[pair.master].kill()
+        self._links.close(self.port(pair.master))
+        killed, sync = now(), ("--sync",) if pair.is_sync else ()
+        patience = time.monotonic() + DOUBTS_S
+        code, output, forced = 1, "", False
+        while code and time.monotonic() < patience + PATIENCE_S:
+            forced = time.monotonic() > patience
+            code, output = slave.promote(*sync, *(("--force",) if forced else ()))
+        if code:
+            raise ProcessFailed(f"{pair.slave} is not promoted: {output}")
+        end = re.search(r"its log ends at +(\d+)", output)
+        assert end is not None, output
+        self._promoted[pair.name] = Promoted(
+            pair.name, pair.slave, pair.master, killed, int(end[1]), 0, forced, emptied=False
+        )
+        slave.has_role(_MASTER[pair.name])
+        self.pairs[pair.name] = pair.swapped
+
+    def _rejoin(self, name: str) -> Promoted | None:
+        """The former master comes back as a slave, without its log where that has more than the new one's."""
+        if (promoted := self._promoted.pop(name, None)) is None:
+            return None  # it has failed, and says so itself
+        node = self.brokers[promoted.former]
+        assert isinstance(node, Node)
+        (node.store_dir / "config/promoted.json").unlink(missing_ok=True)
+        node.has_role(_SLAVE)
+        self._links.open(node.port)
+        emptied = self._is_refused(node.start())
+        if emptied:
+            node.stop()
+            shutil.rmtree(node.store_dir)
+            assert not self._is_refused(node.start()), "an empty store is the beginning of any"
+        done = msgspec.structs.replace(promoted, ended=now(), emptied=emptied)
+        self.promotions.append(done)
+        return done
+
+    def _is_refused(self, node: AnyNode) -> bool:
+        """Whether the slave's log is not the beginning of its master's; it copies otherwise."""
+        figures: dict[str, str] = {}
+
+        def is_decided() -> bool:
+            figures.update(_figures(node.address))
+            return figures.get("replicationConnected") == "true" or bool(figures.get("replicationRefusal"))
+
+        wait_until(is_decided, PATIENCE_S, f"{node.home.name} to follow its master")
+        return figures["replicationConnected"] != "true"
 
     # --------------------------------------------------------------------------------------------- beginning and end
 
@@ -164,14 +284,33 @@ class Cluster:
 
     def _make_brokers(self) -> None:
         for pair in PAIRS:
-            for name in (pair.master, pair.slave):
-                config = {**_COMMON, **_ROLES[name]}
-                home = self._folder(name)
-                store = self._disk(name, home) / "store"
-                node = Node(self.namesrv_address, name=pair.name, home=home, store_dir=store, **config)  # type: ignore[arg-type]
-                self.brokers[name] = node
-                self._links.open(node.port)
-            self._links.open(self.port(pair.master) + 1)
+            for name, role in ((pair.master, _MASTER[pair.name]), (pair.slave, _SLAVE)):
+                config = {**_COMMON, **_FLUSH[pair.name], **role}
+                if name in self._java:
+                    self.brokers[name] = self._java_node(name, pair, config)
+                else:
+                    self.brokers[name] = self._node(name, pair, config)
+
+    def _node(self, name: str, pair: Pair, config: dict[str, object]) -> Node:
+        home = self._folder(name)
+        store = self._disk(name, home) / "store"
+        if pair.master in self._java:  # whose name servers' address is not the proxy's
+            config["haMasterAddress"] = f"{OUTSIDE}:{self._outside + 1}"
+        node = Node(self.namesrv_address, name=pair.name, home=home, store_dir=store, **{**_OURS, **config})  # type: ignore[arg-type]
+        self._links.open(node.port)
+        self._links.open(node.port + 1)
+        return node
+
+    def _java_node(self, name: str, pair: Pair, config: dict[str, object]) -> JavaNode:
+        home = self._folder(name)
+        node = JavaNode(
+            self.namesrv_address, name=pair.name, home=home, store_dir=home / "store", jvm=JVM, **config,  # type: ignore[arg-type]
+        )  # fmt: skip
+        if name == pair.master:
+            self._outside = free_port(1)
+            for distance in range(2):
+                self._links.open(node.port + distance, self._outside + distance)
+        return node
 
     def _disk(self, name: str, home: Path) -> Path:
         """A file system of its own where that can be had."""
@@ -180,7 +319,7 @@ class Cluster:
         try:
             disk = self._stack.enter_context(mounted("tmpfs", home / "disk", DISK_SIZE))
         except CannotMount as error:
-            self.without, self.note = (plan.FILL,), f"no disk is filled: {error}"
+            self.note = f"no disk is filled: {error}"
             return home
         self._ballasts[name] = Ballast(disk)
         return disk
@@ -189,3 +328,18 @@ class Cluster:
         folder = self._home / name
         folder.mkdir()
         return folder
+
+
+def _figures(address: str) -> dict[str, str]:
+    """What a broker tells of itself; nothing while it does not answer."""
+
+    async def ask() -> dict[str, str]:
+        remoting = Remoting()
+        try:
+            return await runtime_info(remoting, address, timeout_ms=1000)
+        except OrbitMQError:
+            return {}
+        finally:
+            await remoting.close()
+
+    return asyncio.run(ask())

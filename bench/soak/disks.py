@@ -53,15 +53,18 @@ class LogEnd:
 
     What a slave has not got yet reads as zeros, and so may the rest of a message: one counts when its last byte is not
     zero, or when another one that counts stands behind it. What is left of a file behind its last message counts as
-    soon as it is known to be left.
+    soon as it is known to be left. A store that was moved away begins anew.
     """
 
     def __init__(self, root: Path, file_size: int) -> None:
         self._directory = root / "commitlog"
         self._file_size = file_size
-        self._end = 0
+        self._end = self._number = 0
 
     def look(self) -> int:
+        number = self._directory.stat().st_ino if self._directory.exists() else 0
+        if number != self._number:
+            self._end, self._number = 0, number
         while True:
             path, begin = self._path(self._end), self._end
             if not path.exists():

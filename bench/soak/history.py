@@ -50,6 +50,8 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="event", tag="delivered")
     queue: int
     offset: int
     at: int
+    place: int = NOTHING
+    member: int = 0
 
 
 class Progress(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
@@ -78,7 +80,31 @@ class Fault(msgspec.Struct, frozen=True, tag_field="event", tag="fault"):
     ended: int
 
 
-Event: TypeAlias = Sent | Delivered | Progress | Copied | Fault
+class Promoted(msgspec.Struct, frozen=True, tag_field="event", tag="promoted"):
+    """A slave became the master of its name: `node`, whose log ended at `log_end`, when `former` had been killed and
+    brought to its end by `killed`. At `ended` the former one was a slave, `emptied` when it had messages of its own.
+    """
+
+    broker: str
+    node: str
+    former: str
+    killed: int
+    log_end: int
+    ended: int
+    forced: bool
+    emptied: bool
+
+
+class Moved(msgspec.Struct, frozen=True, tag_field="event", tag="moved"):
+    """A member of the group came (`begun` to `ended`, when it works), or went."""
+
+    member: int
+    came: bool
+    begun: int
+    ended: int
+
+
+Event: TypeAlias = Sent | Delivered | Progress | Copied | Fault | Promoted | Moved
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Event).decode

@@ -22,6 +22,7 @@ class Link:
     """The way to one port. `delay` in seconds is added to each piece in either direction."""
 
     port: int
+    """Of the broker itself."""
     is_cut: bool = False
     delay: float = 0.0
     passes: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,18 +80,25 @@ class Links:
 
     def __init__(self) -> None:
         self._links: dict[int, Link] = {}
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[int, asyncio.Server] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
 
-    def open(self, port: int) -> None:
-        """Have OUTSIDE:port lead to INSIDE:port."""
-        asyncio.run_coroutine_threadsafe(self._open(port), self._loop).result()
+    def open(self, port: int, outside: int | None = None) -> None:
+        """Have OUTSIDE:port lead to INSIDE:port. `outside` is the port there, where it cannot be the same."""
+        asyncio.run_coroutine_threadsafe(self._open(port, outside or port), self._loop).result()
 
-    async def _open(self, port: int) -> None:
+    async def _open(self, port: int, outside: int) -> None:
         link = self._links[port] = Link(port)
         link.passes.set()
-        self._servers.append(await asyncio.start_server(link.serve, OUTSIDE, port))
+        self._servers[port] = await asyncio.start_server(link.serve, OUTSIDE, outside)
+
+    def close(self, port: int) -> None:
+        """Refuse connections, as a machine does whose process is gone, until it is opened again."""
+        asyncio.run_coroutine_threadsafe(self._close_one(port), self._loop).result()
+
+    async def _close_one(self, port: int) -> None:
+        self._servers.pop(port).close()
 
     def cut(self, port: int) -> None:
         self._do(self._links[port].cut)
@@ -115,7 +123,7 @@ class Links:
         self._loop.call_soon_threadsafe(change)
 
     async def _close(self) -> None:
-        for server in self._servers:
+        for server in self._servers.values():
             server.close()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:

@@ -7,18 +7,23 @@ from collections.abc import Iterator
 
 from bench.soak.campaign import Outcome
 from bench.soak.checker import falls
-from bench.soak.history import Copied, Delivered, Fault, Progress, Sent, of_kind
-from bench.soak.plan import KINDS
+from bench.soak.history import Copied, Delivered, Fault, Moved, Progress, Promoted, Sent, of_kind
+from bench.soak.plan import KINDS, PROMOTE
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
     """Tables in Markdown, and the verdict."""
-    faults = of_kind(outcome.events, Fault)
+    faults = [one for one in of_kind(outcome.events, Fault) if one.kind != PROMOTE]
+    deaths = of_kind(outcome.events, Promoted)
+    faults += [Fault(PROMOTE, one.former, one.killed, one.ended) for one in deaths]  # one, felt by both nodes
     yield f"seed {outcome.settings.seed}: {len(faults)} faults in {outcome.seconds:.0f} s"
     if outcome.note:
         yield outcome.note
     yield ""
     yield from _faults(faults)
+    yield ""
+    forced, emptied = sum(one.forced for one in deaths), sum(one.emptied for one in deaths)
+    yield f"promotions: {len(deaths)}, forced: {forced}; refused former masters that came back empty: {emptied}"
     yield ""
     yield from _sends(of_kind(outcome.events, Sent))
     yield ""
@@ -50,6 +55,8 @@ def _sends(sent: list[Sent]) -> Iterator[str]:
 
 
 def _rest(outcome: Outcome) -> Iterator[str]:
+    came = sum(one.came for one in of_kind(outcome.events, Moved))
+    yield f"members of the group that came: {came}, and went: {len(of_kind(outcome.events, Moved)) - came}"
     keys = [one.key for one in of_kind(outcome.events, Delivered)]
     progress = of_kind(outcome.events, Progress)
     yield f"deliveries: {len(keys):,}, of them again: {len(keys) - len(set(keys)):,}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pytest
 
 from bench.soak.checker import SAVED_MS, SECOND, SETTLED_MS, SLACK_MS, Log, Pair, Stored, Verdict, check
 from bench.soak.disks import LogEnd, first_difference, read_log
-from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent
-from bench.soak.plan import FILL, REPLICATION_LINKS, plan
+from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Moved, Progress, Promoted, Reading, Sent
+from bench.soak.plan import FILL, KINDS, PROMOTE, Step, plan
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.replica import ReplicaStore
 from tests.support.stores import open_store, record, small_options
@@ -187,6 +188,61 @@ def test_progress_may_fall_to_what_was_saved_before_a_kill_and_no_further() -> N
     assert_only(verdict, "progress fell", "although 1 was there 10000 ms before the fault")
 
 
+# ------------------------------------------------------------------------------------------------ a master that dies
+
+
+def after_a_death(
+    *, pair: Pair = LOOSE, status: str = "SEND_OK", log_end: int = 1000, kept: int = 10, looks: Sequence[Event] = ()
+) -> Verdict:
+    """The master dies behind the last send, and `kept` messages are in the log of its slave, that goes on."""
+    death = Promoted("sync", "s", "m", FAR, log_end, FAR + SECOND, forced=False, emptied=True)
+    sent = [msgspec.structs.replace(one, status=status) for one in sends()]
+    later = Sent("a.later", "a", "sync", 0, FAR + 2 * SECOND, FAR + 3 * SECOND, "SEND_OK", kept // 2, log_end)
+    log = [*rows()[:kept], Stored(T, 0, kept // 2, log_end, "a.later")]
+    came: list[Event] = [Delivered(one.key, "sync", one.queue, one.offset, one.ended + 5, one.place) for one in sent]
+    came.append(Delivered("a.later", "sync", 0, kept // 2, FAR + 4 * SECOND, log_end))
+    told = [Progress("s", 0, kept // 2 + 1, 2 * FAR), Progress("s", 1, kept // 2, 2 * FAR)]
+    end = log_end + 100
+    logs = {"m": Log(log, end), "s": Log(log, end)}
+    return check([*sent, later, *came, *told, death, *looks], [pair], logs, {"sync": None}, T)
+
+
+def test_what_only_the_dead_master_had_may_be_lost() -> None:
+    assert after_a_death().violations == []
+    assert after_a_death(pair=PAIR, status="SLAVE_NOT_AVAILABLE").violations == [], "the receipt said so"
+
+
+def test_what_a_sync_master_had_confirmed_may_not_be_lost_with_it() -> None:
+    verdict = after_a_death(pair=PAIR)
+    assert verdict.counts["lost"] == 2
+    assert "a.10 (SEND_OK)" in verdict.violations[0]
+
+
+def test_what_the_promoted_slave_had_may_not_be_lost() -> None:
+    """Its log went up to 1200, and then a.10 and a.11 were in it."""
+    verdict = after_a_death(log_end=1200)
+    assert (verdict.counts["lost"], verdict.counts["delivered and not stored"]) == (2, 2)
+
+
+def test_what_came_after_the_death_may_not_be_lost() -> None:
+    death = Promoted("sync", "s", "m", -SECOND, 0, -1, forced=False, emptied=False)
+    told = [*[msgspec.structs.replace(one, node="s") for one in progress()[:-1]], Progress("s", 1, 5, FAR)]
+    verdict = judged(death, master=rows()[:-1], slave=rows()[:-1], told=told)
+    assert verdict.counts["lost"] == 1
+
+
+def test_each_era_has_its_own_slave() -> None:
+    """Before the death `s` has to have what is confirmed, behind it the former master has."""
+    early, late = Copied("s", 500, sends()[5].ended + 1), Copied("m", 1000, FAR + 5 * SECOND)
+    died = [Copied("m", 0, sends()[5].ended + 1), Copied("m", 0, FAR + SECOND // 2), Copied("s", 0, FAR + 5 * SECOND)]
+    sync = after_a_death(pair=PAIR, kept=12, log_end=1200, looks=died)
+    assert sync.violations == []
+    found = after_a_death(pair=PAIR, kept=12, log_end=1200, looks=[early, late]).violations
+    assert len(found) == 2
+    assert "s ended at 500 when a.5" in found[0]
+    assert "m ended at 1000 when a.later" in found[1]
+
+
 # ------------------------------------------------------------------------------------------------- planted on the disk
 
 
@@ -273,7 +329,10 @@ def test_a_half_message_at_the_end_of_a_slaves_log_does_not_count(tmp_path: Path
 
 
 def test_a_history_is_read_as_it_was_written_without_a_half_line(tmp_path: Path) -> None:
-    events: list[Event] = [sends()[0], seen()[0], progress()[0], Copied("s", 1, 2), Fault(FILL, "m", 3, 4)]
+    events: list[Event] = [
+        sends()[0], seen()[0], progress()[0], Copied("s", 1, 2), Fault(FILL, "m", 3, 4), Moved(1, True, 5, 6),
+        Promoted("sync", "s", "m", 1, 2, 3, forced=True, emptied=False),
+    ]  # fmt: skip
     path = tmp_path / "history.jsonl"
     reading = Reading(path)
     assert reading.more() == []
@@ -291,13 +350,13 @@ def test_a_history_is_read_as_it_was_written_without_a_half_line(tmp_path: Path)
 
 
 def test_a_seed_gives_the_same_faults_and_all_kinds_of_them() -> None:
-    def drawn(seed: int, *without: str) -> list[object]:
-        names = {"name_servers": ("n",), "brokers": ("m", "s"), "slaves": ("s",), "hold_max": 4.0, "pause_max": 1.0}
-        steps = plan(seed, without=without, **names)  # type: ignore[arg-type]
+    def drawn(seed: int, *without: str) -> list[Step]:
+        targets = {kind: ("m", "s") for kind in KINDS if kind not in without} | {PROMOTE: ("pair",)}
+        steps = plan(seed, name_servers=("n",), targets=targets, hold_max=4.0, pause_max=1.0)
         return [next(steps) for _ in range(200)]
 
     assert drawn(1) == drawn(1) != drawn(2)
-    kinds = {step.kind for step in drawn(1)}  # type: ignore[attr-defined]
-    assert len(kinds) == 10
-    assert kinds - {step.kind for step in drawn(1, FILL)} == {FILL}  # type: ignore[attr-defined]
-    assert {step.target for step in drawn(1) if step.kind in REPLICATION_LINKS} == {"s"}  # type: ignore[attr-defined]
+    kinds = {step.kind for step in drawn(1)}
+    assert kinds == set(KINDS)
+    assert kinds - {step.kind for step in drawn(1, FILL)} == {FILL}
+    assert {step.target for step in drawn(1) if step.kind == PROMOTE} == {"pair"}
