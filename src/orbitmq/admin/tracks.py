@@ -142,8 +142,13 @@ async def tracks(session: Session, message: MessageExt) -> Found[Track]:
             problem = f"the offset is not told by {queue.broker_name}"
         return Evidence(group, [one for one in asked if one is not None], offsets.answers.get(group), problem)
 
-    items = [track_of(evidence(group), message) for group in groups]
+    items = [track_of(known, message) for known in map(evidence, groups) if not _is_no_group(known, message.topic)]
     return Found(items, found.warnings, [*found.failures, *online.failures, *offsets.failures])
+
+
+def _is_no_group(evidence: Evidence, topic: str) -> bool:
+    """RocketMQ 5.3 names the topic itself among its groups."""
+    return evidence.group == topic and not evidence.connections and not evidence.offset
 
 
 async def groups_of(session: Session, topic: str, homes: Sequence[Node]) -> Found[str]:
