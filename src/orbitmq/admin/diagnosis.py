@@ -177,7 +177,7 @@ def forbidden(e: Evidence) -> Iterator[Finding]:
         yield _critical(
             "broker-not-readable",
             f"{name} gives nobody messages: its brokerPermission lacks reading",
-            f"orbitmq broker set {name} brokerPermission=6",
+            f"orbitmq broker config set brokerPermission=6 --broker {name}",
             brokerPermission=e.broker_perms[name],
         )
     for place in e.places:
@@ -476,7 +476,7 @@ def expired(e: Evidence) -> Iterator[Finding]:
             "expired",
             f"{lost} messages of {topic} were removed before {e.group} took them: it is behind by more than the broker "
             "keeps",
-            "orbitmq broker config fileReservedTime",
+            "orbitmq broker config show",
             expiredMessages=lost,
             queues=[_place(one) for one in queues],
         )

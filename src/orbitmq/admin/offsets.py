@@ -19,10 +19,11 @@ from msgspec import Struct
 from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Membership, membership, running
 from orbitmq.admin.groups import parts, plain_rules, with_rules
+from orbitmq.admin.moments import moment_ms
 from orbitmq.admin.plans import Change, Plan, Step, Value
 from orbitmq.admin.progress import label
 from orbitmq.admin.session import Node, Session
-from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.errors import AdminError, ConfigurationError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import RETRY_PREFIX
@@ -37,6 +38,7 @@ from orbitmq.operations.offsets import (
 )
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
+from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.bodies import QueueRange
 
 APPLIED_WITHIN_SECONDS = 25.0
@@ -47,6 +49,7 @@ BY_QUEUE_SINCE = "V5"
 ORBITMQS_OWN = "differingGroups"
 """A figure that only brokers of orbitmq tell."""
 UNDO = "offset undo"
+"""The command that takes the files these plans have kept."""
 
 
 class Where(StrEnum):
@@ -57,6 +60,11 @@ class Where(StrEnum):
     END = "end"
     OFFSET = "offset"
     SHIFT = "shift"
+
+
+WORDS = {
+    "begin": Where.BEGIN, "earliest": Where.BEGIN, "end": Where.END, "latest": Where.END, "now": Where.END,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,18 @@ class Target:
         if self.where is Where.SHIFT:
             return f"{abs(self.value)} messages {'back' if self.value < 0 else 'on'}"
         return f"offset {self.value}" if self.where is Where.OFFSET else f"the {self.where} of its queues"
+
+
+def target_of(to: str | None, offset: int | None, shift: int | None, now_ms: int | None = None) -> Target:
+    """The target of exactly one of the three: a word or a time, an offset, or how far. ConfigurationError for none or two."""
+    if [to, offset, shift].count(None) != 2:
+        raise ConfigurationError("say where to: one of --to, --offset and --shift")
+    if offset is not None:
+        return Target(Where.OFFSET, offset)
+    if shift is not None:
+        return Target(Where.SHIFT, shift)
+    word = WORDS.get(to or "")
+    return Target(word) if word else Target(Where.TIME, moment_ms(to or "", now_ms or SystemClock().now_ms()))
 
 
 class StoredOffset(Struct, frozen=True, rename="camel"):

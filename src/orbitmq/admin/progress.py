@@ -321,6 +321,21 @@ async def progress(
     return found
 
 
+async def by_queue(
+    session: Session, group: str, topic: str | None = None, *, clients: bool = True, above: int | None = None
+) -> Found[QueueLag]:
+    """The queues of `progress`. `check_failed` when the group is behind by more than `above`, retries included, or it
+    cannot be told.
+    """
+    whole = await progress(session, group, topic, clients=clients)
+    one = whole.items[0]
+    found = Found(one.queues, whole.warnings, whole.failures)
+    if above is not None:
+        behind = None if one.lag_messages is None else one.lag_messages + (one.retry_lag_messages or 0)
+        found.check_failed = behind is None or behind > above
+    return found
+
+
 async def measured(
     session: Session, who: Membership, topic: str | None = None, *, clients: bool = True, clock: Clock | None = None
 ) -> tuple[Found[GroupProgress], dict[str, ConsumerRunningInfo]]:

@@ -1,0 +1,105 @@
+"""Clients on the command line: producers, consumers, and what a consumer says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.clients import Member, ProducerMember, Running
+    from orbitmq.admin.session import Session
+
+app = noun("client", "Clients: producers and consumers that are connected, and what a consumer says of itself.")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's name.")]
+Clients = Annotated[
+    list[str] | None, typer.Option("--client", "-i", metavar="ID", help="Only this one; repeatable. Else all members.")
+]
+
+
+@reads(
+    app,
+    "producers",
+    "ProducerList",
+    (
+        "GROUP=group", "CLIENT=clientId", "ADDRESS=address", "LANGUAGE=language", "VERSION=version",
+        "SEEN=seenAtMs", "+BROKERS=brokers",
+    ),
+)  # fmt: skip
+async def producers(
+    session: Session,
+    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this one.")] = None,
+) -> Found[ProducerMember]:
+    """Producers that are connected, as all masters together know them.
+
+    \b
+    Examples:
+      orbitmq client producers
+      orbitmq client producers --group orders -o json
+    """
+    from orbitmq.admin import clients
+
+    return await clients.producers(session, group)
+
+
+@reads(
+    app,
+    "consumers",
+    "MemberList",
+    (
+        "CLIENT=clientId", "ADDRESS=address", "LANGUAGE=language", "VERSION=version", "BROKERS=brokers",
+        "+MISSING=missing",
+    ),
+)  # fmt: skip
+async def consumers(session: Session, group: GroupArgument) -> Found[Member]:
+    """The members of a group that are online.
+
+    \b
+    Examples:
+      orbitmq client consumers payments
+      orbitmq client consumers payments -o name
+    """
+    from orbitmq.admin import clients
+
+    return await clients.connections(session, group)
+
+
+@reads(
+    app,
+    "show",
+    "ClientReport",
+    (
+        "CLIENT=clientId", "VERSION=version", "KIND=kind", "ORDERLY=orderly", "THREADS=threads",
+        "STARTED=startedAtMs", "+NAME SERVERS=nameServers", "+QUEUES=queues", "+TOPICS=topics",
+        "+PROPERTIES=properties",
+    ),
+)  # fmt: skip
+async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[Running]:
+    """What members of a group say of themselves: queues with what is cached, rates, settings.
+
+    \b
+    Examples:
+      orbitmq client show payments -o yaml
+      orbitmq client show payments --client 10.0.0.7@4711 -o json | jq '.items[].queues'
+    """
+    from orbitmq.admin.clients import reports
+
+    return await reports(session, group, clients)
+
+
+@reads(app, "stack", "ClientReport", ("CLIENT=clientId", "STACK=stack"))
+async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Found[Running]:
+    """Where the threads of members stand: what to look at when a listener is stuck.
+
+    \b
+    Examples:
+      orbitmq client stack payments --client 10.0.0.7@4711 -o 'template=$stack'
+      orbitmq client stack payments -o json
+    """
+    from orbitmq.admin.clients import reports
+
+    return await reports(session, group, clients, stacks=True)

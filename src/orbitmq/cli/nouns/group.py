@@ -1,0 +1,325 @@
+"""Consumer groups on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import changes, noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.clients import Member, Subscription
+    from orbitmq.admin.diagnosis import Finding
+    from orbitmq.admin.groups import Group, GroupRules
+    from orbitmq.admin.plans import Plan
+    from orbitmq.admin.progress import GroupProgress, QueueLag
+    from orbitmq.admin.session import Session
+
+app = noun("group", "Consumer groups: which there are, how far they are, why one does not consume, and their rules.")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
+Brokers = Annotated[
+    list[str] | None,
+    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this one; repeatable. Else at every master."),
+]
+Consume = Annotated[bool | None, typer.Option("--consume-enable/--no-consume-enable", help="Members get messages.")]
+FromMin = Annotated[
+    bool | None,
+    typer.Option("--consume-from-min-enable/--no-consume-from-min-enable", help="May begin with the first message."),
+]
+Broadcast = Annotated[
+    bool | None, typer.Option("--consume-broadcast-enable/--no-consume-broadcast-enable", help="May broadcast.")
+]
+RetryQueues = Annotated[int | None, typer.Option("--retry-queue-nums", metavar="N", help="Queues of its retry topic.")]
+RetryMax = Annotated[
+    int | None, typer.Option("--retry-max-times", metavar="N", help="Tries before a message is given up.")
+]
+BrokerId = Annotated[int | None, typer.Option("--broker-id", metavar="ID", help="Read from this one; 0 the master.")]
+SlowId = Annotated[
+    int | None,
+    typer.Option("--which-broker-when-consume-slowly", metavar="ID", help="The slave for those far behind."),
+]
+Notify = Annotated[
+    bool | None,
+    typer.Option(
+        "--notify-consumer-ids-changed-enable/--no-notify-consumer-ids-changed-enable",
+        help="Members are told at once when one comes or goes.",
+    ),
+]
+
+
+def _given(**rules: bool | int | None) -> dict[str, object]:
+    return {name: value for name, value in rules.items() if value is not None}
+
+
+@reads(
+    app,
+    "list",
+    "GroupList",
+    (
+        "GROUP=name", "TOPICS=topics", "LAG=lagMessages", "RETRY=retryLagMessages", "CONSUME/S=consumeTps",
+        "MEMBERS=members", "+VERSION=version", "+MODEL=model", "+KIND=kind", "+BROKERS=brokers",
+        "+LEAST LAG=knownLagMessages",
+    ),
+)  # fmt: skip
+async def list_(
+    session: Session,
+    pattern: Annotated[str, typer.Option("--match", metavar="PATTERN", help="Names like this; * and ?.")] = "*",
+    system: Annotated[bool, typer.Option("--all", help="Those of the system, too.")] = False,
+    lag: Annotated[bool, typer.Option("--lag", help="How far each is, as its brokers sum it up.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Ask every broker who is online in each.")] = False,
+) -> Found[Group]:
+    """Every group that some broker has rules or offsets of.
+
+    \b
+    Examples:
+      orbitmq group list --lag
+      orbitmq group list --match 'pay*' --members -o wide
+    """
+    from orbitmq.admin import groups
+
+    return await groups.groups(session, pattern=pattern, system=system, lag=lag, members=members)
+
+
+@reads(
+    app,
+    "progress",
+    "GroupProgress",
+    (
+        "GROUP=group", "MEMBERS=members", "MODEL=model", "LAG=lagMessages", "RETRY=retryLagMessages",
+        "DEAD=deadLetters", "EXPIRED=expiredMessages", "CONSUME/S=consumeTps", "PRODUCE/S=produceTps",
+        "DRAIN S=drainSeconds", "DELAY=delayMs", "+LEAST LAG=knownLagMessages", "+SKEW=skew",
+        "+LAST CONSUMED AGE=lastConsumedAgeMs", "+LATENCY=latencyMs", "+UNOWNED=unownedQueues",
+        "+IDLE CLIENTS=idleClients", "+UNREAD=unreadQueues",
+    ),
+)  # fmt: skip
+async def progress(
+    session: Session,
+    group: GroupArgument,
+    topic: TopicOption = None,
+    clients: Annotated[bool, typer.Option("--clients/--no-clients", help="Ask members what queues they have.")] = True,
+) -> Found[GroupProgress]:
+    """A group in one line: messages behind, retries, dead letters, rates, and when it will have caught up.
+
+    The lag is unknown (-) while a broker does not answer; the part that is known stands in `knownLagMessages`.
+
+    \b
+    Examples:
+      orbitmq group progress payments
+      orbitmq group progress payments -o json | jq '.items[].queues'
+    """
+    from orbitmq.admin.progress import progress as asked
+
+    return await asked(session, group, topic, clients=clients)
+
+
+@reads(
+    app,
+    "lag",
+    "QueueLagList",
+    (
+        "TOPIC=topic", "BROKER=brokerName", "QUEUE=queueId", "END=maxOffset", "OFFSET=consumerOffset",
+        "LAG=lagMessages", "STATE=state", "DELAY=delayMs", "CLIENT=clientId", "+MIN=minOffset",
+        "+EXPIRED=expiredMessages", "+LAST CONSUMED=lastConsumedAtMs", "+LAST CONSUMED AGE=lastConsumedAgeMs",
+        "+LATENCY=latencyMs",
+    ),
+)  # fmt: skip
+async def lag(
+    session: Session,
+    group: GroupArgument,
+    topic: TopicOption = None,
+    clients: Annotated[bool, typer.Option("--clients/--no-clients", help="Ask members what queues they have.")] = True,
+    above: Annotated[
+        int | None, typer.Option("--fail-above", min=0, metavar="N", help="Exit with 8 when it is behind by more.")
+    ] = None,
+) -> Found[QueueLag]:
+    """How far a group is in each queue, and who has the queue.
+
+    DELAY is how long the next message has waited. STATE: caughtUp, behind, noOffset, offsetAhead, expired, broadcast,
+    unknown.
+
+    \b
+    Examples:
+      orbitmq group lag payments --watch 2
+      orbitmq group lag payments --topic Orders --fail-above 1000
+    """
+    from orbitmq.admin.progress import by_queue
+
+    return await by_queue(session, group, topic, clients=clients, above=above)
+
+
+@reads(
+    app,
+    "why",
+    "GroupDiagnosis",
+    ("SEVERITY=severity", "RULE=rule", "REASON=sentence", "COMMAND=command", "+EVIDENCE=evidence"),
+)
+async def why(session: Session, group: GroupArgument) -> Found[Finding]:
+    """Why the group consumes nothing, too little, or not what is expected: reasons, the worst first, with what helps.
+
+    \b
+    Exit code: 0 nothing critical, 8 something is, 5 a broker or member could not be asked.
+
+    \b
+    Examples:
+      orbitmq group why payments
+      orbitmq group why payments -o json | jq '.items[].evidence'
+    """
+    from orbitmq.admin.evidence import why as asked
+
+    return await asked(session, group)
+
+
+@reads(
+    app,
+    "connections",
+    "MemberList",
+    (
+        "CLIENT=clientId", "ADDRESS=address", "LANGUAGE=language", "VERSION=version", "BROKERS=brokers",
+        "+MISSING=missing",
+    ),
+)  # fmt: skip
+async def connections(session: Session, group: GroupArgument) -> Found[Member]:
+    """The members of a group that are online, as all brokers together know them.
+
+    \b
+    Examples:
+      orbitmq group connections payments
+      orbitmq group connections payments -o name
+    """
+    from orbitmq.admin import clients
+
+    return await clients.connections(session, group)
+
+
+@reads(
+    app,
+    "subscriptions",
+    "SubscriptionList",
+    (
+        "TOPIC=topic", "EXPRESSION=expression", "TYPE=expressionType", "CONFLICT=conflict", "CLIENTS=clients",
+    ),
+)  # fmt: skip
+async def subscriptions(session: Session, group: GroupArgument) -> Found[Subscription]:
+    """What the members subscribe, as each says itself; where they differ, each has a row.
+
+    \b
+    Examples:
+      orbitmq group subscriptions payments
+      orbitmq group subscriptions payments -o json | jq '.items[] | select(.conflict)'
+    """
+    from orbitmq.admin import clients
+
+    return await clients.subscriptions(session, group)
+
+
+@reads(
+    app,
+    "config",
+    "GroupRulesList",
+    (
+        "GROUP=groupName", "BROKER=brokerName", "CONSUME=consumeEnable", "FROM MIN=consumeFromMinEnable",
+        "BROADCAST=consumeBroadcastEnable", "RETRY QUEUES=retryQueueNums", "RETRY MAX=retryMaxTimes",
+        "+BROKER ID=brokerId", "+WHEN SLOW=whichBrokerWhenConsumeSlowly",
+        "+NOTIFY=notifyConsumerIdsChangedEnable",
+    ),
+)  # fmt: skip
+async def config(session: Session, group: GroupArgument) -> Found[GroupRules]:
+    """The rules of a group on each broker that has some.
+
+    \b
+    Examples:
+      orbitmq group config payments
+      orbitmq group config payments -o yaml
+    """
+    from orbitmq.admin import groups
+
+    return await groups.rules(session, group)
+
+
+@changes(app, "create")
+async def create(
+    session: Session,
+    group: GroupArgument,
+    consume: Consume = None,
+    from_min: FromMin = None,
+    broadcast: Broadcast = None,
+    retry_queues: RetryQueues = None,
+    retry_max: RetryMax = None,
+    broker_id: BrokerId = None,
+    slow_id: SlowId = None,
+    notify: Notify = None,
+    brokers: Brokers = None,
+) -> Plan:
+    """Make a group on every master. Rules that are not given are those of a group that brokers make by themselves.
+
+    \b
+    Examples:
+      orbitmq group create payments --retry-max-times 5
+      orbitmq group create payments --no-consume-enable --dry-run
+    """
+    from orbitmq.admin import groups
+
+    rules = _given(
+        consume_enable=consume, consume_from_min_enable=from_min, consume_broadcast_enable=broadcast,
+        retry_queue_nums=retry_queues, retry_max_times=retry_max, broker_id=broker_id,
+        which_broker_when_consume_slowly=slow_id, notify_consumer_ids_changed_enable=notify,
+    )  # fmt: skip
+    return await groups.plan_create(session, group, rules, brokers=brokers or ())
+
+
+@changes(app, "alter")
+async def alter(
+    session: Session,
+    group: GroupArgument,
+    consume: Consume = None,
+    from_min: FromMin = None,
+    broadcast: Broadcast = None,
+    retry_queues: RetryQueues = None,
+    retry_max: RetryMax = None,
+    broker_id: BrokerId = None,
+    slow_id: SlowId = None,
+    notify: Notify = None,
+    brokers: Brokers = None,
+) -> Plan:
+    """Change rules of a group wherever it is; those that are not given stay as they are.
+
+    \b
+    Examples:
+      orbitmq group alter payments --consume-enable
+      orbitmq group alter payments --retry-max-times 3 --broker broker-a
+    """
+    from orbitmq.admin import groups
+
+    rules = _given(
+        consume_enable=consume, consume_from_min_enable=from_min, consume_broadcast_enable=broadcast,
+        retry_queue_nums=retry_queues, retry_max_times=retry_max, broker_id=broker_id,
+        which_broker_when_consume_slowly=slow_id, notify_consumer_ids_changed_enable=notify,
+    )  # fmt: skip
+    return await groups.plan_alter(session, group, rules, brokers=brokers or ())
+
+
+@changes(app, "delete")
+async def delete(
+    session: Session,
+    group: GroupArgument,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Its progress, too.")] = False,
+    topics: Annotated[bool, typer.Option("--topics", help="Its retry and dead-letter topics, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even while members are online.")] = False,
+    brokers: Brokers = None,
+) -> Plan:
+    """Remove a group's rules; refused while a member is online, whose heartbeat would bring it back.
+
+    An undo file keeps its rules, and its offsets with --offsets: orbitmq offset undo FILE.
+
+    \b
+    Examples:
+      orbitmq group delete payments --offsets --topics
+      orbitmq group delete payments --dry-run
+    """
+    from orbitmq.admin import groups
+
+    return await groups.plan_delete(session, group, offsets=offsets, topics=topics, force=force, brokers=brokers or ())

@@ -1,0 +1,131 @@
+"""Offsets of consumer groups on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import changes, noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.offsets import StoredOffset
+    from orbitmq.admin.plans import Plan
+    from orbitmq.admin.session import Session
+
+app = noun("offset", "Offsets of groups: what is stored, and moving them, with a preview and a way back.")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", "-q", metavar="BROKER/ID", help="Only this queue; repeatable. Else all of the topic."),
+]
+
+
+@reads(
+    app,
+    "show",
+    "StoredOffsetList",
+    (
+        "TOPIC=topic", "BROKER=brokerName", "QUEUE=queueId", "OFFSET=consumerOffset", "MIN=minOffset",
+        "END=maxOffset", "LAG=lagMessages",
+    ),
+)  # fmt: skip
+async def show(session: Session, group: GroupArgument, topic: TopicOption = None) -> Found[StoredOffset]:
+    """Every offset that brokers have stored for a group, also of topics it does not subscribe any more.
+
+    \b
+    Examples:
+      orbitmq offset show payments
+      orbitmq offset show payments --topic Orders -o csv
+    """
+    from orbitmq.admin import offsets
+
+    return await offsets.show(session, group, topic)
+
+
+@changes(app, "reset")
+async def reset(
+    session: Session,
+    group: GroupArgument,
+    topic: TopicArgument,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="WHERE", help="begin (earliest), end (now), @2h, or a time."),
+    ] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", help="This very offset.")] = None,
+    shift: Annotated[
+        int | None, typer.Option("--shift", metavar="N", help="So many messages on; back when negative.")
+    ] = None,
+    queues: Queues = None,
+    force: Annotated[bool, typer.Option("--force/--no-force", help="Without, a group is only moved back.")] = True,
+) -> Plan:
+    """Move a group in a topic. Members that are online are told; it is read back what became of it.
+
+    Before anything is sent it is shown how many messages are replayed or skipped, and an undo file is written. A single
+    queue, an offset or a shift of a group that is online needs a broker of orbitmq or of RocketMQ 5.
+
+    \b
+    Examples:
+      orbitmq offset reset payments Orders --to 2024-05-01T08:00:00Z
+      orbitmq offset reset payments Orders --shift -100 --queue broker-a/0
+    """
+    from orbitmq.admin import offsets
+
+    target = offsets.target_of(to, offset, shift)
+    return await offsets.plan_reset(session, group, topic, target, queues=queues or (), force=force)
+
+
+@changes(app, "skip")
+async def skip(session: Session, group: GroupArgument, topic: TopicArgument, queues: Queues = None) -> Plan:
+    """Leave everything that waits behind: move a group to the end of a topic.
+
+    \b
+    Examples:
+      orbitmq offset skip payments Orders --dry-run
+      orbitmq offset skip payments Orders --queue broker-a/3
+    """
+    from orbitmq.admin import offsets
+
+    return await offsets.plan_skip(session, group, topic, queues=queues or ())
+
+
+@changes(app, "clone")
+async def clone(
+    session: Session,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The group whose offsets are taken.")],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="The group that gets them.")],
+    topic: TopicOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Even while members of it are online.")] = False,
+) -> Plan:
+    """Give one group the offsets of another, of one topic or of all; refused while the one that gets them is online.
+
+    \b
+    Examples:
+      orbitmq offset clone payments payments-new
+      orbitmq offset clone payments audit --topic Orders
+    """
+    from orbitmq.admin import offsets
+
+    return await offsets.plan_clone(session, source, destination, topic, force=force)
+
+
+@changes(app, "undo")
+async def undo(
+    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")]
+) -> Plan:
+    """Bring back the offsets, and the rules of a group, that an undo file keeps.
+
+    \b
+    Examples:
+      orbitmq offset undo ~/.local/state/orbitmq/undo/20240501-080000-4711.json
+      orbitmq offset undo before.json --dry-run
+    """
+    from orbitmq.admin import offsets
+    from orbitmq.cli import undoing
+
+    return await offsets.plan_undo(session, undoing.load(file, offsets.UNDO))
