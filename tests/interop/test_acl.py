@@ -32,6 +32,7 @@ from tests.support.access import (
     signed,
     write_acl,
 )
+from tests.support.commands import items, orbitmq
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, Driver, JavaSystem, run_driver
 from tests.support.live import send_header
@@ -323,6 +324,61 @@ def _give(run_tool: Mqadmin, credentials: Credentials) -> None:
     """Keys for the tool, where it looks for them."""
     file = run_tool._driver._home / "conf/tools.yml"
     file.write_text(f"accessKey: {credentials.access_key}\nsecretKey: {credentials.secret_key}\n")
+
+
+def test_accounts_from_the_command_line(guarded: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Made, seen, changed, used and deleted; its secret never told unless asked for."""
+    here = ("-n", guarded.namesrv_address)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    _sign_as(monkeypatch, ADMIN)
+    assert ADMIN.access_key in {row["accessKey"] for row in items("acl", "list", *here)}
+    made = ("acl", "set", NEWCOMER.access_key, "--secret-env", "NEWCOMER", "--topic", "news=PUB", "--yes", *here)
+    orbitmq(*made, code=2)
+    monkeypatch.setenv("NEWCOMER", NEWCOMER.secret_key)
+    (step,) = items(*made)
+    assert (step["before"], step["outcome"]) == (None, "confirmed")
+    assert items(*made)[0]["outcome"] == "unchanged"
+    _wait(send(guarded, NEWCOMER, "news"), 0)
+    (step,) = items("acl", "set", NEWCOMER.access_key, "--topic", "news=DENY", "--yes", *here)
+    assert step["before"]["secretKey"] == step["after"]["secretKey"]
+    assert (step["after"]["topicPerms"], step["outcome"]) == (["news=DENY"], "confirmed")
+    _wait(send(guarded, NEWCOMER, "news"), 1)
+    told = orbitmq("acl", "list", "-o", "json", *here).stdout
+    assert NEWCOMER.secret_key not in told
+    assert NEWCOMER.secret_key in orbitmq("acl", "list", "--show-secrets", "-o", "json", *here).stdout
+    orbitmq("acl", "delete", NEWCOMER.access_key, *here, code=9)
+    (step,) = items("acl", "delete", NEWCOMER.access_key, "--yes", *here)
+    assert step["outcome"] == "confirmed"
+    orbitmq("acl", "delete", NEWCOMER.access_key, "--yes", *here, code=3)
+
+
+def test_white_list_and_versions_from_the_command_line(
+    guarded: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = ("-n", guarded.namesrv_address)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    _sign_as(monkeypatch, ADMIN)
+    before = sum(row["version"] for row in items("acl", "versions", *here))
+    (step,) = items("acl", "white", "set", "10.10.103.*", "192.168.7.*", "--yes", *here)
+    assert (step["after"], step["outcome"]) == (["10.10.103.*", "192.168.7.*"], "confirmed")
+    assert items("acl", "white", "show", *here)[0]["whiteAddresses"] == ["10.10.103.*", "192.168.7.*"]
+    assert sum(row["version"] for row in items("acl", "versions", *here)) == before + 1
+
+
+def test_who_may_not_is_told_so(guarded: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = ("-n", guarded.namesrv_address)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    _sign_as(monkeypatch, IMPOSTOR)
+    told = orbitmq("acl", "list", "-o", "json", *here, code=4)
+    assert OWNER.secret_key not in told.output
+
+
+NEWCOMER = Credentials("newcomer-of-news", "newcomer's secret")
+
+
+def _sign_as(monkeypatch: pytest.MonkeyPatch, credentials: Credentials) -> None:
+    monkeypatch.setenv("ORBITMQ_ACCESS_KEY", credentials.access_key)
+    monkeypatch.setenv("ORBITMQ_SECRET_KEY", credentials.secret_key)
 
 
 def test_changed_files_count_without_a_restart(guarded: System) -> None:

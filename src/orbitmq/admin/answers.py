@@ -18,6 +18,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 BUSY = {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE}
+ACCESS_REFUSED = "AclException"
+"""Stands in the remark where access control has refused a request; its code is that of any failure."""
 _HINTS = {
     ResponseCode.NO_PERMISSION: "give an account that may do this: --access-key, or a context with one",
     ResponseCode.SYSTEM_BUSY: "ask again; the broker refuses work while it is overloaded",
@@ -72,6 +74,8 @@ def failure_of(target: str, error: OrbitMQError) -> Failure:
     if isinstance(error, BrokerError):
         code = error.code
         hint = _HINTS.get(ResponseCode(code)) if code in set(ResponseCode) else None
+        if ACCESS_REFUSED in (error.remark or ""):
+            hint = _HINTS[ResponseCode.NO_PERMISSION]
         return Failure(target, code, code_name(code), error.remark or code_name(code), hint, code in BUSY)
     if isinstance(error, RemotingTimeout):
         return Failure(target, None, "TIMEOUT", str(error), "give it longer: --timeout", retryable=True)

@@ -8,6 +8,8 @@ from importlib import import_module
 
 # Kind -> module and class of its items.
 KINDS = {
+    "AccountList": "orbitmq.admin.acl:Account",
+    "AclVersions": "orbitmq.admin.acl:AclFile",
     "BrokerConsumption": "orbitmq.admin.brokers:Consumption",
     "BrokerDifferences": "orbitmq.admin.brokers:Difference",
     "BrokerEntries": "orbitmq.admin.brokers:Entry",
@@ -39,6 +41,7 @@ KINDS = {
     "TopicRoute": "orbitmq.admin.topics:TopicHome",
     "TopicStats": "orbitmq.admin.topics:TopicFlow",
     "TopicStatus": "orbitmq.admin.topics:TopicQueue",
+    "WhiteLists": "orbitmq.admin.acl:WhiteList",
 }
 
 

@@ -71,9 +71,14 @@ def leave(text: str) -> NoReturn:
     os._exit(EXIT_FAILED)
 
 
+ACCESS_REFUSED = "AclException"  # in the remark: brokers have no code of their own for it
+
+
 def exit_code(error: BaseException) -> int:
     """0 for an error that has no code of its own."""
     if isinstance(error, BrokerError):
+        if ACCESS_REFUSED in (error.remark or ""):
+            return EXIT_REFUSED
         return _ANSWERED.get(error.code, EXIT_FAILED)
     for kind, code in _KINDS:
         if isinstance(error, kind):

@@ -18,6 +18,7 @@ NOUNS = {
     "broker": "Run a broker, or ask and change those of a cluster.",
     "cluster": "The cluster as a whole: whether it is well, its brokers, its slaves.",
     "topic": "Topics: which there are, where they live, what they hold, and how they are made.",
+    "acl": "Accounts: who may do what, from where; at masters and slaves.",
     "group": "Consumer groups: which there are, how far they are, why one does not consume, and their rules.",
     "offset": "Offsets of groups: what is stored, and moving them, with a preview and a way back.",
     "client": "Clients: producers and consumers that are connected, and what a consumer says of itself.",

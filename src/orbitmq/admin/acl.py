@@ -1,0 +1,258 @@
+"""Accounts and white lists (ACL of 4.x). Each broker, master and slave, has its own files: all are asked, all are
+changed, and where they differ is seen. A secret is never told unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.brokers import chosen
+from orbitmq.admin.plans import Change, Make, Plan, Step, Value
+from orbitmq.admin.session import Node, Session, nearest
+from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.operations.access import accounts, acl_version, delete_account, put_account, put_white_addresses
+from orbitmq.operations.settings import broker_settings
+from orbitmq.wire.bodies_access import AccountConfig, AclConfig
+
+MASKED = "******"
+KEY_LENGTH_MIN = 7
+"""Of an access key and of a secret: brokers refuse shorter ones."""
+PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB", "ANY")
+_RUN_KEY = os.urandom(16)
+"""Secrets are told apart by a mark made with this; it says nothing to whoever sees it."""
+
+
+class Account(Struct, frozen=True, rename="camel"):
+    """One account at one broker."""
+
+    access_key: str
+    broker: str
+    address: str
+    secret_key: str
+    """Asterisks, unless it was asked for."""
+    admin: bool
+    white_remote_address: str | None
+    """From where no signature is needed."""
+    default_topic_perm: str | None
+    default_group_perm: str | None
+    topic_perms: list[str]
+    """`orders=PUB|SUB` each."""
+    group_perms: list[str]
+
+
+class WhiteList(Struct, frozen=True, rename="camel"):
+    """From where a broker takes requests without an account."""
+
+    broker: str
+    address: str
+    white_addresses: list[str]
+
+
+class AclFile(Struct, frozen=True, rename="camel"):
+    """An access control file of a broker and how often it was changed."""
+
+    broker: str
+    address: str
+    path: str
+    version: int
+    changed_at_ms: int | None
+
+
+class Wanted(Struct, frozen=True):
+    """What is asked of an account; None stays as it is. Lists are whole lists."""
+
+    secret_key: str | None = None
+    admin: bool | None = None
+    white_remote_address: str | None = None
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
+
+    def over(self, account: AccountConfig) -> AccountConfig:
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(account, **given)
+
+
+async def listed(session: Session, broker: str | None = None, *, show_secrets: bool = False) -> Found[Account]:
+    """Every account of every broker, in the order of their names, so that differences stand side by side."""
+    gathered = await _each(session, broker)
+    rows = [
+        Account(
+            one.access_key,
+            node.name if node.is_master else f"{node.name}:{node.id}",
+            node.address,
+            one.secret_key if show_secrets else MASKED,
+            one.admin,
+            one.white_remote_address or None,
+            one.default_topic_perm,
+            one.default_group_perm,
+            list(one.topic_perms or ()),
+            list(one.group_perms or ()),
+        )
+        for node, config in gathered.answers.items()
+        for one in config.plain_access_configs
+    ]
+    return Found(sorted(rows, key=lambda row: (row.access_key, row.broker)), failures=list(gathered.failures))
+
+
+async def white_lists(session: Session, broker: str | None = None) -> Found[WhiteList]:
+    """Of every broker."""
+    gathered = await _each(session, broker)
+    rows = [
+        WhiteList(node.name if node.is_master else f"{node.name}:{node.id}", node.address, config.global_white_addrs)
+        for node, config in gathered.answers.items()
+    ]
+    return Found(rows, failures=list(gathered.failures))
+
+
+async def versions(session: Session, broker: str | None = None) -> Found[AclFile]:
+    """How often each file of each broker was changed, and when last."""
+
+    async def one(node: Node) -> list[AclFile]:
+        await _must_be_on(session, node)
+        found = await acl_version(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        name = node.name if node.is_master else f"{node.name}:{node.id}"
+        return [
+            AclFile(name, node.address, path, version.counter, version.timestamp or None)
+            for path, version in sorted(found.by_file.items())
+        ]
+
+    gathered = await session.each_node(await chosen(session, broker), one)
+    return Found([row for rows in gathered.answers.values() for row in rows], failures=list(gathered.failures))
+
+
+async def plan_account(session: Session, access_key: str, wanted: Wanted, broker: str | None = None) -> Plan:
+    """Make an account or change it, at every broker; a new one needs a secret. What is not given stays."""
+    _check(access_key, wanted)
+    gathered = await _each(session, broker)
+    plan = Plan(f"set account {access_key}", failures=list(gathered.failures))
+    for node, config in gathered.answers.items():
+        before = _of(config, access_key)
+        if before is None and wanted.secret_key is None:
+            hint = "a new account needs a secret: --secret-env or --secret-file"
+            raise NotFound(f"there is no account {access_key} at {node}", hint)
+        after = wanted.over(before or AccountConfig(access_key, ""))
+        make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+        plan.changes.append(_change(session, node, "set account", access_key, before, after, make))
+    return plan
+
+
+async def plan_delete(session: Session, access_key: str, broker: str | None = None) -> Plan:
+    """Delete an account at every broker that has it; its secret cannot be brought back. NotFound where none has it."""
+    gathered = await _each(session, broker)
+    plan = Plan(f"delete account {access_key}", failures=list(gathered.failures), destroys=access_key)
+    for node, config in gathered.answers.items():
+        before = _of(config, access_key)
+        if before is not None:
+            make = partial(delete_account, session.remoting, node.address, access_key, timeout_ms=session.timeout_ms)
+            plan.changes.append(_change(session, node, "delete account", access_key, before, None, make))
+    if not plan.changes and not plan.failures:
+        known = {one.access_key for config in gathered.answers.values() for one in config.plain_access_configs}
+        raise NotFound(f"there is no account {access_key}", nearest(access_key, known))
+    return plan
+
+
+async def plan_white_list(
+    session: Session, addresses: Sequence[str], broker: str | None = None, *, file: str | None = None
+) -> Plan:
+    """Replace the white list of every broker, or that of one of its files."""
+    gathered = await _each(session, broker)
+    plan = Plan(f"replace the white list by {', '.join(addresses) or 'nothing'}", failures=list(gathered.failures))
+    if set(addresses) & {"*", "*.*.*.*"}:
+        plan.warnings.append("this lets everybody in without an account")
+    for node, config in gathered.answers.items():
+
+        async def read_back(node: Node = node) -> Value:
+            return _listed((await _accounts(session, node)).global_white_addrs)
+
+        make = partial(
+            put_white_addresses, session.remoting, node.address, addresses, file=file, timeout_ms=session.timeout_ms
+        )
+        step = Step(
+            str(node), "set white list", file or "main file", _listed(config.global_white_addrs), _listed(addresses)
+        )
+        plan.changes.append(Change(step, make, None if file else read_back))
+    return plan
+
+
+def _listed(texts: Sequence[str]) -> list[object]:
+    return list(texts)
+
+
+def _check(access_key: str, wanted: Wanted) -> None:
+    """What a broker would refuse, or take and never grant."""
+    for name, text in (("access key", access_key), ("secret", wanted.secret_key)):
+        if text is not None and len(text) < KEY_LENGTH_MIN:
+            raise AdminError(f"the {name} is shorter than {KEY_LENGTH_MIN} characters")
+    for text in filter(None, (wanted.default_topic_perm, wanted.default_group_perm)):
+        _check_permission(text, text)
+    for line in (*(wanted.topic_perms or ()), *(wanted.group_perms or ())):
+        name, equals, text = line.partition("=")
+        if not name or not equals:
+            raise AdminError(f"{line!r} is not NAME=PERMISSION", "orders=PUB|SUB")
+        _check_permission(line, text)
+
+
+def _check_permission(line: str, text: str) -> None:
+    if text not in PERMISSIONS:
+        raise AdminError(f"{line!r}: {text!r} is no permission", "DENY, PUB, SUB or PUB|SUB")
+
+
+def _change(
+    session: Session,
+    node: Node,
+    action: str,
+    access_key: str,
+    before: AccountConfig | None,
+    after: AccountConfig | None,
+    make: Make,
+) -> Change:
+    async def read_back() -> Value:
+        return told(_of(await _accounts(session, node), access_key))
+
+    return Change(Step(str(node), action, access_key, told(before), told(after)), make, read_back)
+
+
+def told(account: AccountConfig | None) -> Value:
+    """An account as a step shows it. The secret is a mark that differs when the secret does, in this run."""
+    if account is None:
+        return None
+    mark = hmac.new(_RUN_KEY, account.secret_key.encode(), "sha256").hexdigest()[:6]
+    return {
+        "secretKey": f"{MASKED} #{mark}",
+        "admin": account.admin,
+        "whiteRemoteAddress": account.white_remote_address or None,
+        "defaultTopicPerm": account.default_topic_perm,
+        "defaultGroupPerm": account.default_group_perm,
+        "topicPerms": list(account.topic_perms or ()),
+        "groupPerms": list(account.group_perms or ()),
+    }
+
+
+def _of(config: AclConfig, access_key: str) -> AccountConfig | None:
+    return next((one for one in config.plain_access_configs if one.access_key == access_key), None)
+
+
+async def _each(session: Session, broker: str | None) -> Gathered[Node, AclConfig]:
+    """What each broker has, slaves included: they check accounts, too."""
+    return await session.each_node(await chosen(session, broker), partial(_accounts, session))
+
+
+async def _accounts(session: Session, node: Node) -> AclConfig:
+    await _must_be_on(session, node)
+    return await accounts(session.remoting, node.address, timeout_ms=session.timeout_ms)
+
+
+async def _must_be_on(session: Session, node: Node) -> None:
+    """RocketMQ leaves these requests without an answer while access control is off. Conflict instead of the wait."""
+    settings = await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    if settings.values.get("aclEnable", "").strip().lower() == "false":
+        raise Conflict(f"access control is off at {node}", "aclEnable=true in its configuration file, and a restart")

@@ -1,0 +1,161 @@
+"""Accounts on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import changes, noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.acl import Account, AclFile, WhiteList
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.plans import Plan
+    from orbitmq.admin.session import Session
+
+app = noun("acl", "Accounts: who may do what, from where; at masters and slaves, for each has its own files.")
+
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Name, name:id or host:port; else all of them.")
+]
+AccessKey = Annotated[str, typer.Argument(metavar="ACCESS_KEY", help="The account's name.")]
+
+
+@reads(
+    app,
+    "list",
+    "AccountList",
+    (
+        "ACCESS KEY=accessKey", "BROKER=broker", "ADMIN=admin", "TOPICS=topicPerms", "GROUPS=groupPerms",
+        "OTHER TOPICS=defaultTopicPerm", "OTHER GROUPS=defaultGroupPerm", "FROM=whiteRemoteAddress",
+        "+SECRET=secretKey", "+ADDRESS=address",
+    ),
+)  # fmt: skip
+async def list_(
+    session: Session,
+    broker: BrokerOption = None,
+    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Tell the secrets, else asterisks.")] = False,
+) -> Found[Account]:
+    """Every account at every broker; where brokers differ it stands side by side.
+
+    \b
+    Examples:
+      orbitmq acl list
+      orbitmq acl list --broker broker-a -o json
+    """
+    from orbitmq.admin import acl
+
+    return await acl.listed(session, broker, show_secrets=show_secrets)
+
+
+@changes(app, "set")
+async def set_(
+    session: Session,
+    access_key: AccessKey,
+    secret_env: Annotated[
+        str | None, typer.Option("--secret-env", metavar="VARIABLE", help="Where the secret is kept.")
+    ] = None,
+    secret_file: Annotated[
+        Path | None, typer.Option("--secret-file", metavar="FILE", help="Or: a file that holds it, - reads it.")
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME=PERM", help="Orders=PUB|SUB; repeatable, the whole list."),
+    ] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option("--group", metavar="NAME=PERM", help="billing=SUB; repeatable, the whole list.")
+    ] = None,
+    topic_perm: Annotated[
+        str | None, typer.Option("--other-topics", metavar="PERM", help="DENY, PUB, SUB or PUB|SUB.")
+    ] = None,
+    group_perm: Annotated[
+        str | None, typer.Option("--other-groups", metavar="PERM", help="DENY, PUB, SUB or PUB|SUB.")
+    ] = None,
+    white: Annotated[
+        str | None, typer.Option("--from", metavar="ADDRESS", help="From there no signature is needed: 10.0.0.*")
+    ] = None,
+    admin: Annotated[bool | None, typer.Option("--admin/--no-admin", help="It may do everything.")] = None,
+    broker: BrokerOption = None,
+) -> Plan:
+    """Make an account, or change one; what is not given stays. Secrets are shown as a mark that differs when they do.
+
+    \b
+    Examples:
+      orbitmq acl set order-service --secret-env ORDER_SECRET --topic 'Orders=PUB|SUB' --group billing=SUB
+      orbitmq acl set order-service --other-topics DENY --dry-run
+    """
+    from orbitmq.admin import acl
+    from orbitmq.cli.secrets import secret_of
+
+    secret = secret_of(secret_env, secret_file)
+    wanted = acl.Wanted(secret, admin, white, topic_perm, group_perm, topics, groups)
+    return await acl.plan_account(session, access_key, wanted, broker)
+
+
+@changes(app, "delete")
+async def delete(session: Session, access_key: AccessKey, broker: BrokerOption = None) -> Plan:
+    """Delete an account at every broker that has it.
+
+    \b
+    Examples:
+      orbitmq acl delete order-service
+      orbitmq acl delete order-service --broker broker-a --yes
+    """
+    from orbitmq.admin import acl
+
+    return await acl.plan_delete(session, access_key, broker)
+
+
+@reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))
+async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFile]:
+    """The access control files of every broker, how often each was changed, and when last.
+
+    \b
+    Examples:
+      orbitmq acl versions
+      orbitmq acl versions -o json
+    """
+    from orbitmq.admin import acl
+
+    return await acl.versions(session, broker)
+
+
+white_list = noun("acl white", "From where no account is needed.")
+app.add_typer(white_list, name="white")
+
+
+@reads(white_list, "show", "WhiteLists", ("BROKER=broker", "ADDRESSES=whiteAddresses", "+ADDRESS=address"))
+async def show(session: Session, broker: BrokerOption = None) -> Found[WhiteList]:
+    """The white list of every broker.
+
+    \b
+    Examples:
+      orbitmq acl white show
+      orbitmq acl white show -o json
+    """
+    from orbitmq.admin import acl
+
+    return await acl.white_lists(session, broker)
+
+
+@changes(white_list, "set")
+async def set_white(
+    session: Session,
+    addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="10.0.0.1, 10.0.0.*, 10.0.{1,2}.*")],
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="PATH", help="Of this file of the broker, see `acl versions`.")
+    ] = None,
+    broker: BrokerOption = None,
+) -> Plan:
+    """Replace the white list of every broker.
+
+    \b
+    Examples:
+      orbitmq acl white set 10.0.0.*
+      orbitmq acl white set 10.0.0.1 10.0.0.2 --dry-run
+    """
+    from orbitmq.admin import acl
+
+    return await acl.plan_white_list(session, addresses, broker, file=file)

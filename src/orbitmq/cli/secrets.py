@@ -1,0 +1,27 @@
+"""A secret from where it is kept: never from the command line, which everybody on the machine can read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from orbitmq.errors import ConfigurationError
+
+
+def secret_of(variable: str | None, file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """None when neither is given; `-` for the file is standard input. ConfigurationError when there is none."""
+    if variable is not None:
+        if not environment.get(variable):
+            raise ConfigurationError(f"the environment has no {variable}")
+        return environment[variable]
+    if file is None:
+        return None
+    try:
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"{file}: {error}") from error
+    if not text.strip():
+        raise ConfigurationError(f"{file}: no secret in it")
+    return text.strip()

@@ -1,0 +1,62 @@
+"""Accounts: what may be asked for is checked before anybody is asked, and a secret is never told by a step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from orbitmq.admin import acl
+from orbitmq.admin.acl import Wanted, told
+from orbitmq.admin.session import Session
+from orbitmq.errors import AdminError
+from orbitmq.net.remoting import Remoting
+from orbitmq.testing.cluster import Cluster
+from orbitmq.wire.bodies_access import AccountConfig
+from tests.support.sessions import asked
+
+ACCOUNT = AccountConfig("an-account", "a long secret", topic_perms=["orders=PUB"], default_topic_perm="DENY")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    with Cluster() as started:
+        yield started
+
+
+def test_what_is_not_given_stays() -> None:
+    assert Wanted().over(ACCOUNT) == ACCOUNT
+    changed = Wanted(topic_perms=["bills=SUB"], admin=True).over(ACCOUNT)
+    assert (changed.secret_key, changed.default_topic_perm) == ("a long secret", "DENY")
+    assert (changed.topic_perms, changed.admin) == (["bills=SUB"], True)
+
+
+def test_a_step_tells_that_a_secret_changes_and_not_which() -> None:
+    before, after = told(ACCOUNT), told(Wanted("another secret").over(ACCOUNT))
+    assert before != after
+    assert told(ACCOUNT) == before
+    assert "secret" not in str(before).replace("secretKey", "") + str(after).replace("secretKey", "")
+
+
+@pytest.mark.parametrize(
+    ("access_key", "wanted"),
+    [
+        ("short", Wanted("a long secret")),
+        ("long-enough", Wanted("short")),
+        ("long-enough", Wanted("a long secret", topic_perms=["orders"])),
+        ("long-enough", Wanted("a long secret", group_perms=["g=ALL"])),
+        ("long-enough", Wanted("a long secret", default_topic_perm="RW")),
+    ],
+)
+def test_what_a_broker_would_refuse_is_not_sent(access_key: str, wanted: Wanted) -> None:
+    with pytest.raises(AdminError):
+        asyncio.run(acl.plan_account(Session(Remoting(), ["127.0.0.1:1"]), access_key, wanted))
+
+
+def test_a_broker_without_access_control_says_so(running: Cluster) -> None:
+    found = asked(running.namesrv_address, acl.listed)
+    assert found.items == []
+    assert [failure.message.partition(" at ")[0] for failure in found.failures] == ["access control is off"]
+    assert found.failures[0].hint is not None
+    assert "aclEnable=true" in found.failures[0].hint
