@@ -30,7 +30,7 @@ def save(undo: Mapping[str, Any]) -> str:
     """
     place = folder()
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = place / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.json"
+    path = place / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns()}.json"
     with path.open("x", encoding="utf-8") as file:
         json.dump({"format": FORMAT, "savedAtMs": time.time_ns() // 1_000_000, **undo}, file, indent=1)
         file.flush()
