@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from orbitmq.broker.broker import Broker
 from orbitmq.client import LocalTransactionState, Message, TransactionProducer
@@ -27,29 +26,9 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from tests.support.live import BROKER as NAME
 from tests.support.live import Client, client_of, consumer, made_broker, running
+from tests.support.scraped import Scraped
 
 ON = MetricsOptions(exporter_type="PROM", port=0, queue_series=2)
-
-
-class Found:
-    """The samples of one scrape."""
-
-    def __init__(self, text: str) -> None:
-        self.families = {family.name: family for family in text_string_to_metric_families(text)}
-
-    def value(self, name: str, **labels: str) -> float:
-        """Of the one series of this name that has these labels."""
-        found = self.values(name, **labels)
-        assert len(found) == 1, (name, labels, found)
-        return found[0]
-
-    def values(self, name: str, **labels: str) -> list[float]:
-        return [
-            sample.value
-            for family in self.families.values()
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        ]
 
 
 class System:
@@ -62,8 +41,8 @@ class System:
         url = self.page.replace("/metrics", path)
         return await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
 
-    async def scrape(self) -> Found:
-        return Found(await self.get())
+    async def scrape(self) -> Scraped:
+        return Scraped(await self.get())
 
 
 @asynccontextmanager

@@ -78,7 +78,7 @@ def up(
         )
         _warn(remarks)
         metrics = MetricsOptions.parse(pairs)
-        _run(lambda stopped: _up(names, broker, store, config, tls, metrics, stopped), log_level)
+        run_until_stopped(lambda stopped: _up(names, broker, store, config, tls, metrics, stopped), log_level)
 
 
 def namesrv(
@@ -99,7 +99,7 @@ def namesrv(
         if print_only:
             _print_config(options, tls, metrics)
         else:
-            _run(lambda stopped: _namesrv(options, tls, metrics, stopped), log_level)
+            run_until_stopped(lambda stopped: _namesrv(options, tls, metrics, stopped), log_level)
 
 
 def broker(
@@ -121,7 +121,7 @@ def broker(
         if print_only:
             _print_config(options, store, tls, metrics)
         else:
-            _run(lambda stopped: _broker(options, store, config, tls, metrics, stopped), log_level)
+            run_until_stopped(lambda stopped: _broker(options, store, config, tls, metrics, stopped), log_level)
 
 
 def _rocketmq_home() -> dict[str, str]:
@@ -142,7 +142,7 @@ async def _up(
         broker = Broker(options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls)
         parts = parts_of(metrics, broker, nameserver)
         async with _running(broker) as daemon, served(metrics, parts) as page:
-            await _serve(
+            await serve(
                 stopped.wait(),
                 f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
                 _address("name server", nameserver.address),
@@ -156,7 +156,7 @@ async def _up(
 
 async def _namesrv(options: NamesrvOptions, tls: TlsOptions, metrics: MetricsOptions, stopped: asyncio.Event) -> None:
     async with _running(NameServer(options, tls=tls)) as daemon, served(metrics, parts_of(metrics, daemon)) as page:
-        await _serve(stopped.wait(), _address("name server", daemon.address), *_page(page))
+        await serve(stopped.wait(), _address("name server", daemon.address), *_page(page))
 
 
 async def _broker(
@@ -173,7 +173,7 @@ async def _broker(
         parts = parts_of(metrics, broker)
         async with _running(broker) as daemon, served(metrics, parts) as page:
             ended = asyncio.create_task(_first_of(stopped, broker.superseded))
-            await _serve(ended, _address("broker", daemon.address), *_page(page))
+            await serve(ended, _address("broker", daemon.address), *_page(page))
         if broker.successor is None:
             return
         options, store = broker.successor
@@ -195,7 +195,7 @@ async def _running(daemon: D) -> AsyncIterator[D]:
         await daemon.stop()
 
 
-async def _serve(ended: Awaitable[object], *ready: str) -> None:
+async def serve(ended: Awaitable[object], *ready: str) -> None:
     """Say that everything is ready, and wait for the end."""
     sys.stdout.writelines(ready)
     sys.stdout.flush()
@@ -206,7 +206,7 @@ async def _serve(ended: Awaitable[object], *ready: str) -> None:
     await ended
 
 
-def _run(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level: logging.Level) -> None:
+def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level: logging.Level) -> None:
     """Run `main`; the event it gets is set by SIGINT or SIGTERM, also while it still starts."""
 
     async def watched() -> None:

@@ -246,6 +246,88 @@ def pipeline(context: typer.Context) -> None:
     pipelines.run(context.args)
 
 
+@app.command()
+def exporter(
+    namesrv: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-n",
+            "--namesrv",
+            metavar="HOST:PORT",
+            help="Name servers, joined by `;`. Else NAMESRV_ADDR, or the context.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 5557,
+    context_name: Annotated[str | None, typer.Option("--context", metavar="NAME", help="A named cluster.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only this one, of several.")
+    ] = None,
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option("--map-addr", metavar="REGISTERED=REACHED", help="Where a broker is reached; repeatable."),
+    ] = None,
+    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="From one round to the next.")] = 15,
+    deadline: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="For one broker in one round; the rest comes in the next.")
+    ] = 30,
+    forget_after: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long a broker that left is still told as down.")
+    ] = 3600,
+    queue_series: Annotated[
+        int,
+        typer.Option(min=0, max=10_000, metavar="N", help="Queues with series of their own: the farthest behind."),
+    ] = 1000,
+    clients: Annotated[bool, typer.Option(help="Ask consumers for their own figures, through the brokers.")] = True,
+    steady_labels: Annotated[
+        bool, typer.Option("--steady-labels", help="Leave labels empty that make new series all the time.")
+    ] = False,
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve the figures of a cluster, orbitmq's or Apache RocketMQ's, to Prometheus at /metrics.
+
+    \b
+    An account is taken from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
+    $ROCKETMQ_HOME/conf/tools.yml; it stands on no command line.
+
+    \b
+    Examples:
+      orbitmq exporter -n 127.0.0.1:9876
+      orbitmq exporter -n '10.0.0.1:9876;10.0.0.2:9876' --host 0.0.0.0 --interval 30
+    """
+    from orbitmq.cli import exporting
+
+    exporting.run(
+        exporting.Place(namesrv or (), context_name, cluster, mapped or ()),
+        host,
+        port,
+        exporting.ExporterSettings(interval, deadline, forget_after, queue_series, clients, steady_labels),
+        log_level,
+    )
+
+
+@app.command(
+    "mqadmin",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def mqadmin(context: typer.Context) -> None:
+    """The commands of RocketMQ's own tool by their names and letters, so that scripts move unchanged.
+
+    \b
+    They print what that tool prints; but a failure is one line, and an exit code that is not 0. `orbitmq mqadmin`
+    lists them.
+
+    \b
+    Examples:
+      orbitmq mqadmin clusterList -n 127.0.0.1:9876
+      orbitmq mqadmin consumerProgress -n 127.0.0.1:9876 -g billing
+    """
+    from orbitmq.cli.mqadmin import running
+
+    running.run(context.args)
+
+
 def main() -> None:
     """The entry point of the `orbitmq` command."""
     app()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orbitmq.metrics.model import Metric
+from orbitmq.metrics.table_exporter import CLUSTER, OWN, RUNTIME
 from orbitmq.metrics.table_native import BROKER, NAMESRV, NODE_LABELS, PROCESS
 
 _HEAD = """\
@@ -25,6 +26,19 @@ _NAMESRV_HEAD = """
 
 Served by a name server with `metricsExporterType=PROM`, with the same labels before the others; `cluster` is empty.
 """
+_EXPORTER_HEAD = """
+## The exporter
+
+Served by `orbitmq exporter`. R and a number is the request code that is asked.
+"""
+_RUNTIME_HEAD = """
+### Runtime tables of brokers
+
+A figure whose key a broker does not tell is left out, and no other.
+"""
+_OWN_HEAD = """
+### Of orbitmq's exporter alone
+"""
 _PROCESS_HEAD = """
 ## Every process
 
@@ -42,6 +56,13 @@ def metrics_page() -> str:
             _rows(BROKER),
             _NAMESRV_HEAD,
             _rows(NAMESRV),
+            _PROCESS_HEAD,
+            _EXPORTER_HEAD,
+            _rows(CLUSTER),
+            _RUNTIME_HEAD,
+            _rows(RUNTIME),
+            _OWN_HEAD,
+            _rows(OWN),
             _PROCESS_HEAD,
             _rows(PROCESS),
         )

@@ -7,14 +7,13 @@ import os
 import platform
 import resource
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from orbitmq import __version__
 from orbitmq.metrics.exposition import CONTENT_TYPE, expose
 from orbitmq.metrics.model import Metric, Readers, Sample
-from orbitmq.metrics.part import Part
+from orbitmq.metrics.part import Part, Scrapes
 from orbitmq.metrics.serving import Answer, HttpServer
 from orbitmq.metrics.table_native import PROCESS
 
@@ -24,11 +23,12 @@ STATM = Path("/proc/self/statm")  # in pages: size, resident, ...
 class Page:
     """`/metrics` and `/healthz`. Scrapes that come while one is collected get the same text."""
 
-    def __init__(self, parts: Iterable[Part], timer: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, parts: Iterable[Part], timer: Callable[[], float] = time.perf_counter, scrapes: Scrapes | None = None
+    ) -> None:
         self._parts = tuple(parts)
         self._timer = timer
-        self._durations: dict[str, float] = {}
-        self._errors: Counter[tuple[str, str]] = Counter()
+        self._scrapes = scrapes or Scrapes()
         self._collecting: asyncio.Task[bytes] | None = None
         self._http = HttpServer({"/metrics": self.metrics, "/healthz": self.health})
 
@@ -63,7 +63,7 @@ class Page:
             begun = self._timer()
             await part.figures.prepare()
             pieces += await self._texts(part.job, part.table, part.figures.readers(), part.figures.labels)
-            self._durations[part.job] = self._timer() - begun
+            self._scrapes.durations[part.job] = self._timer() - begun
         pieces += await self._texts("process", PROCESS, self._process(), {})
         return b"".join(pieces)
 
@@ -71,7 +71,7 @@ class Page:
         self, job: str, table: tuple[Metric, ...], readers: Readers, labels: Mapping[str, str]
     ) -> list[bytes]:
         def failed(name: str) -> None:
-            self._errors[job, name] += 1
+            self._scrapes.errors[job, name] += 1
 
         return [text async for text in expose(table, readers, labels, failed)]
 
@@ -81,8 +81,10 @@ class Page:
             "orbitmq_build_info": lambda: [((__version__, platform.python_version()), 1)],
             "orbitmq_resident_memory_bytes": _resident,
             "orbitmq_cpu_seconds_total": lambda: [((), usage.ru_utime + usage.ru_stime)],
-            "orbitmq_scrape_duration_seconds": lambda: [((job,), value) for job, value in self._durations.items()],
-            "orbitmq_scrape_errors_total": lambda: list(self._errors.items()),
+            "orbitmq_scrape_duration_seconds": lambda: [
+                ((job,), value) for job, value in self._scrapes.durations.items()
+            ],
+            "orbitmq_scrape_errors_total": lambda: list(self._scrapes.errors.items()),
         }
 
 

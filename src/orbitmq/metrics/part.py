@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from orbitmq.metrics.model import Metric, Readers
@@ -35,3 +36,11 @@ class Part:
     job: str
     table: tuple[Metric, ...]
     figures: Figures
+
+
+@dataclass(slots=True)
+class Scrapes:
+    """How collecting goes: seconds by job, failures by job and target."""
+
+    durations: dict[str, float] = field(default_factory=dict)
+    errors: Counter[tuple[str, str]] = field(default_factory=Counter)

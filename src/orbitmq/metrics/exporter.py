@@ -1,0 +1,157 @@
+"""Asks a whole cluster round after round, and serves what is known: one process, bounded questions, a deadline.
+
+A broker that does not answer, and a question that is refused, cost nothing else. Must not know command lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orbitmq.admin.session import Node, Session
+from orbitmq.errors import OrbitMQError
+from orbitmq.metrics.exporter_figures import ExporterFigures, View
+from orbitmq.metrics.page import Page
+from orbitmq.metrics.part import Part, Scrapes
+from orbitmq.metrics.survey import Survey, Timer
+from orbitmq.metrics.table_exporter import EXPORTER
+from orbitmq.net.remoting import Remoting
+
+_log = logging.getLogger(__name__)
+
+JOB = "exporter"
+NAME_SERVERS = "name servers"  # the target of failures to reach them
+STALE_ROUNDS = 3  # an answer that old, in rounds, is not told any more
+STALE_SECONDS_MIN = 180.0  # but not before; a broker that restarts has its figures back by then
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterSettings:
+    """How a cluster is asked."""
+
+    interval_seconds: float = 15.0
+    deadline_seconds: float = 30.0
+    """For the questions to one broker in one round; what is left is asked first in the next."""
+    forget_seconds: float = 3600.0
+    """How long a broker that is not registered any more is still told as down."""
+    queue_series: int = 1000
+    with_clients: bool = True
+    steady_labels: bool = False
+
+    @property
+    def stale_seconds(self) -> float:
+        return max(STALE_SECONDS_MIN, STALE_ROUNDS * (self.interval_seconds + self.deadline_seconds))
+
+
+class Exporter:
+    """`start` serves at once; the first round follows. `first_round` is set when it is over."""
+
+    def __init__(
+        self,
+        remoting: Remoting,
+        name_servers: Sequence[str],
+        settings: ExporterSettings | None = None,
+        *,
+        cluster: str | None = None,
+        timer: Timer = time.monotonic,
+    ) -> None:
+        self.settings = settings or ExporterSettings()
+        self._remoting = remoting
+        self._name_servers = tuple(name_servers)
+        self._cluster = cluster
+        self._timer = timer
+        self._begun = timer()
+        self._surveys: dict[Node, Survey] = {}
+        self._registered_at: dict[Node, float] = {}
+        self._name_servers_at: float | None = None
+        self._scrapes = Scrapes()
+        self._rounds: asyncio.Task[None] | None = None
+        self.first_round = asyncio.Event()
+        figures = ExporterFigures(
+            self._view,
+            self._failure,
+            lambda: self._name_servers_at,
+            queue_series=self.settings.queue_series,
+            steady_labels=self.settings.steady_labels,
+        )
+        self.page = Page((Part("page", EXPORTER, figures),), scrapes=self._scrapes)
+
+    @property
+    def port(self) -> int:
+        return self.page.port
+
+    async def start(self, host: str, port: int) -> None:
+        """ConfigurationError when the port cannot be had."""
+        await self.page.start(host, port, "--port")
+        self._rounds = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._rounds is not None:
+            self._rounds.cancel()
+            await asyncio.gather(self._rounds, return_exceptions=True)
+        await self.page.stop()
+
+    async def _run(self) -> None:
+        while True:
+            begun = self._timer()
+            try:
+                await self.round()
+            except Exception:  # the next round must still come
+                _log.exception("event=round_failed")
+            self.first_round.set()
+            await asyncio.sleep(max(0.0, begun + self.settings.interval_seconds - self._timer()))
+
+    async def round(self) -> None:
+        """Ask who there is, then all of them at the same time."""
+        begun = self._timer()
+        await self._find()
+        data = {survey.node for survey in self._view().data}
+        deadline = self.settings.deadline_seconds
+        surveys = self._surveys.items()
+        await asyncio.gather(*(survey.round(deadline, with_data=node in data) for node, survey in surveys))
+        self._scrapes.durations[JOB] = self._timer() - begun
+
+    async def _find(self) -> None:
+        """Take in brokers that are registered, and forget those that are not since long."""
+        try:
+            nodes = await Session(self._remoting, self._name_servers, cluster=self._cluster).nodes()
+        except OrbitMQError as error:
+            self._failed(NAME_SERVERS, str(error))
+            return
+        now = self._name_servers_at = self._timer()
+        replaced = {(node.cluster, node.name, node.id) for node in nodes} | {node.address for node in nodes}
+        for node in list(self._surveys):
+            has_successor = (node.cluster, node.name, node.id) in replaced or node.address in replaced
+            is_old = now - self._registered_at[node] > self.settings.forget_seconds
+            if node not in nodes and (has_successor or is_old):
+                del self._surveys[node], self._registered_at[node]
+        for node in nodes:
+            self._registered_at[node] = now
+            if node not in self._surveys:
+                self._surveys[node] = self._survey(node)
+
+    def _survey(self, node: Node) -> Survey:
+        return Survey(
+            node,
+            self._remoting,
+            lambda reason: self._failed(str(node), reason),
+            with_clients=self.settings.with_clients,
+            timer=self._timer,
+        )
+
+    def _failed(self, target: str, reason: str) -> None:
+        self._scrapes.errors[JOB, target] += 1
+        _log.info("event=question_failed target=%s reason=%.300s", target, reason)
+
+    def _view(self) -> View:
+        now = self._timer()
+        return View(self._surveys.values(), now, now - self.settings.stale_seconds)
+
+    def _failure(self) -> str | None:
+        """Why nothing new is known."""
+        last = self._begun if self._name_servers_at is None else self._name_servers_at
+        age = self._timer() - last
+        return f"no name server has answered for {age:.0f} s" if age > self.settings.stale_seconds else None

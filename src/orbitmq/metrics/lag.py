@@ -1,0 +1,40 @@
+"""How far a group is behind in one topic of one broker, out of offsets and the ranges of queues. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from orbitmq.wire.bodies import QueueRange
+
+NOTHING = QueueRange()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """One read queue; a group without an offset stands at 0, as RocketMQ has it."""
+
+    queue_id: int
+    consumed: int
+    held: QueueRange
+
+    @property
+    def plain(self) -> int:
+        """End minus offset: negative when the offset is beyond the end, and with messages that are gone."""
+        return self.held.max_offset - self.consumed
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the group can still get."""
+        return max(0, self.held.max_offset - max(self.consumed, self.held.min_offset))
+
+    @property
+    def ahead(self) -> int:
+        """How far the offset is beyond the end."""
+        return max(0, -self.plain)
+
+
+def queue_lags(read_queues: int, ranges: Mapping[int, QueueRange], offsets: Mapping[int, int]) -> Iterator[QueueLag]:
+    """Of each read queue."""
+    for queue_id in range(read_queues):
+        yield QueueLag(queue_id, max(0, offsets.get(queue_id, 0)), ranges.get(queue_id, NOTHING))

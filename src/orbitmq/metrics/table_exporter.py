@@ -1,0 +1,179 @@
+"""The metrics of `orbitmq exporter`: declarations only.
+
+Names that begin with `rocketmq_`, and their labels, are those of the exporter for Apache RocketMQ, odd spellings
+included, which dashboards and rules in the field use; all of its families are gauges.
+"""
+
+from __future__ import annotations
+
+from orbitmq.metrics.model import Metric, gauge
+
+_BROKER = "cluster brokerIP broker"
+_TOPIC = "cluster broker topic"
+_GROUP = "cluster broker topic group"
+_RUNTIME = "cluster brokerIP brokerHost des boottime broker_version"
+_CLIENT = "clientAddr clientId group topic"
+_DIFF = "group topic countOfOnlineConsumers msgModel"
+
+_PUT_TIMES = {
+    "0ms": "no millisecond", "0to10ms": "less than 10 ms", "10to50ms": "10 to 50 ms", "50to100ms": "50 to 100 ms",
+    "100to200ms": "100 to 200 ms", "200to500ms": "200 to 500 ms", "500to1s": "500 ms to 1 s", "1to2s": "1 to 2 s",
+    "2to3s": "2 to 3 s", "3to4s": "3 to 4 s", "4to5s": "4 to 5 s", "5to10s": "5 to 10 s",
+    "10stomore": "10 s and more",
+}  # fmt: skip
+_RATES = {
+    "put": ("messages stored", "putTps"),
+    "getfound": ("reads that found messages", "getFoundTps"),
+    "getmiss": ("reads that found none", "getMissTps"),
+    "gettotal": ("reads", "getTotalTps"),
+    "gettransfered": ("messages handed out", "getTransferedTps"),
+}
+SECONDS = (10, 60, 600)
+"""Over which a broker tells its rates."""
+
+
+def _runtime(name: str, unit: str, text: str, key: str) -> Metric:
+    return gauge(f"rocketmq_brokeruntime_{name}", _RUNTIME, unit, text, f"runtime table, `{key}`")
+
+
+RUNTIME: tuple[Metric, ...] = (
+    _runtime("commitlog_disk_ratio", "", "How full the disk of the log is, 0 to 1.", "commitLogDiskRatio"),
+    _runtime("consumequeue_disk_ratio", "", "How full the disk of the queues is, 0 to 1.", "consumeQueueDiskRatio"),
+    _runtime("dispatch_behind_bytes", "bytes", "Bytes of the log that are not in the queues yet.",
+             "dispatchBehindBytes"),
+    _runtime("remain_howmanydata_toflush", "bytes", "Bytes that are not on disk yet; the broker rounds them.",
+             "remainHowManyDataToFlush"),
+    _runtime("send_threadpool_queue_size", "requests", "Sends that wait.", "sendThreadPoolQueueSize"),
+    _runtime("send_threadpoolqueue_capacity", "requests", "How many sends may wait.", "sendThreadPoolQueueCapacity"),
+    _runtime("send_threadpoolqueue_headwait_timemills", "ms", "How long the first send has waited.",
+             "sendThreadPoolQueueHeadWaitTimeMills"),
+    _runtime("pull_threadpoolqueue_size", "requests", "Pulls that wait.", "pullThreadPoolQueueSize"),
+    _runtime("pull_threadpoolqueue_capacity", "requests", "How many pulls may wait.", "pullThreadPoolQueueCapacity"),
+    _runtime("pull_threadpoolqueue_headwait_timemills", "ms", "How long the first pull has waited.",
+             "pullThreadPoolQueueHeadWaitTimeMills"),
+    _runtime("query_threadpoolqueue_size", "requests", "Queries that wait.", "queryThreadPoolQueueSize"),
+    _runtime("query_threadpool_queue_capacity", "requests", "How many queries may wait.",
+             "queryThreadPoolQueueCapacity"),
+    _runtime("query_threadpoolqueue_headwait_timemills", "ms", "How long the first query has waited.",
+             "queryThreadPoolQueueHeadWaitTimeMills"),
+    _runtime("pagecache_lock_time_mills", "ms", "How long the current put has held the lock.",
+             "pageCacheLockTimeMills"),
+    *(
+        _runtime(f"pmdt_{name}", "puts", f"Puts of the last whole minute that took {text}.", "putMessageDistributeTime")
+        for name, text in _PUT_TIMES.items()
+    ),
+    _runtime("put_latency_99", "ms", "99 of 100 puts of the last whole minute took less.", "putLatency99"),
+    _runtime("put_latency_999", "ms", "999 of 1000 puts of the last whole minute took less.", "putLatency999"),
+    *(
+        _runtime(f"{name}_tps{seconds}", "1/s", f"Mean over {seconds} s of {text}.", key)
+        for name, (text, key) in _RATES.items()
+        for seconds in SECONDS
+    ),
+    _runtime("msg_put_total_today_now", "messages", "Messages stored since the start.", "msgPutTotalTodayNow"),
+    _runtime("msg_gettotal_today_now", "messages", "Messages handed out since the start.", "msgGetTotalTodayNow"),
+    _runtime("msg_puttotal_todaymorning", "messages", "Messages stored until last midnight.",
+             "msgPutTotalTodayMorning"),
+    _runtime("msg_gettotal_todaymorning", "messages", "Messages handed out until last midnight.",
+             "msgGetTotalTodayMorning"),
+    _runtime("msg_puttotal_yesterdaymorning", "messages", "Messages stored until the midnight before.",
+             "msgPutTotalYesterdayMorning"),
+    _runtime("msg_gettotal_yesterdaymorning", "messages", "Messages handed out until the midnight before.",
+             "msgGetTotalYesterdayMorning"),
+    _runtime("put_message_size_total", "bytes", "Bytes stored since the start.", "putMessageSizeTotal"),
+    _runtime("put_message_average_size", "bytes", "Mean size of a message.", "putMessageAverageSize"),
+    _runtime("putmessage_times_total", "messages", "Messages stored since the start; 1 for none.",
+             "putMessageTimesTotal"),
+    _runtime("putmessage_entire_time_max", "ms", "Longest put since the start.", "putMessageEntireTimeMax"),
+    _runtime("getmessage_entire_time_max", "ms", "Longest read since the start.", "getMessageEntireTimeMax"),
+    _runtime("commitlog_maxoffset", "bytes", "Where the log ends.", "commitLogMaxOffset"),
+    _runtime("commitlog_minoffset", "bytes", "Where the log begins.", "commitLogMinOffset"),
+    _runtime("commitlogdir_capacity_total", "bytes", "Size of the disk of the log; rounded.", "commitLogDirCapacity"),
+    _runtime("commitlogdir_capacity_free", "bytes", "What is free of it; rounded.", "commitLogDirCapacity"),
+    _runtime("earliest_message_timestamp", "ms since the epoch", "Store time of the oldest message.",
+             "earliestMessageTimeStamp"),
+    _runtime("start_accept_sendrequest_time", "ms since the epoch", "From when the broker takes messages; mostly 0.",
+             "startAcceptSendRequestTimeStamp"),
+    _runtime("dispatch_maxbuffer", "", "Always 0 by now.", "dispatchMaxBuffer"),
+    _runtime("remain_transientstore_buffer_numbs", "buffers", "Off-heap buffers that are free.",
+             "remainTransientStoreBufferNumbs"),
+)  # fmt: skip
+
+CLUSTER: tuple[Metric, ...] = (
+    gauge("rocketmq_broker_tps", _BROKER, "messages/s", "Messages stored.", "R315 BROKER_PUT_NUMS, last minute"),
+    gauge("rocketmq_broker_qps", _BROKER, "messages/s", "Messages handed out.", "R315 BROKER_GET_NUMS, last minute"),
+    gauge("rocketmq_broker_commitlog_diff", _BROKER, "bytes",
+          "How far a slave is behind its master; of each slave, by its address.",
+          "runtime tables of both, `commitLogMaxOffset`"),
+    gauge("rocketmq_producer_tps", _TOPIC, "messages/s", "Messages stored of a topic.",
+          "R315 TOPIC_PUT_NUMS, last minute"),
+    gauge("rocketmq_producer_message_size", _TOPIC, "bytes/s", "Bytes stored of a topic.",
+          "R315 TOPIC_PUT_SIZE, last minute"),
+    gauge("rocketmq_producer_offset", _TOPIC, "messages", "Ends of a topic's queues together.", "R202"),
+    gauge("rocketmq_topic_retry_offset", _TOPIC, "messages", "The same of the topics for retries.", "R202"),
+    gauge("rocketmq_topic_dlq_offset", "cluster broker group", "messages", "The same of a group's dead letters.",
+          "R202"),
+    gauge("rocketmq_producer_count", "cluster broker group", "clients", "Producers online.", "R328"),
+    gauge("rocketmq_consumer_tps", _GROUP, "messages/s", "Messages handed to a group.",
+          "R315 GROUP_GET_NUMS, last minute"),
+    gauge("rocketmq_consumer_message_size", _GROUP, "bytes/s", "Bytes handed to a group.",
+          "R315 GROUP_GET_SIZE, last minute"),
+    gauge("rocketmq_consumer_offset", _GROUP, "messages", "Offsets of a group in a topic together.", "R43"),
+    gauge("rocketmq_group_consume_tps", _GROUP, "messages/s", "As rocketmq_consumer_tps, under its older name.",
+          "R315 GROUP_GET_NUMS, last minute"),
+    gauge("rocketmq_group_consume_total_offset", _GROUP, "messages",
+          "As rocketmq_consumer_offset, under its older name.", "R43"),
+    gauge("rocketmq_group_diff", _DIFF, "messages",
+          "How far a group is behind, on all brokers together; negative where offsets are beyond the end.",
+          "R202 and R43; not of broadcasting groups"),
+    gauge("rocketmq_group_retrydiff", _DIFF, "messages", "The same in the group's topic for retries.", "R202 and R43"),
+    gauge("rocketmq_group_dlqdiff", _DIFF, "messages", "The same in its dead letters, where somebody consumes them.",
+          "R202 and R43"),
+    gauge("rocketmq_message_accumulation", _GROUP, "messages", "How far a group is behind, broker by broker.",
+          "R202 and R43"),
+    gauge("rocketmq_group_get_latency_by_storetime", _GROUP, "ms",
+          "How old the oldest message is that a group has not consumed; 0 when there is none.", "R303"),
+    gauge("rocketmq_group_get_latency", f"{_GROUP} queueid", "ms",
+          "The same queue by queue, of queues with such messages.", "R303; --queue-series says how many"),
+    gauge("rocketmq_send_back_nums", _GROUP, "messages", "Messages sent back for a retry in the last minute.",
+          "R315 SNDBCK_PUT_NUMS, its sum"),
+    gauge("rocketmq_group_count", "caddr localaddr group", "clients", "Members of a group online.", "R203"),
+    gauge("rocketmq_client_consume_fail_msg_count", _CLIENT, "messages",
+          "Messages a client failed to consume in the last hour.", "R307"),
+    gauge("rocketmq_client_consume_fail_msg_tps", _CLIENT, "messages/s", "Messages it fails to consume.", "R307"),
+    gauge("rocketmq_client_consume_ok_msg_tps", _CLIENT, "messages/s", "Messages it consumes.", "R307"),
+    gauge("rocketmq_client_consume_rt", _CLIENT, "ms", "Time its listener takes.", "R307"),
+    gauge("rocketmq_client_consumer_pull_rt", _CLIENT, "ms", "Time its pulls take.", "R307"),
+    gauge("rocketmq_client_consumer_pull_tps", _CLIENT, "messages/s", "Messages it pulls.", "R307"),
+)  # fmt: skip
+
+OWN: tuple[Metric, ...] = (
+    gauge("orbitmq_broker_up", _BROKER, "", "1 when a broker answered in the last round, 0 when not.",
+          "R28 of each broker that is or was registered", rocketmq=False),
+    gauge("orbitmq_broker_has_master", "cluster broker", "", "0 when no master of a broker name answers.",
+          "R106, and R28 of its brokers", rocketmq=False),
+    gauge("orbitmq_broker_start_time_seconds", _BROKER, "s", "When the broker started, since the epoch.",
+          "runtime table, `bootTimestamp`", rocketmq=False),
+    gauge("orbitmq_half_messages", "cluster broker", "messages",
+          "Half messages behind the progress of the broker's own checks.", "R202 and R43 of the half topic",
+          rocketmq=False),
+    gauge("orbitmq_group_online_consumers", "group", "clients",
+          "Members online, on all brokers together; 0 for a group that is known and has none.", "R203",
+          rocketmq=False),
+    gauge("orbitmq_group_lag_messages", "cluster topic group", "messages",
+          "How far a group is behind, on all brokers together, from the first message that is still there; never "
+          "negative, and left out while a broker's part is unknown.", "R202 and R43", rocketmq=False),
+    gauge("orbitmq_group_queue_lag_max_messages", "cluster topic group", "messages",
+          "Lag of the queue that is farthest behind.", "R202 and R43", rocketmq=False),
+    gauge("orbitmq_group_queues", "cluster topic group", "queues", "Queues that the group reads of the topic.",
+          "R21", rocketmq=False),
+    gauge("orbitmq_group_ahead_messages", "cluster topic group", "messages",
+          "How far offsets of a group are beyond the ends of their queues.", "R202 and R43", rocketmq=False),
+    gauge("orbitmq_queue_lag_messages", "topic group broker queue", "messages",
+          "Lag queue by queue, of those that are farthest behind.", "R202 and R43; --queue-series says how many",
+          rocketmq=False),
+    gauge("orbitmq_scrape_stale_seconds", "target", "s",
+          "How old the last answer of a broker, or of the name servers, is.", "the exporter's clock", rocketmq=False),
+)  # fmt: skip
+
+EXPORTER: tuple[Metric, ...] = (*CLUSTER, *RUNTIME, *OWN)
+"""Everything `orbitmq exporter` serves, beside `table_native.PROCESS`."""
