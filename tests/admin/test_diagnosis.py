@@ -21,8 +21,8 @@ from orbitmq.admin.verdict import Severity
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.testing.cluster import Cluster, ShiftedClock
-from tests.support.administering import looking
 from tests.support.process import wait_until
+from tests.support.sessions import asked
 
 NOW_MS = 10_000_000
 SECOND = 1000
@@ -258,7 +258,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def reasons(cluster: Cluster, group: str) -> list[str]:
-    return [one.rule for one in looking(cluster.namesrv_address, lambda session: why(session, group)).items]
+    return [one.rule for one in asked(cluster.namesrv_address, lambda session: why(session, group)).items]
 
 
 def consumer(cluster: Cluster, group: str, listen: Callable[..., object], expression: str = "*") -> PushConsumer:
@@ -273,7 +273,7 @@ def test_live_a_group_that_nobody_knows_and_one_without_members(cluster: Cluster
         await (await plan_create(session, "orphans", {"consume_enable": False})).make()
 
     assert reasons(cluster, "never-there") == ["unknown"]
-    looking(cluster.namesrv_address, make)
+    asked(cluster.namesrv_address, make)
     assert reasons(cluster, "orphans") == ["offline", "disabled"]
 
 
@@ -299,7 +299,7 @@ def test_live_a_listener_that_fails_and_one_that_hangs(cluster: Cluster) -> None
             def stuck() -> object:
                 clock = ShiftedClock()
                 clock.shift_ms = 180_000  # a listener that has just begun to hang has done so for long
-                answer = looking(
+                answer = asked(
                     cluster.namesrv_address,
                     lambda session: why(session, "hanging", clock=clock),
                 )

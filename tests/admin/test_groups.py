@@ -21,7 +21,7 @@ from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
 from orbitmq.wire.codes import RequestCode
-from tests.support.administering import looking
+from tests.support.sessions import asked
 
 BROKERS = ["broker-a", "broker-b"]
 
@@ -73,7 +73,7 @@ def test_a_group_is_made_changed_and_shown_on_every_broker(cluster: Cluster) -> 
         with pytest.raises(Conflict, match="with other rules"):
             await plan_create(session, "rules")
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_group_of_rules_and_one_of_offsets_alone_are_both_listed(cluster: Cluster) -> None:
@@ -92,7 +92,7 @@ def test_a_group_of_rules_and_one_of_offsets_alone_are_both_listed(cluster: Clus
         assert everything["TOOLS_CONSUMER"]
         assert "TOOLS_CONSUMER" not in {row.name for row in (await groups.groups(session)).items}
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_group_without_rules_is_not_found_and_the_nearest_is_named(cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ def test_a_group_without_rules_is_not_found_and_the_nearest_is_named(cluster: Cl
                 await question
             assert "payments" in (caught.value.hint or "")
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 @pytest.mark.parametrize("offsets", [True, False])
@@ -124,7 +124,7 @@ def test_a_group_is_removed_with_or_without_its_progress(cluster: Cluster, offse
         left = [row.name for row in (await groups.groups(session, pattern=name)).items]
         assert left == ([] if offsets else [name])
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_group_whose_members_are_online_stays_unless_forced(cluster: Cluster) -> None:
@@ -144,7 +144,7 @@ def test_a_group_whose_members_are_online_stays_unless_forced(cluster: Cluster) 
         assert plan.steps[-1].target.startswith("name server"), "routes go last"
 
     with consumer:
-        looking(cluster.namesrv_address, look)
+        asked(cluster.namesrv_address, look)
 
 
 def test_groups_of_the_system_stay(cluster: Cluster) -> None:
@@ -152,7 +152,7 @@ def test_groups_of_the_system_stay(cluster: Cluster) -> None:
         with pytest.raises(Conflict, match="belongs to the system"):
             await plan_delete(session, "TOOLS_CONSUMER", force=True)
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_broker_that_breaks_off_makes_figures_unknown_and_is_named(cluster: Cluster) -> None:
@@ -168,10 +168,10 @@ def test_a_broker_that_breaks_off_makes_figures_unknown_and_is_named(cluster: Cl
         (row,) = found.items
         assert (row.lag_messages, row.known_lag_messages, row.members) == (None, 0, None)
 
-    looking(cluster.namesrv_address, prepare)
+    asked(cluster.namesrv_address, prepare)
     cluster.disconnect(RequestCode.GET_ALL_CONSUMER_OFFSET, times=None, broker="broker-b")
     cluster.disconnect(RequestCode.GET_CONSUMER_CONNECTION_LIST, times=None, broker="broker-b")
     try:
-        looking(cluster.namesrv_address, look)
+        asked(cluster.namesrv_address, look)
     finally:
         cluster.heal()

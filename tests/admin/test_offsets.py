@@ -29,8 +29,8 @@ from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
-from tests.support.administering import looking
 from tests.support.process import wait_until
+from tests.support.sessions import asked
 
 BROKERS = ("broker-a", "broker-b")
 EACH = 10  # messages in each of the two queues of each broker
@@ -131,7 +131,7 @@ def test_a_group_that_is_offline_is_moved_and_brought_back(cluster: Cluster) -> 
         assert await carried_out(await plan_undo(session, plan.undo)) == [Outcome.CONFIRMED] * 4
         assert set((await stored(session, "moved")).values()) == {6}
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_one_queue_is_moved_to_an_offset_and_shifted(cluster: Cluster) -> None:
@@ -148,7 +148,7 @@ def test_one_queue_is_moved_to_an_offset_and_shifted(cluster: Cluster) -> None:
         with pytest.raises(NotFound, match="has no queue 7"):
             await plan_reset(session, "one", "T", Target(Where.END), queues=["broker-b/7"])
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_without_force_a_group_is_only_moved_back(cluster: Cluster) -> None:
@@ -157,7 +157,7 @@ def test_without_force_a_group_is_only_moved_back(cluster: Cluster) -> None:
         assert not (await plan_reset(session, "gently", "T", Target(Where.END), force=False)).changing
         assert (await plan_reset(session, "gently", "T", Target(Where.BEGIN), force=False)).changing
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_group_that_never_consumed_gets_offsets_and_there_is_nothing_to_bring_back(cluster: Cluster) -> None:
@@ -168,7 +168,7 @@ def test_a_group_that_never_consumed_gets_offsets_and_there_is_nothing_to_bring_
         assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
         assert set((await stored(session, "never")).values()) == {EACH}
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_offsets_are_cloned_queue_by_queue(cluster: Cluster) -> None:
@@ -180,7 +180,7 @@ def test_offsets_are_cloned_queue_by_queue(cluster: Cluster) -> None:
         with pytest.raises(NotFound, match="has no offsets"):
             await plan_clone(session, "nobody", "copy")
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_file_of_another_form_is_refused(cluster: Cluster) -> None:
@@ -189,7 +189,7 @@ def test_a_file_of_another_form_is_refused(cluster: Cluster) -> None:
             with pytest.raises(AdminError, match="no undo file"):
                 await plan_undo(session, broken)
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_members_that_are_online_are_moved_and_it_is_seen(cluster: Cluster) -> None:
@@ -220,14 +220,14 @@ def test_members_that_are_online_are_moved_and_it_is_seen(cluster: Cluster) -> N
     async def commit_end(session: Session) -> None:
         await commit(session, "online", EACH)
 
-    looking(cluster.namesrv_address, commit_end)
+    asked(cluster.namesrv_address, commit_end)
     with consumer:
-        wait_until(lambda: looking(cluster.namesrv_address, _online), 30, "the member to be online")
-        looking(cluster.namesrv_address, whole)
+        wait_until(lambda: asked(cluster.namesrv_address, _online), 30, "the member to be online")
+        asked(cluster.namesrv_address, whole)
         wait_until(lambda: len(got) >= 4 * EACH, 30, "all messages once more")
-        wait_until(lambda: looking(cluster.namesrv_address, until_consumed), 30, "the commits")
+        wait_until(lambda: asked(cluster.namesrv_address, until_consumed), 30, "the commits")
         got.clear()
-        looking(cluster.namesrv_address, one_queue)
+        asked(cluster.namesrv_address, one_queue)
         wait_until(lambda: len(got) >= 3, 30, "the last three of one queue")
 
 

@@ -31,8 +31,8 @@ from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumerRunningInfo, ProcessQueueInfo
 from orbitmq.wire.codes import RequestCode
-from tests.support.administering import looking
 from tests.support.process import wait_until
+from tests.support.sessions import asked
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 NOW_MS, OLDEST_MS, NEWEST_MS, CONSUMED_MS, DELAY_MS = 100_000, 10_000, 99_000, 40_000, 50_000
@@ -313,7 +313,7 @@ def test_a_group_that_has_stored_offsets_of_a_part(cluster: Cluster) -> None:
         ]  # fmt: skip
         assert (both.lag_messages, both.members, both.dead_letters) == (14, 0, 0)
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_stored_zero_is_an_offset(cluster: Cluster) -> None:
@@ -325,7 +325,7 @@ def test_a_stored_zero_is_an_offset(cluster: Cluster) -> None:
         assert all(row.delay_ms is not None and row.delay_ms >= 0 for row in one.queues)
         assert all(row.latency_ms == row.delay_ms for row in one.queues)
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_an_offset_ahead_is_warned_of(cluster: Cluster) -> None:
@@ -335,7 +335,7 @@ def test_an_offset_ahead_is_warned_of(cluster: Cluster) -> None:
         assert found.items[0].lag_messages == 0
         assert "beyond the end" in found.warnings[0]
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_a_broker_that_breaks_off_makes_the_lag_partial_and_never_smaller(cluster: Cluster) -> None:
@@ -349,7 +349,7 @@ def test_a_broker_that_breaks_off_makes_the_lag_partial_and_never_smaller(cluste
         assert ["broker-b" in failure.target for failure in found.failures] == [True]
         assert (found.items[0].lag_messages, found.items[0].known_lag_messages) == (None, 8)
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_nobody_knows_the_group(cluster: Cluster) -> None:
@@ -357,7 +357,7 @@ def test_nobody_knows_the_group(cluster: Cluster) -> None:
         with pytest.raises(NotFound, match="no broker has rules for the group nobody-at-all"):
             await progress(session, "nobody-at-all")
 
-    looking(cluster.namesrv_address, look)
+    asked(cluster.namesrv_address, look)
 
 
 def test_queues_have_owners_while_members_are_online(cluster: Cluster) -> None:
@@ -366,7 +366,7 @@ def test_queues_have_owners_while_members_are_online(cluster: Cluster) -> None:
     consumer.set_listener(lambda *_: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
 
     def measured() -> GroupProgress | None:
-        (one,) = looking(cluster.namesrv_address, lambda session: progress(session, "online")).items
+        (one,) = asked(cluster.namesrv_address, lambda session: progress(session, "online")).items
         return one if one.unowned_queues == [] and one.lag_messages == 0 else None
 
     with consumer:

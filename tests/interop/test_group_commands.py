@@ -1,0 +1,216 @@
+"""Commands over groups, offsets and clients against RocketMQ and orbitmq: the same answers, and of the same data the
+figures of RocketMQ's own tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq.admin.session import Session
+from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
+from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
+from orbitmq.message.model import MessageQueue
+from orbitmq.operations.offsets import update_consumer_offset
+from tests.interop.conftest import System
+from tests.support.commands import answer, items, orbitmq
+from tests.support.delivery import messages
+from tests.support.java_rocketmq import Driver
+from tests.support.mqadmin import Mqadmin, rows
+from tests.support.process import wait_until
+from tests.support.sessions import asked
+
+TOPIC, GROUP, BROKER = "GroupCommands", "group-commands", "broker-a"
+QUEUES, EACH = 4, 5
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class World:
+    """A system with a topic and a Java consumer that has read it."""
+
+    system: System
+    stock: Mqadmin
+
+    def items(self, *words: object, code: int = 0) -> list[dict[str, Any]]:
+        return items(*words, "-n", self.system.namesrv_address, "--timeout", 30, code=code)
+
+    def change(self, *words: object, code: int = 0) -> list[dict[str, Any]]:
+        told = answer(*words, "-y", "-n", self.system.namesrv_address, "--timeout", 30, code=code)
+        found: list[dict[str, Any]] = told["items"]
+        return found
+
+    def offsets(self, group: str) -> list[int]:
+        return [row["consumerOffset"] for row in self.items("offset", "show", group, "--topic", TOPIC)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Undo files of these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("home")
+        patch.setenv("XDG_STATE_HOME", str(place))
+        patch.setenv("XDG_CONFIG_HOME", str(place))
+        yield place
+
+
+@pytest.fixture(scope="module")
+def world(system: System) -> Iterator[World]:
+    with Mqadmin(system.namesrv_address) as stock:
+        stock("updateTopic", "-b", system.address, "-t", TOPIC, "-r", QUEUES, "-w", QUEUES)
+        with Producer("group-commands-p", system.namesrv_address) as producer:
+            for number in range(QUEUES * EACH):
+                queue = MessageQueue(TOPIC, BROKER, number % QUEUES)
+                producer.send(Message(TOPIC, b"%d" % number, tags="red"), queue=queue)
+        client = ("--namesrv", system.namesrv_address, "--topic", TOPIC)
+        with Driver("consume", *client, "--group", GROUP, "--idle-ms", 600_000) as consumer:
+            consumer.wait_for_event("started")
+            consumer.process.wait_for(
+                lambda: len(messages(consumer.rows())) == QUEUES * EACH, PATIENCE_S, "all messages"
+            )
+            asked(system.namesrv_address, _committed)
+            yield World(system, stock)
+
+
+async def _committed(session: Session) -> None:
+    """What the consumer itself would do in ten seconds, but now."""
+    for node in await session.masters():
+        for number in range(QUEUES):
+            queue = MessageQueue(TOPIC, node.name, number)
+            await update_consumer_offset(session.remoting, node.address, GROUP, queue, EACH)
+
+
+def _of_topic(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in queues if row["topic"] == TOPIC]
+
+
+def test_progress_is_that_of_the_stock_tool(world: World) -> None:
+    told = world.stock("consumerProgress", "-g", GROUP)
+    theirs = {(row[1], int(row[2])): (int(row[3]), int(row[4]), int(row[5])) for row in rows(told, "#Topic") if row[0] == TOPIC}  # fmt: skip # noqa: E501
+    found = _of_topic(world.items("group", "lag", GROUP))
+    ours = {(r["brokerName"], r["queueId"]): (r["maxOffset"], r["consumerOffset"], r["lagMessages"]) for r in found}
+    assert ours == theirs
+    assert {row["state"] for row in found} == {"caughtUp"}
+    assert {(row["delayMs"], row["latencyMs"], row["lastConsumedAgeMs"]) for row in found} == {(0, 0, 0)}
+    (row,) = [row for row in rows(world.stock("consumerProgress"), "#Group") if row[0] == GROUP]
+    (ours_row,) = world.items("group", "list", "--match", GROUP, "--lag", "--members")
+    assert (str(ours_row["members"]), ours_row["version"], ours_row["model"]) == (row[1], row[2], row[4])
+    assert str(ours_row["lagMessages"] + ours_row["retryLagMessages"]) == row[-1]
+
+
+def test_members_are_those_of_the_stock_tool(world: World) -> None:
+    theirs = rows(world.stock("consumerConnection", "-g", GROUP), "#ClientId")
+    (ours,) = world.items("group", "connections", GROUP)
+    assert [[ours["clientId"], ours["address"], ours["language"], ours["version"]]] == [row[:4] for row in theirs]
+    (subscription,) = world.items("group", "subscriptions", GROUP)
+    assert (subscription["topic"], subscription["conflict"]) == (TOPIC, False)
+
+
+def test_a_member_tells_its_queues_and_where_its_threads_stand(world: World) -> None:
+    (one,) = world.items("client", "show", GROUP)
+    assert len(_of_topic(one["queues"])) == QUEUES
+    assert (one["kind"], one["version"], one["orderly"]) == ("CONSUME_PASSIVELY", "V4_9_7", False)
+    assert one["stack"] is None
+    (deep,) = world.items("client", "stack", GROUP)
+    assert "ConsumeMessageThread" in deep["stack"] or "PullMessageService" in deep["stack"]
+
+
+def test_rules_are_read_before_they_are_changed(world: World) -> None:
+    world.change("group", "create", "gc-rules", "--retry-max-times", 3)
+    world.change("group", "alter", "gc-rules", "--no-consume-enable")
+    told = world.stock("getConsumerConfig", "-g", "gc-rules")
+    assert "retryMaxTimes" in told
+    (rules,) = world.items("group", "config", "gc-rules")
+    assert (rules["retryMaxTimes"], rules["consumeEnable"], rules["retryQueueNums"]) == (3, False, 1)
+    theirs = {line.split("=")[0].strip(): line.split("=")[1].strip() for line in told.splitlines() if "=  " in line}
+    assert theirs["retryMaxTimes"] == "3"
+    assert theirs["consumeEnable"] == "false"
+    reasons = [row["rule"] for row in world.items("group", "why", "gc-rules", code=8)]
+    assert reasons == ["offline", "disabled"]
+    world.change("group", "delete", "gc-rules")
+    orbitmq("group", "config", "gc-rules", "-n", world.system.namesrv_address, code=3)
+
+
+def test_offsets_of_a_group_that_is_offline(world: World, home: Path) -> None:
+    group = "gc-offline"
+    world.change("offset", "clone", GROUP, group, "--topic", TOPIC)
+    assert world.offsets(group) == [EACH] * QUEUES
+    steps = world.change("offset", "reset", group, TOPIC, "--shift", -2)
+    assert [(step["outcome"], step["action"]) for step in steps] == [("confirmed", "replay 2 messages")] * QUEUES
+    assert [row["lagMessages"] for row in world.items("group", "lag", group)] == [2] * QUEUES
+    delays = world.items("group", "lag", group)
+    assert all(row["delayMs"] > 0 and row["latencyMs"] == row["delayMs"] for row in delays)
+    assert "No topic route info" in world.stock("consumerProgress", "-g", group), "it looks for a retry topic"
+    world.change("offset", "reset", group, TOPIC, "--offset", 1, "--queue", f"{BROKER}/3")
+    assert world.offsets(group) == [EACH - 2] * 3 + [1]
+    world.change("offset", "reset", group, TOPIC, "--to", "@1h")
+    assert world.offsets(group) == [0] * QUEUES
+    assert not world.stock("skipAccumulatedMessage", "-g", group, "-t", TOPIC).startswith("Error")
+    assert world.offsets(group) == [EACH] * QUEUES
+    newest = max((home / "orbitmq" / "undo").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    world.change("offset", "undo", newest)
+    assert world.offsets(group) == [EACH - 2] * 3 + [1]
+
+
+def test_a_group_that_never_came_is_unknown(world: World) -> None:
+    (one,) = world.items("group", "why", "gc-nobody", code=8)
+    assert one["rule"] == "unknown"
+    orbitmq("group", "progress", "gc-nobody", "-n", world.system.namesrv_address, code=3)
+
+
+def test_reasons_are_found_by_what_consumers_and_brokers_say(world: World) -> None:
+    """One consumer fails, one wants what nobody sends, one polls and commits nothing."""
+
+    def listener(answer: ConsumeConcurrentlyStatus) -> Any:
+        return lambda *_: answer
+
+    def consumer(group: str, expression: str, status: ConsumeConcurrentlyStatus) -> PushConsumer:
+        first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        made = PushConsumer(group, world.system.namesrv_address, consume_from_where=first)
+        made.subscribe(TOPIC, expression)
+        made.set_listener(listener(status))
+        return made
+
+    with (
+        consumer("gc-failing", "*", ConsumeConcurrentlyStatus.RECONSUME_LATER),
+        consumer("gc-picky", "blue", ConsumeConcurrentlyStatus.CONSUME_SUCCESS),
+        LitePullConsumer("gc-polling", world.system.namesrv_address) as polling,
+    ):
+        polling.subscribe(TOPIC)
+        for group, reason in (("gc-failing", "listener-fails"), ("gc-picky", "filter-matches-nothing")):
+
+            def told(group: str = group, reason: str = reason) -> bool:
+                words = ("group", "why", group, "-o", "template=$rule", "-n", world.system.namesrv_address)
+                return reason in orbitmq(*words, code=8 if reason.startswith("filter") else 0).stdout.split()
+
+            wait_until(told, PATIENCE_S, f"{reason} to be told of {group}")
+
+
+def test_a_group_that_is_online_is_moved_and_it_is_seen(world: World) -> None:
+    group = "gc-online"
+    world.change("offset", "skip", group, TOPIC)
+    consumer = PushConsumer(group, world.system.namesrv_address, persist_offset_interval_ms=200)
+    consumer.subscribe(TOPIC)
+    got: list[bytes] = []
+
+    def listen(received: Sequence[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        got.extend(message.body for message in received)
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    consumer.set_listener(listen)
+    with consumer:
+        wait_until(lambda: len(_owned(world, group)) == QUEUES, PATIENCE_S, "the queues to have an owner")
+        steps = world.change("offset", "reset", group, TOPIC, "--to", "begin")
+        moved = [(step["before"], step["after"], step["outcome"]) for step in steps]
+        assert moved == [(EACH, 0, "confirmed")] * QUEUES
+        wait_until(lambda: len(got) == QUEUES * EACH, PATIENCE_S, "all messages once more")
+        told = orbitmq("offset", "clone", GROUP, group, "-y", "-n", world.system.namesrv_address, code=7)
+        assert "is online" in told.stderr
+
+
+def _owned(world: World, group: str) -> list[dict[str, Any]]:
+    return [row for row in _of_topic(world.items("group", "lag", group)) if row["clientId"]]
