@@ -264,7 +264,8 @@ async def consumers(session: Session, topic: str) -> Found[TopicGroup]:
     brokers: dict[str, list[str]] = {}
     for node, groups in gathered.answers.items():
         for group in groups:
-            brokers.setdefault(group, []).append(node.name)
+            if group != topic:  # RocketMQ 5 names the topic itself among its groups
+                brokers.setdefault(group, []).append(node.name)
     return Found([TopicGroup(topic, group, sorted(brokers[group])) for group in sorted(brokers)], [], gathered.failures)
 
 

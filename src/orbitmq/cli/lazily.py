@@ -22,6 +22,9 @@ NOUNS = {
     "group": "Consumer groups: which there are, how far they are, why one does not consume, and their rules.",
     "offset": "Offsets of groups: what is stored, and moving them, with a preview and a way back.",
     "client": "Clients: producers and consumers that are connected, and what a consumer says of itself.",
+    "msg": "Messages: where one is, what is in it, reading and sending them.",
+    "trace": "Traces: what producers and consumers wrote down about a message.",
+    "config": "Configuration as code: topics, groups and accounts as a file that is applied.",
     "context": "Named clusters: which one commands mean.",
 }
 

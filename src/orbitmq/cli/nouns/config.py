@@ -1,0 +1,105 @@
+"""Configuration as code on the command line: a cluster's topics, groups and accounts as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, changes, noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.config_as_code import Divergence
+    from orbitmq.admin.plans import Plan, Step
+    from orbitmq.admin.session import Session
+
+app = noun("config", "Configuration as code: topics, groups and accounts as a file that is applied.")
+
+DocumentFile = Annotated[
+    Path, typer.Option("--file", "-f", metavar="FILE", help="YAML, as `orbitmq config export` writes it; - reads it.")
+]
+Prune = Annotated[
+    bool, typer.Option("--prune", help="Delete what a section of the file does not name, topics with their messages.")
+]
+
+
+@changes(app, "apply")
+async def apply(session: Session, file: DocumentFile, prune: Prune = False) -> Plan:
+    """Make topics, groups and accounts what a file says of them. What it does not name is left alone without --prune,
+    what it does not say of them stays as it is, and a section it does not have is nobody's business.
+
+    \b
+    Examples:
+      orbitmq config apply -f cluster.yaml --dry-run
+      orbitmq config apply -f cluster.yaml --prune --yes
+    """
+    from orbitmq.cli import documents
+
+    return await documents.plan(session, file, prune=prune)
+
+
+@reads(
+    app,
+    "diff",
+    "ConfigDifferences",
+    ("TARGET=target", "ACTION=action", "SUBJECT=subject", "BEFORE=before", "AFTER=after"),
+)
+async def diff(session: Session, file: DocumentFile, prune: Prune = False) -> Found[Step]:
+    """What `apply` would change. Nothing is changed.
+
+    \b
+    Exit code: 0 the cluster is what the file says, 8 it is not.
+
+    \b
+    Examples:
+      orbitmq config diff -f cluster.yaml
+      orbitmq config diff -f cluster.yaml --prune -o json
+    """
+    from orbitmq.cli import documents
+
+    return await documents.differences(session, file, prune=prune)
+
+
+@app.command("export")
+def export(
+    sections: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SECTION]...", help="topics, groups, accounts; the first two if not given."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Written at once or not; else standard output.")
+    ] = None,
+    name_servers: NameServers = None,
+    context_name: ContextName = None,
+    cluster: ClusterName = None,
+    mapped: Mapped = None,
+    timeout: Timeout = 5.0,
+) -> None:
+    """Write down the topics, groups and accounts of a cluster, for `apply`: the same text for the same cluster.
+
+    Secrets are left out. Nothing is written when a broker does not answer.
+
+    \b
+    Examples:
+      orbitmq config export -f cluster.yaml
+      orbitmq config export topics > topics.yaml
+    """
+    from orbitmq.cli import documents
+
+    documents.export(sections or [], file, name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
+
+
+@reads(app, "compare", "ConfigDivergences", ("KIND=kind", "NAME=name", "VALUES=values"))
+async def compare(session: Session) -> Found[Divergence]:
+    """Topics and groups that the masters of a cluster do not agree about.
+
+    \b
+    Examples:
+      orbitmq config compare
+      orbitmq config compare -o json
+    """
+    from orbitmq.admin import config_as_code
+
+    return await config_as_code.compare(session)

@@ -1,0 +1,120 @@
+"""A cluster becomes what a document says, and nothing else in it changes; what it has is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.testing.cluster import Cluster
+from orbitmq.wire.codes import RequestCode
+from tests.support.commands import items, orbitmq
+
+DOCUMENT = """\
+topics:
+- {name: CodeOrders, readQueues: 4, writeQueues: 4, order: "broker-a:4;broker-b:4"}
+- {name: CodeAudit, readQueues: 2, writeQueues: 2, brokers: [broker-a]}
+groups:
+- {name: code-billing, retryMaxTimes: 5}
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    with Cluster(brokers=2) as started:
+        yield started
+
+
+@pytest.fixture
+def here(running: Cluster) -> tuple[str, str]:
+    return "-n", running.namesrv_address
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(DOCUMENT)
+    return path
+
+
+def test_apply_makes_what_is_said_and_then_has_nothing_to_do(here: tuple[str, str], file: Path) -> None:
+    orbitmq("topic", "create", "CodeOther", "--yes", *here)
+    planned = items("config", "diff", "-f", file, *here, code=8)
+    made = items("config", "apply", "-f", file, "--yes", *here)
+    assert [(step["target"].partition(" ")[0], step["action"], step["subject"]) for step in made] == [
+        ("broker-a", "create topic", "CodeAudit"),
+        ("broker-a", "create topic", "CodeOrders"),
+        ("broker-b", "create topic", "CodeOrders"),
+        (here[1], "put", "CodeOrders"),
+        ("broker-a", "create group", "code-billing"),
+        ("broker-b", "create group", "code-billing"),
+    ]
+    assert {step["outcome"] for step in made} == {"confirmed"}
+    assert [step["subject"] for step in planned] == [step["subject"] for step in made]
+    assert items("config", "diff", "-f", file, *here) == []
+    orbitmq("config", "apply", "-f", file, "--yes", "--fail-if-unchanged", *here, code=10)
+    assert "CodeOther" in {row["topic"] for row in items("topic", "list", *here)}
+
+
+def test_what_is_not_said_stays(here: tuple[str, str], file: Path) -> None:
+    orbitmq("config", "apply", "-f", file, "--yes", *here)
+    orbitmq("topic", "permission", "CodeOrders", "R", "--yes", *here)
+    file.write_text("topics: [{name: CodeOrders, readQueues: 6}]")
+    steps = items("config", "apply", "-f", file, "--yes", *here)
+    assert [step["after"] for step in steps] == [{"readQueues": 6, "writeQueues": 4, "perm": "R--"}] * 2
+
+
+def test_an_export_is_a_fixed_point_and_always_the_same(here: tuple[str, str], file: Path) -> None:
+    orbitmq("config", "apply", "-f", file, "--yes", *here)
+    text = orbitmq("config", "export", *here).stdout
+    assert text == orbitmq("config", "export", *here).stdout
+    assert "brokers:\n  - broker-a\n" in text
+    assert "TBW102" not in text
+    file.write_text(text)
+    assert items("config", "diff", "-f", file, "--prune", *here) == []
+    only = file.with_name("topics.yaml")
+    orbitmq("config", "export", "topics", "-f", only, *here)
+    assert "groups:" not in only.read_text()
+    orbitmq("config", "export", "queues", *here, code=2)
+
+
+def test_prune_deletes_what_a_section_does_not_name(here: tuple[str, str], file: Path) -> None:
+    orbitmq("config", "apply", "-f", file, "--yes", *here)
+    orbitmq("topic", "create", "CodeSurplus", "--yes", *here)
+    text = orbitmq("config", "export", *here).stdout
+    file.write_text("\n".join(line for line in text.splitlines() if line).replace("CodeSurplus", "CodeInstead"))
+    orbitmq("config", "apply", "-f", file, "--prune", *here, code=9)
+    steps = items("config", "apply", "-f", file, "--prune", "--yes", *here)
+    deleted = {step["subject"] for step in steps if step["action"] == "delete topic"}
+    assert deleted == {"CodeSurplus"}
+    names = {row["topic"] for row in items("topic", "list", "--all", *here)}
+    assert "CodeSurplus" not in names
+    assert {"CodeInstead", "TBW102", "broker-a"} <= names
+
+
+def test_where_masters_differ(here: tuple[str, str], file: Path) -> None:
+    orbitmq("config", "apply", "-f", file, "--yes", *here)
+    rows = {row["name"]: row["values"] for row in items("config", "compare", *here)}
+    assert rows["CodeAudit"]["broker-b"] is None
+    assert "CodeOrders" not in rows
+
+
+def test_wrong_documents_and_names(here: tuple[str, str], file: Path) -> None:
+    file.write_text("topics: [{name: TBW102}]")
+    orbitmq("config", "apply", "-f", file, "--yes", *here, code=7)
+    file.write_text("topics: [{name: A, brokers: [broker-z]}]")
+    orbitmq("config", "apply", "-f", file, "--yes", *here, code=3)
+    file.write_text("topic: []")
+    assert "unknown field `topic`" in orbitmq("config", "diff", "-f", file, *here, code=2).stderr
+    orbitmq("config", "diff", "-f", file.with_name("none.yaml"), *here, code=2)
+
+
+def test_an_incomplete_export_is_not_written(running: Cluster, here: tuple[str, str], tmp_path: Path) -> None:
+    running.disconnect(RequestCode.GET_ALL_TOPIC_CONFIG, times=None, broker="broker-b")
+    try:
+        told = orbitmq("config", "export", "-f", tmp_path / "cluster.yaml", *here, code=5)
+    finally:
+        running.heal()
+    assert "broker-b" in told.stderr
+    assert list(tmp_path.iterdir()) == []
