@@ -235,7 +235,7 @@ def filtered(e: Evidence) -> Iterator[Finding]:
             "filter-matches-nothing",
             f"{e.group} wants {one.topic} with {one.expression}, and none of its newest {len(sample)} messages has "
             "such a tag: they are passed over",
-            f"orbitmq msg browse {one.topic}",
+            f"orbitmq msg query {one.topic}",
             expression=one.expression,
             newestTags=told,
         )
@@ -328,7 +328,7 @@ def failing(e: Evidence) -> Iterator[Finding]:
         "listener-fails",
         f"the listener of {e.group} fails: {failed} deliveries in the last hour, {waiting} messages wait to be tried "
         f"again, {dead} were given up",
-        f"orbitmq msg browse {retry_topic(e.group)}",
+        f"orbitmq msg query {retry_topic(e.group)}",
         failedTps=tps,
         failedLastHour=failed,
         retryLagMessages=waiting,
@@ -342,7 +342,7 @@ def dead_letters(e: Evidence) -> Iterator[Finding]:
         yield _warning(
             "dead-letters",
             f"{e.progress.dead_letters} messages were given up after too many tries; nobody consumes them",
-            f"orbitmq msg browse %DLQ%{e.group}",
+            f"orbitmq msg query %DLQ%{e.group}",
             deadLetters=e.progress.dead_letters,
         )
 
