@@ -247,6 +247,11 @@ def graph(records: Sequence[Traced]) -> TraceGraph:
     )
 
 
+def ids(records: Iterable[Traced]) -> list[str]:
+    """The messages that records are of: a key may have several."""
+    return list(dict.fromkeys(one.msg_id for one in records))
+
+
 def _producer(records: Sequence[Traced]) -> ProducerNode | None:
     ends = [one for one in records if one.kind == TransactionEnded.name]
     sends = [one for one in records if one.kind == Published.name]

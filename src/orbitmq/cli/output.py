@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from orbitmq.admin.answers import Found
 from orbitmq.admin.envelope import envelope, plain
+from orbitmq.cli import texts
 from orbitmq.errors import ConfigurationError
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
@@ -49,7 +50,9 @@ def write(
         stream.write(_json(told) + "\n" if form == "json" else _yaml(told))
         return
     items = [plain(item) for item in found.items]
-    if form in ("table", "wide"):
+    if form == "table" and kind in texts.TEXTS:
+        stream.writelines(texts.TEXTS[kind](item) for item in items)
+    elif form in ("table", "wide"):
         _table(items, columns, stream, wide=form == "wide")
     elif form == "csv":
         rows = csv.writer(stream, lineterminator="\n")
@@ -67,7 +70,7 @@ def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
         return string.Template(form.removeprefix(TEMPLATE)).safe_substitute(_flat(item))
     if form in ("jsonl", "json"):
         return json.dumps(item, ensure_ascii=False)
-    return "  ".join(told(path_of(column), value_of(item, path_of(column))) for column in columns if column[0] != "+")
+    return "  ".join(_cell(path_of(column), value_of(item, path_of(column))) for column in columns if column[0] != "+")
 
 
 def heading_of(column: str) -> str:

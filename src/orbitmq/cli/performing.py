@@ -9,7 +9,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -93,6 +93,8 @@ def perform(
             elif way == "change":
                 code = asyncio.run(_change(call, shared))
             else:
+                if way == "feed":
+                    _refuse_readonly(call)
                 code = asyncio.run(_stream(call))
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
@@ -123,26 +125,28 @@ def told_error(error: OrbitMQError) -> str:
 
 
 @asynccontextmanager
-async def opened(call: Call) -> AsyncIterator[Session]:
-    """A session of the call's context."""
-    context = call.context
+async def opened(context: Context, timeout_ms: float, *, verbose: bool = False) -> AsyncIterator[Session]:
+    """A session of the context's cluster; `timeout_ms` holds for each request."""
     credentials = context.credentials()
-    tls = None if context.tls is None else client_context(TlsOptions.parse(context.tls))
     remoting = Remoting(
-        connect_timeout_ms=call.timeout_ms,
-        hooks=(_Requests(),) if call.verbose else (),
+        connect_timeout_ms=timeout_ms,
+        hooks=(_Requests(),) if verbose else (),
         sign=None if credentials is None else partial(sign, credentials=credentials),
         direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
-        tls=tls,
+        tls=None if context.tls is None else client_context(TlsOptions.parse(context.tls)),
     )
     try:
-        yield Session(remoting, context.name_servers, cluster=context.cluster, timeout_ms=call.timeout_ms)
+        yield Session(remoting, context.name_servers, cluster=context.cluster, timeout_ms=timeout_ms)
     finally:
         await remoting.close()
 
 
+def _opened(call: Call) -> AbstractAsyncContextManager[Session]:
+    return opened(call.context, call.timeout_ms, verbose=call.verbose)
+
+
 async def _read(call: Call) -> int:
-    async with opened(call) as session:
+    async with _opened(call) as session:
         found: Found[Any] = await call.verb(session, **call.arguments)
     output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
     _remarks(call, found)
@@ -162,7 +166,7 @@ def _watch(call: Call, seconds: float) -> NoReturn:
 
 
 async def _stream(call: Call) -> int:
-    async with opened(call) as session:
+    async with _opened(call) as session:
         items: AsyncIterator[Any] = call.verb(session, **call.arguments)
         async for item in items:
             print(output.line(plain(item), call.columns, call.form), flush=True)
@@ -170,7 +174,7 @@ async def _stream(call: Call) -> int:
 
 
 async def _change(call: Call, shared: Mapping[str, Any]) -> int:
-    async with opened(call) as session:
+    async with _opened(call) as session:
         plan: Plan = await call.verb(session, **call.arguments)
         if shared["dry_run"] or not plan.changing:
             _tell(call, plan.preview())
@@ -196,9 +200,8 @@ def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
 
 def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
     """Ends the process unless it is said that the plan may be made."""
+    _refuse_readonly(call)
     context = call.context
-    if context.readonly:
-        fail(call.command, f"context {context.name} is readonly: nothing is changed through it", EXIT_REFUSED)
     typed = context.name if context.protected else plan.destroys
     if yes and not context.protected:
         return
@@ -213,6 +216,11 @@ def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
     print(f"{plan.title}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != wanted:
         fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
+
+
+def _refuse_readonly(call: Call) -> None:
+    if call.context.readonly:
+        fail(call.command, f"context {call.context.name} is readonly: nothing is changed through it", EXIT_REFUSED)
 
 
 def _progress(call: Call, step: Step) -> None:

@@ -10,8 +10,9 @@ A module of `cli/nouns/` writes a verb as a coroutine of a session and its own f
         from orbitmq.admin import topics
         return await topics.listed(session, everything=everything)
 
-`reads` answers with `Found`, `changes` with a `Plan`, `streams` yields items one by one. Light on purpose: help must be
-there at once, so nothing is imported here but typer; `Session` and items stand in annotations only (TYPE_CHECKING).
+`reads` answers with `Found`, `changes` with a `Plan`, `streams` and `feeds` yield items one by one. Light on purpose:
+help must be there at once, so nothing is imported here but typer; `Session` and items stand in annotations only
+(TYPE_CHECKING).
 """
 
 from __future__ import annotations
@@ -108,6 +109,11 @@ def changes(app: typer.Typer, verb: str) -> Callable[[F], F]:
 def streams(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
     """A verb that goes on: an asynchronous generator `(session, ...)` of items, each written as it comes."""
     return _verb(app, verb, kind, columns, "stream", [])
+
+
+def feeds(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
+    """The same for a verb that sends something at each step, which a readonly context does not let happen."""
+    return _verb(app, verb, kind, columns, "feed", [])
 
 
 STEPS = ("TARGET=target", "ACTION=action", "SUBJECT=subject", "BEFORE=before", "AFTER=after", "OUTCOME=outcome")

@@ -9,6 +9,9 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_groups import ConsumeMessageDirectlyHeader
 from orbitmq.wire.objects import decode
 
+HOLD_MS = 10_000
+"""How long a broker waits for the consumer."""
+
 
 async def consume_directly(
     remoting: Remoting, address: str, group: str, client_id: str, offset_msg_id: str, *, timeout_ms: float = 15_000

@@ -1,0 +1,428 @@
+"""Messages on the command line: found, shown, read like a file, sent, sent again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.bodies import StoredMessage
+    from orbitmq.admin.browsing import TagCount, Wanted
+    from orbitmq.admin.halves import PendingHalf
+    from orbitmq.admin.plans import Plan
+    from orbitmq.admin.sending import Sent
+    from orbitmq.admin.session import Session
+    from orbitmq.admin.stories import Story
+    from orbitmq.message.model import MessageExt
+
+app = noun("msg", "Messages: where one is, what is in it, reading and sending them.")
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The message's topic.")]
+TraceTopic = Annotated[
+    str | None, typer.Option("--trace-topic", metavar="TOPIC", help="Where traces are, else RMQ_SYS_TRACE_TOPIC.")
+]
+Form = Annotated[str, typer.Option("--body", metavar="FORM", help="auto, text, json, hex, base64 or none.")]
+Charset = Annotated[str, typer.Option("--charset", metavar="NAME", help="Of texts: utf-8, gbk, latin-1.")]
+Full = Annotated[bool, typer.Option("--full", help="Bodies in full; else their first 64 KiB.")]
+Tag = Annotated[
+    str | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; the broker leaves out others.")
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Only with exactly this key.")]
+Property = Annotated[str | None, typer.Option("--property", metavar="NAME=VALUE", help="Only with this property.")]
+Grep = Annotated[str | None, typer.Option("--grep", metavar="TEXT", help="Only with this text in the body.")]
+Begin = Annotated[
+    str | None, typer.Option("--begin", metavar="TIME", help="Stored then or later: @2h, 2024-05-01T08:00:00Z.")
+]
+End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Stored then or earlier.")]
+Broker = Annotated[str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Only of this broker.")]
+Queue = Annotated[int | None, typer.Option("--queue", min=0, metavar="ID", help="Only of this queue.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="So many at most.")]
+Budget = Annotated[int, typer.Option("--budget", min=1, metavar="N", help="Look at so many messages at most.")]
+
+_ROW = (
+    "ID=msgId", "QUEUE=queueId", "OFFSET=queueOffset", "STORED=storedAtMs", "TAGS=tags", "KEYS=keys",
+    "SIZE=sizeBytes", "+BROKER=brokerName", "+OFFSET ID=offsetMsgId", "+BORN=bornAtMs", "+BORN AT=bornHost",
+    "+FAILED=reconsumeTimes", "+BODY=body.content",
+)  # fmt: skip
+
+
+@reads(app, "find", "MessageStory", ("ID=msgId", "TOPIC=topic", "STATE=state", "STORY=sentence"))
+async def find(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="ID|KEY", help="An id of any kind, or a key.")],
+    topic: TopicOption = None,
+    trace_topic: TraceTopic = None,
+    limit: Limit = 5,
+    topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Look into so many at most.")] = 500,
+) -> Found[Story]:
+    """Where a message is: one sentence, what happened when, and how it stands in each group.
+
+    Takes the id a producer was given, an offset id, a transaction id, a key. Without --topic it is looked for in
+    delayed and half messages, in traces, and in the topics of the cluster.
+    Exit code: 3 when there is no such message.
+
+    \b
+    Examples:
+      orbitmq msg find 7F0000011A2B18B4AAC21D9C4F000000
+      orbitmq msg find order-4711 -t Orders -o json
+    """
+    from orbitmq.admin import finding
+    from orbitmq.admin.stories import StoryState
+    from orbitmq.errors import NotFound
+    from orbitmq.message.topics import TRACE_TOPIC
+    from orbitmq.runtime.clock import SystemClock
+
+    found = await finding.find(
+        session, name, SystemClock().now_ms(), topic=topic, trace_topic=trace_topic or TRACE_TOPIC, limit=limit,
+        topics_max=topics,
+    )  # fmt: skip
+    if not found.partial and all(one.state is StoryState.NOT_FOUND for one in found.items):
+        raise NotFound(found.items[0].sentence.rstrip("."), None if topic else "give its topic with -t, if you know it")
+    return found
+
+
+@reads(app, "show", "Message", ("ID=msgId", *_ROW[1:]))
+async def show(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="ID|KEY", help="An offset id; with --topic any id or key.")],
+    topic: TopicOption = None,
+    form: Form = "auto",
+    charset: Charset = "utf-8",
+    full: Full = False,
+) -> Found[StoredMessage]:
+    """A message with all its fields and its body.
+
+    \b
+    Examples:
+      orbitmq msg show 0A00000100002A9F00000000001E8480
+      orbitmq msg show order-4711 -t Orders --body json --full
+    """
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.sending import stored
+
+    view = _view(form, charset, full=full)
+    return Found([view(await stored(session, name, topic))])
+
+
+@reads(app, "query", "MessageList", _ROW)
+async def query(
+    session: Session,
+    topic: TopicArgument,
+    key: Key = None,
+    begin: Begin = None,
+    end: End = None,
+    tag: Tag = None,
+    property_: Property = None,
+    grep: Grep = None,
+    broker: Broker = None,
+    queue: Queue = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, metavar="N", help="The one at this place of --broker and --queue.")
+    ] = None,
+    limit: Limit = 64,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Else the newest come first.")] = False,
+    budget: Budget = 10_000,
+    form: Form = "auto",
+    charset: Charset = "utf-8",
+    full: Full = False,
+) -> Found[StoredMessage]:
+    """Messages of a topic by key, by time, by place, or by what is in them.
+
+    A key is looked up in the brokers' index; other conditions are held against messages as they are read.
+
+    \b
+    Examples:
+      orbitmq msg query Orders --key order-4711
+      orbitmq msg query Orders --begin @2h --grep error --oldest-first
+    """
+    from orbitmq.admin import browsing, messages
+    from orbitmq.admin.answers import Found
+    from orbitmq.errors import ConfigurationError
+    from orbitmq.message.model import MessageQueue
+
+    view = _view(form, charset, full=full)
+    wanted = _wanted(begin, end, tag, key, property_, grep)
+    if offset is not None:
+        if broker is None or queue is None:
+            raise ConfigurationError("--offset needs --broker and --queue")
+        place = MessageQueue(topic, broker, queue)
+        return Found([view(await browsing.at_queue_offset(session, place, offset))])
+    if key is not None and (tag, property_, grep, broker, queue) == (None,) * 5:
+        begin_ms, end_ms = wanted.begin_ms or 0, messages.EVER_MS if wanted.end_ms is None else wanted.end_ms
+        found = await messages.by_key(session, topic, key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
+        if not oldest_first:
+            found.items.reverse()
+    else:
+        found = await browsing.browse(
+            session, topic, wanted, limit=limit, newest_first=not oldest_first, budget=budget, broker=broker,
+            queue_id=queue,
+        )  # fmt: skip
+    return Found([view(one) for one in found.items], found.warnings, found.failures)
+
+
+@reads(app, "count", "TagCountList", ("TAG=tag", "MESSAGES=messages", "BODIES=bodyBytes"))
+async def count(
+    session: Session,
+    topic: TopicArgument,
+    begin: Begin = None,
+    end: End = None,
+    broker: Broker = None,
+    queue: Queue = None,
+    budget: Budget = 10_000,
+) -> Found[TagCount]:
+    """How many messages of each tag there are. It reads them: --budget limits how many.
+
+    \b
+    Examples:
+      orbitmq msg count Orders
+      orbitmq msg count Orders --begin @1h --budget 1000000
+    """
+    from orbitmq.admin import browsing
+
+    wanted = _wanted(begin, end)
+    return await browsing.count_by_tag(session, topic, wanted, budget=budget, broker=broker, queue_id=queue)
+
+
+@streams(
+    app,
+    "tail",
+    "Message",
+    ("STORED=storedAtMs", "QUEUE=queueId", "OFFSET=queueOffset", "KEYS=keys", "BODY=body.content"),
+)
+async def tail(
+    session: Session,
+    topic: TopicArgument,
+    begin: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help="-10 (the last ten), begin, end, offset:N, @2h or a time.")
+    ] = "-10",
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stop there: end, or a time.")] = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="The same as --until end.")] = False,
+    number: Annotated[int | None, typer.Option("--num", "-c", min=1, metavar="N", help="Stop after so many.")] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="%T topic, %k keys, %t tags, %v body, %i id, %b broker, %p queue, %o offset, %s stored (ms), %S size.",
+        ),
+    ] = None,
+    tag: Tag = None,
+    key: Key = None,
+    property_: Property = None,
+    grep: Grep = None,
+    broker: Broker = None,
+    queue: Queue = None,
+    form: Form = "auto",
+    charset: Charset = "utf-8",
+) -> AsyncIterator[StoredMessage]:
+    """Messages as they come, as tail -f shows a file; nothing is committed. With -o jsonl as `msg send --jsonl` takes
+    them.
+
+    \b
+    Examples:
+      orbitmq msg tail Orders --from @2h --grep error -f '%k %v\\n'
+      orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
+    """
+    from orbitmq.admin import tailing
+    from orbitmq.runtime.clock import SystemClock
+
+    view = _view(form, charset, full=True)
+    write = None if pattern is None else tailing.writer(pattern)
+    end = "end" if exit_at_end else until
+    wanted = _wanted(None, None, tag, key, property_, grep)
+    place = tailing.place_of(begin, SystemClock().now_ms())
+    stop = tailing.stop_of(end, SystemClock().now_ms())
+    async for message in tailing.tail(
+        session, topic, place, stop, wanted, number=number, broker=broker, queue_id=queue, on_failure=_complain
+    ):
+        shown = view(message)
+        if write is None:
+            yield shown
+        else:
+            print(write(shown), end="", flush=True)
+
+
+@feeds(
+    app,
+    "send",
+    "SentMessage",
+    ("ID=msgId", "RESULT=result", "BROKER=brokerName", "QUEUE=queueId", "OFFSET=queueOffset"),
+)
+async def send(
+    session: Session,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="May be in the lines with --jsonl.")] = None,
+    bodies: Annotated[
+        list[str] | None, typer.Argument(metavar="BODY...", help="One message each; none: a message a line of stdin.")
+    ] = None,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Lines of stdin are JSON, as msg tail -o jsonl writes it.")
+    ] = False,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Of every message.")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Of every message; repeatable.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="Of every message; repeatable.")
+    ] = None,
+    delay_level: Annotated[
+        int, typer.Option("--delay-level", min=0, metavar="N", help="Delivered later; 0 at once.")
+    ] = 0,
+    ordering_key: Annotated[
+        str | None, typer.Option("--ordering-key", metavar="KEY", help="Messages with one key keep their order.")
+    ] = None,
+    broker: Broker = None,
+    queue: Queue = None,
+) -> AsyncIterator[Sent]:
+    """Send messages: given here, or line by line from standard input.
+
+    A JSON line is an object with body (a text, or form and content), and where wanted tags, keys, properties,
+    delayLevel, orderingKey, topic. The topic must exist.
+
+    \b
+    Examples:
+      orbitmq msg send Orders 'hello' --tags red --key order-4711
+      orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
+    """
+    import sys
+
+    from orbitmq.admin import feeding
+    from orbitmq.runtime.clock import SystemClock
+
+    common = feeding.Common(
+        topic, tags, keys or (), _pairs(properties or ()), delay_level, ordering_key, feeding.queue_of(broker, queue)
+    )
+    async for sent in feeding.feed(session, common, bodies or (), sys.stdin, SystemClock(), jsonl=jsonl):
+        yield sent
+
+
+@changes(app, "resend")
+async def resend(
+    session: Session,
+    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Offset ids; with --topic any ids or keys.")],
+    topic: TopicOption = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="A copy goes to this topic.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this group gets it, as a retry.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", metavar="ID", help="Straight to the listener of this member.")
+    ] = None,
+) -> Plan:
+    """Have stored messages come again: a dead letter to its group, any other to its topic, unless you say where.
+
+    With --group as a retry of that group, with --client too at once and to that member, without a queue.
+
+    \b
+    Examples:
+      orbitmq msg resend 0A00000100002A9F00000000001E8480 --dry-run
+      orbitmq msg resend 7F0000011A2B18B4AAC21D9C4F000000 -t %DLQ%billing --yes
+    """
+    from orbitmq.admin import sending
+    from orbitmq.runtime.clock import SystemClock
+
+    return await sending.plan_resend(session, names, SystemClock(), topic=topic, to=to, group=group, client=client)
+
+
+@reads(
+    app, "pending", "PendingHalfList",
+    ("ID=msgId", "TOPIC=topic", "GROUP=producerGroup", "AGE=ageMs", "ASKED=checks", "NEXT=nextCheckAtMs",
+     "BROKER=brokerName", "+OFFSET ID=offsetMsgId", "+KEYS=keys", "+BORN=bornAtMs", "+HALF OFFSET=halfOffset"),
+)  # fmt: skip
+async def pending(
+    session: Session,
+    topic: TopicOption = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Of these producers.")] = None,
+) -> Found[PendingHalf]:
+    """Half messages whose producers have not decided, oldest first. Brokers of RocketMQ do not tell.
+
+    \b
+    Examples:
+      orbitmq msg pending
+      orbitmq msg pending -t Payments --watch 5
+    """
+    from orbitmq.admin import halves
+
+    return await halves.pending(session, topic, group)
+
+
+@changes(app, "resume")
+async def resume(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="OFFSET-ID", help="As msg find or msg pending -o wide tells it.")],
+) -> Plan:
+    """Have the producer of a half message asked again, from the beginning, when it was given up.
+
+    \b
+    Examples:
+      orbitmq msg resume 0A00000100002A9F00000000001E8480
+      orbitmq msg resume 0A00000100002A9F00000000001E8480 --dry-run
+    """
+    from orbitmq.admin import halves
+
+    return await halves.plan_resume(session, name)
+
+
+def _view(form: str, charset: str, *, full: bool) -> Callable[[MessageExt], StoredMessage]:
+    """How messages are shown."""
+    from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, check_charset, shown
+    from orbitmq.errors import ConfigurationError
+
+    forms = {one.value: one for one in BodyForm}
+    if form != "none" and form not in forms:
+        raise ConfigurationError(f"--body {form}: give none or one of {', '.join(forms)}")
+    check_charset(charset)
+    limit = None if full else SHOWN_BYTES
+    return lambda message: shown(message, forms.get(form), charset, limit)
+
+
+def _wanted(
+    begin: str | None,
+    end: str | None,
+    tag: str | None = None,
+    key: str | None = None,
+    property_: str | None = None,
+    grep: str | None = None,
+) -> Wanted:
+    """The conditions of the flags."""
+    from orbitmq.admin.browsing import Wanted
+    from orbitmq.admin.moments import moment_ms
+    from orbitmq.runtime.clock import SystemClock
+
+    now_ms = SystemClock().now_ms()
+    pairs = _pairs([property_] if property_ else [])
+    return Wanted(
+        None if begin is None else moment_ms(begin, now_ms),
+        None if end is None else moment_ms(end, now_ms),
+        tag,
+        key,
+        next(iter(pairs.items()), None),
+        grep,
+    )
+
+
+def _pairs(given: list[str] | tuple[str, ...]) -> dict[str, str]:
+    from orbitmq.errors import ConfigurationError
+
+    pairs = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise ConfigurationError(f"--property {text}: give NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _complain(failure: object) -> None:
+    import sys
+
+    from orbitmq.admin.answers import Failure
+
+    assert isinstance(failure, Failure), "nothing else fails here"
+    print(f"orbitmq msg tail: {failure.target}: {failure.message}", file=sys.stderr)

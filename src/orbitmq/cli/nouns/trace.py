@@ -1,0 +1,60 @@
+"""Traces on the command line: what clients wrote down about a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.session import Session
+    from orbitmq.admin.traces import Traced, TraceGraph
+
+app = noun("trace", "Traces: what producers and consumers wrote down about a message.")
+
+Name = Annotated[str, typer.Argument(metavar="ID|KEY", help="The unique id of a message, or one of its keys.")]
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Where traces are, else RMQ_SYS_TRACE_TOPIC.")
+]
+
+
+@reads(
+    app, "show", "TraceRecordList",
+    ("KIND=kind", "AT=atMs", "GROUP=group", "CLIENT=clientHost", "COST=costMs", "SUCCESS=success", "RETRIES=retries",
+     "STATE=state", "+ID=msgId", "+TOPIC=topic", "+BROKER=storeHost", "+TAGS=tags", "+KEYS=keys", "+REQUEST=requestId",
+     "+OUTCOME=outcome", "+OFFSET ID=offsetMsgId"),
+)  # fmt: skip
+async def show(session: Session, name: Name, topic: Topic = None) -> Found[Traced]:
+    """The records of a message, in the order of their times. Without any a warning says why.
+
+    \b
+    Examples:
+      orbitmq trace show 7F0000011A2B18B4AAC21D9C4F000000
+      orbitmq trace show order-4711 -o wide
+    """
+    from orbitmq.admin import traces
+    from orbitmq.message.topics import TRACE_TOPIC
+
+    return await traces.traced(session, name, topic or TRACE_TOPIC)
+
+
+@reads(app, "graph", "TraceGraph", ("PRODUCER=producerNode.groupName", "TOPIC=producerNode.topic"))
+async def graph(session: Session, name: Name, topic: Topic = None) -> Found[TraceGraph]:
+    """Send, decisions and attempts of a message below each other, with how long each took; in JSON the shape that
+    RocketMQ's dashboard has.
+
+    \b
+    Examples:
+      orbitmq trace graph 7F0000011A2B18B4AAC21D9C4F000000
+      orbitmq trace graph order-4711 -o json
+    """
+    from orbitmq.admin import traces
+    from orbitmq.admin.answers import Found
+    from orbitmq.message.topics import TRACE_TOPIC
+
+    found = await traces.traced(session, name, topic or TRACE_TOPIC)
+    items = [traces.graph([one for one in found.items if one.msg_id == msg_id]) for msg_id in traces.ids(found.items)]
+    return Found(items, found.warnings, found.failures)
