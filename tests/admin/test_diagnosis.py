@@ -163,6 +163,10 @@ CASES: dict[str, tuple[Edit, Edit]] = {
         figures(unowned_queues=["T/broker-a/1"]),
         all_of(figures(unowned_queues=["T/broker-a/1"]), set_(reports=[report(queue(), started_at_ms=NOW_MS - 5)])),
     ),
+    "shared-queues": (
+        set_(reports=[report(queue()), report(queue(), client_id="y")]),
+        set_(reports=[report(queue()), report(queue(dropped=True), client_id="y")]),
+    ),
     "no-answer": (set_(failures=[FAILED]), set_()),
     "listener-fails": (set_(reports=[report(queue(), topics=[FAILS])]), set_(reports=[report(queue(), topics=[])])),
     "dead-letters": (figures(dead_letters=2), figures(dead_letters=None)),

@@ -16,10 +16,10 @@ from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Consume
 from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
-from tests.interop.conftest import System
+from tests.interop.conftest import System, is_five
 from tests.support.commands import answer, items, orbitmq
 from tests.support.delivery import messages
-from tests.support.java_rocketmq import Driver
+from tests.support.java_rocketmq import Driver, JavaSystem
 from tests.support.mqadmin import Mqadmin, rows
 from tests.support.process import wait_until
 from tests.support.sessions import asked
@@ -214,3 +214,46 @@ def test_a_group_that_is_online_is_moved_and_it_is_seen(world: World) -> None:
 
 def _owned(world: World, group: str) -> list[dict[str, Any]]:
     return [row for row in _of_topic(world.items("group", "lag", group)) if row["clientId"]]
+
+
+@pytest.mark.with_five
+def test_one_queue_of_a_group_that_is_online_is_moved_where_brokers_can_do_that(system: System, label: str) -> None:
+    """RocketMQ 4.9 moves whole topics only: there it is refused before anything is sent."""
+    at = ("-n", system.namesrv_address, "--timeout", 30)
+    old = isinstance(system, JavaSystem) and not is_five(system)
+    with Producer(f"p-{label}", system.namesrv_address) as producer:
+        queue = producer.send(Message(label, b"0")).queue
+        for number in range(1, EACH):
+            producer.send(Message(label, b"%d" % number), queue=queue)
+    got: list[bytes] = []
+
+    def listen(received: Sequence[MessageExt], _context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        got.extend(message.body for message in received)
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    consumer = PushConsumer(
+        label,
+        system.namesrv_address,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        persist_offset_interval_ms=200,
+    )
+    consumer.subscribe(label)
+    consumer.set_listener(listen)
+    place = f"{queue.broker_name}/{queue.queue_id}"
+    reset = ("offset", "reset", label, label, "--shift", -2, "--queue", place, "-y", *at)
+
+    def stored() -> bool:
+        rows = items("group", "lag", label, "--topic", label, *at)
+        return any(row["queueId"] == queue.queue_id and row["consumerOffset"] == EACH for row in rows)
+
+    with consumer:
+        wait_until(stored, PATIENCE_S, "the commit")
+        if old:
+            assert "only move a whole topic" in orbitmq(*reset, code=7).stderr
+            return
+        (step,) = answer(*reset)["items"]
+        assert (step["before"], step["after"], step["outcome"]) == (EACH, EACH - 2, "confirmed")
+        with Producer(f"p-{label}", system.namesrv_address) as producer:
+            producer.send(Message(label, b"5"), queue=queue)  # 5.3.3 tells the member with the answer to its next pull
+        wait_until(lambda: len(got) == EACH + 3, PATIENCE_S, "the last two once more")
+        assert sorted(got)[-5:] == [b"3", b"3", b"4", b"4", b"5"]

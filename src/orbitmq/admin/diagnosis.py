@@ -418,6 +418,23 @@ def unowned(e: Evidence) -> Iterator[Finding]:
         )
 
 
+def shared(e: Evidence) -> Iterator[Finding]:
+    """Members that share by different rules, or do not see each other."""
+    owners: dict[str, list[str]] = {}
+    for report, queue in e.held():
+        if e.progress.model == "CLUSTERING" and report.kind == "CONSUME_PASSIVELY" and e.grown(report):
+            owners.setdefault(_place(queue), []).append(report.client_id)
+    twice = {place: clients for place, clients in owners.items() if len(clients) > 1}
+    if twice:
+        yield _critical(
+            "shared-queues",
+            f"{len(twice)} queues are consumed by more than one member: messages come twice, and offsets go back and "
+            "forth; members have equal client ids, other strategies, or see different members",
+            f"orbitmq client show {e.group} -o yaml",
+            queues=[f"{place}: {', '.join(sorted(clients))}" for place, clients in sorted(twice.items())],
+        )
+
+
 def idle(e: Evidence) -> Iterator[Finding]:
     if e.progress.idle_clients and e.progress.model != "BROADCASTING" and len(e.members) > len(e.own) > 0:
         yield _warning(
@@ -546,7 +563,7 @@ def _by_topic(queues: Iterable[QueueLag]) -> list[tuple[str, list[QueueLag]]]:
 # The order of likelihood within a severity.
 REASONS: tuple[Rule, ...] = (
     unknown, offline, disabled, no_topic, forbidden, differing, unsubscribed, stuck, unlocked, suspended, ahead, unread,
-    unowned, filtered, unreached, failing, dead_letters, throttled, slow, hot, idle, one_broker, unconnected, expired,
+    unowned, shared, filtered, unreached, failing, dead_letters, throttled, slow, hot, idle, one_broker, unconnected, expired,
     fresh, broadcast, versions,
 )  # fmt: skip
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.WELL)
