@@ -173,6 +173,14 @@ def test_a_dead_letter_that_was_sent_again_is_as_far_as_its_newest_record() -> N
     assert found.groups[0].state is GroupState.RETRYING
 
 
+def test_a_dead_letter_that_an_administrator_had_come_again() -> None:
+    facts = RETRIED | {"dead": [message("%DLQ%g", T0 + 30, reconsume_times=3)], "delayed": []}
+    facts["retries"] = [retry(1, T0 + 15), retry(0, T0 + 90)]
+    found = told(**facts | {"retries_passed": {"g": True}})
+    assert (found.groups[0].state, found.groups[0].text) == (GroupState.CONSUMED, "consumed by g when it came again")
+    assert told(**facts).groups[0].text == "what came again to g was delivered"
+
+
 def delayed(due_ms: int | None, *, is_delivered: bool | None = False) -> Delayed:
     return Delayed(message(SCHEDULE, properties={"REAL_TOPIC": "Orders", "DELAY": "5"}), due_ms, is_delivered)
 

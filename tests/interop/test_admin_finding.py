@@ -10,11 +10,14 @@ from dataclasses import dataclass
 import pytest
 
 from orbitmq.admin.finding import find
+from orbitmq.admin.sending import plan_resend
+from orbitmq.admin.session import Session
 from orbitmq.admin.stories import GroupState, Story, StoryState
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.message.ids import UniqueIds
+from orbitmq.runtime.clock import SystemClock
 from tests.interop.conftest import LONG_DELAY_LEVEL, System
 from tests.support.process import wait_until
 from tests.support.sessions import asked
@@ -132,6 +135,16 @@ def test_given_up_and_a_dead_letter(system: System, label: str) -> None:
     (dead,) = [event for event in found.timeline if event.kind == "dead"]
     (same,) = find_it(dead.offset_msg_id or "")
     assert (same.msg_id, same.topic) == (sent.msg_id, label), "the id of any record leads to the whole story"
+
+    async def come_again(session: Session) -> None:
+        plan = await plan_resend(session, [dead.offset_msg_id or ""], SystemClock())
+        assert [(step.before, step.after) for step in plan.steps] == [(f"%DLQ%g-{label}", f"%RETRY%g-{label}")]
+        assert not (await plan.make()).failures
+
+    asked(system.namesrv_address, come_again, timeout_ms=20_000)
+    with consumer(system, f"g-{label}", label):
+        done = find_it.until(sent.msg_id, lambda one: [g.state for g in one.groups] == [GroupState.CONSUMED])
+    assert done.sentence.endswith(f"; consumed by g-{label} when it came again.")
 
 
 def test_delayed(system: System, label: str) -> None:

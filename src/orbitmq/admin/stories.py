@@ -272,9 +272,10 @@ def _group_story(facts: Facts, group: str, track: Track | None) -> GroupStory:
         when = f"level {level or 'unknown'}, {_due(next_ms, facts.now_ms)}"
         text = f"{group} has failed to consume it {_times(times, 'time')} and waits for retry {times} ({when})"
         state = GroupState.RETRYING
-    elif tries:  # the newest may have been delivered just now, and not be found in its topic yet
-        is_last = any(one.reconsume_times == times for one in retries)
-        state, text = _delivered(group, times, passed=facts.retries_passed.get(group) if is_last else None)
+    elif (newest := _newest(tries)) is not None:
+        # A record that was delivered just now may not be found in its topic yet.
+        passed = facts.retries_passed.get(group) if newest in retries else None
+        state, text = _delivered(group, newest.reconsume_times, passed=passed)
     return GroupStory(
         group=group,
         state=state,
@@ -293,11 +294,11 @@ def _dead_text(group: str, retries: int, dead: MessageExt) -> str:
 
 
 def _delivered(group: str, retry: int, *, passed: bool | None) -> tuple[GroupState, str]:
-    """How it stands when the last retry was delivered."""
+    """How it stands when the last retry was delivered; one that an administrator sent again begins with 0."""
     if passed:
-        return GroupState.CONSUMED, f"consumed by {group} with retry {retry}"
+        return GroupState.CONSUMED, f"consumed by {group} " + (f"with retry {retry}" if retry else "when it came again")
     known = "waits to be consumed" if passed is False else "was delivered"
-    return GroupState.RETRYING, f"retry {retry} of {group} {known}"
+    return GroupState.RETRYING, (f"retry {retry} of {group} " if retry else f"what came again to {group} ") + known
 
 
 def _track_state(track: Track | None) -> tuple[GroupState, str]:
