@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from orbitmq.client import Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import archive, replay
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile
 from orbitmq.pipeline.lake_frame import wanted
@@ -127,6 +127,16 @@ def test_a_dry_run_tells_the_counts_of_each_queue(spark: SparkSession, cluster: 
         replay.JOB, spark, nameServer=cluster.namesrv_address, lake=lake, topics="Orders", dryRun="true", tags="T0,T1"
     )
     assert [(row["queue"], row["messages"]) for row in outcome.table] == [(0, COUNT // 4), (1, COUNT // 4)]
+
+
+def test_a_target_that_is_missing_is_told_before_anything_is_read(
+    spark: SparkSession, cluster: Cluster, lake: Path
+) -> None:
+    with pytest.raises(SourceError, match="ORBITMQ_TOPIC_NOT_FOUND: topic Nowhere"):
+        run_job(
+            replay.JOB, spark, nameServer=cluster.namesrv_address, lake=lake, topics="Orders", to="Nowhere",
+            where="raise_error('read') IS NULL",
+        )  # fmt: skip
 
 
 def test_a_store_is_replayed_without_a_lake(spark: SparkSession, cluster: Cluster, lake: Path, home: Path) -> None:

@@ -6,8 +6,10 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -55,6 +57,13 @@ class ArchiveJob(LakeOptions, BodyOptions, ConnectionOptions, JobOptions):
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss", True, "Stop when messages are gone that should have been archived; else name and skip them."
+    )
+    unavailable_timeout_ms: int = option(
+        "brokerUnavailableTimeoutMs",
+        600_000,
+        "How long a broker may be down: meanwhile the others are archived, then the archive fails.",
+        unit="ms",
+        minimum=0,
     )
     batch_rows: int = option(
         "batchRows",
@@ -118,7 +127,11 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
         return shared | named | {"path": options.path, "maxBytesPerTrigger": str(1024 * options.batch_rows)}
     if not options.name_server:
         raise ConfigurationError("option nameServer is missing; give the addresses of the name servers")
-    limits = {"startingOffsets": options.starting_offsets, "maxOffsetsPerTrigger": str(options.batch_rows)}
+    limits = {
+        "startingOffsets": options.starting_offsets,
+        "maxOffsetsPerTrigger": str(options.batch_rows),
+        "brokerUnavailableTimeoutMs": str(options.unavailable_timeout_ms),
+    }
     return shared | connection(options) | topics_wanted(options.topics) | limits
 
 
@@ -152,7 +165,8 @@ def _follow(query: StreamingQuery, advance: Advance, *, endless: bool) -> None:
         if not endless:
             raise
     finally:
-        query.stop()
+        with suppress(Py4JError):  # an interruption may have broken the talk; the query ends with the session
+            query.stop()
 
 
 def _distance(source: Mapping[str, str | None]) -> tuple[int, int]:

@@ -14,7 +14,9 @@ from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.passing import connection, time_ms
 from orbitmq.pipeline.sending import send
+from orbitmq.pipeline.watching import watched
 from orbitmq.runtime.options import option
+from orbitmq.spark.cluster import Cluster, Retries
 from orbitmq.spark.connecting import ConnectionOptions, parts
 from orbitmq.spark.sink_keys import COORDINATES
 from orbitmq.spark.stores.source import StoreSource
@@ -22,6 +24,8 @@ from orbitmq.spark.stores.source import StoreSource
 ORIGIN_MSG_ID = "ORIGIN_MSG_ID"
 ORIGIN_QUEUE_OFFSET = "ORIGIN_QUEUE_OFFSET"
 SELECTORS = {"exact": "fixed", "queue": "keyHash", "key": "keyHash", "none": "roundRobin"}
+TIMEOUT_MS = 10_000
+RETRIES = Retries(2, 500)  # of the look whether the topics are there
 Transform = Callable[[DataFrame], DataFrame]
 
 
@@ -78,7 +82,9 @@ def run(context: Context[ReplayJob]) -> Outcome:
             for row in rows
         ]
         return Outcome({"messages": sum(int(row["messages"]) for row in table)}, table)
-    sent = send(ordered(frame, options), connection(options) | sink_options(options))
+    _check_target(options)
+    with context.progress("replay", "tasks") as advance, watched(spark.sparkContext, advance):
+        sent = send(ordered(frame, options), connection(options) | sink_options(options))
     return Outcome({"messages sent": sent.messages, "sent before": sent.skipped})
 
 
@@ -143,6 +149,12 @@ def _check(options: ReplayJob) -> None:
     for key, value in needed.items():
         if not value:
             raise ConfigurationError(f"option {key} is missing")
+
+
+def _check_target(options: ReplayJob) -> None:
+    """SourceError when a topic to send to is not there: tasks would find out much later."""
+    goals = (options.target,) if options.target else parts(options.topics, ",")
+    Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).queues(*goals)
 
 
 def _first_key() -> Column:

@@ -228,15 +228,15 @@ class Reporting:
 
     def committed(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         total = together(message for message in messages if isinstance(message, Written))
-        LOG.info("event=committed batch=%s %s", batch, total.summary())
+        LOG.info("event=committed%s %s", _named(batch), total.summary())
         self._append(total.line("commit", batch))
 
     def aborted(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """What tasks stored before the write failed stays stored; a failed task's error says what it had stored."""
         failed = sum(message is None for message in messages)
         total = together(message for message in messages if isinstance(message, Written))
-        text = "event=aborted batch=%s failed_tasks=%d already_stored=%s"
-        LOG.warning(text, batch, failed, total.summary())
+        text = "event=aborted%s failed_tasks=%d already_stored=%s"
+        LOG.warning(text, _named(batch), failed, total.summary())
         self._append(total.line("abort", batch, failed))
 
     def _append(self, line: str) -> None:
@@ -246,6 +246,11 @@ class Reporting:
                     file.write(line + "\n")
             except OSError as error:  # everything is stored: the write must not fail for its report
                 LOG.warning("event=report_failed path=%s error=%s", self._path, error)
+
+
+def _named(batch: int | None) -> str:
+    """The batch of a stream; a batch write has none."""
+    return "" if batch is None else f" batch={batch}"
 
 
 class TopicWriter(DataSourceArrowWriter):
