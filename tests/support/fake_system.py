@@ -134,11 +134,16 @@ async def fake_system() -> AsyncIterator[FakeSystem]:
     """A running fake."""
     system = FakeSystem()
     router = Router("fake")
-    for code, handler in _handlers(system).items():
-        router.add(code, _recorded(system, handler))
+    known = _handlers(system)
+    for code in RequestCode:
+        router.add(code, _recorded(system, known.get(code, _unknown)))
     async with serving(router, on_open=system.connections.append, typed=False) as (_, address):
         system.address = address
         yield system
+
+
+def _unknown(_: Connection, command: Command) -> Command:
+    return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request type {command.code} not supported")
 
 
 def _recorded(system: FakeSystem, usual: Handler) -> Handler:
