@@ -5,6 +5,7 @@ preview, confirmation and a way back, and the exit code of each way it can end.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from orbitmq.admin.diagnosis import diagnose
+from orbitmq.admin.offsets import plan_skip
+from orbitmq.admin.session import Session
 from orbitmq.cli.lazily import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
@@ -23,6 +26,7 @@ from orbitmq.wire.codes import RequestCode
 from tests.admin.test_diagnosis import CASES, healthy
 from tests.support.commands import answer, items, orbitmq
 from tests.support.process import wait_until
+from tests.support.sessions import asked
 
 EACH = 5  # messages in each of two queues of each of two brokers
 
@@ -90,6 +94,10 @@ def test_members_subscriptions_and_reports(cluster: Cluster, online: PushConsume
     (report,) = items("client", "show", "online", "--client", online.client_id, *at(cluster))
     assert report["kind"] == "CONSUME_PASSIVELY"
     assert {queue["topic"] for queue in report["queues"]} >= {"T"}
+    places = items("client", "positions", "online", "T", *at(cluster))
+    assert {(row["brokerName"], row["queueId"], row["offset"], row["clientId"]) for row in places} == {
+        (broker, number, EACH, online.client_id) for broker in ("broker-a", "broker-b") for number in range(2)
+    }
     stack = orbitmq("client", "stack", "online", "-o", "template=$stack", *at(cluster)).stdout
     assert "thread MainThread" in stack
 
@@ -155,6 +163,23 @@ def test_offsets_are_moved_previewed_and_brought_back(cluster: Cluster, home: Pa
     lag = orbitmq("group", "lag", "twin", "--fail-above", 3, *at(cluster), code=8)
     assert "behind" in lag.stdout
     orbitmq("group", "lag", "twin", "--fail-above", 4, *at(cluster))
+
+
+def test_a_lag_is_waited_for(cluster: Cluster) -> None:
+    """A group that has moved to the end meanwhile is not behind any more; one that stays fails when time is up."""
+    orbitmq("offset", "reset", "waited", "T", "--to", "begin", "-y", *at(cluster))
+    waiting = ("group", "lag", "waited", "--fail-above", 0, *at(cluster), "--wait")
+    orbitmq(*waiting, 0.1, code=8)
+
+    async def skip(session: Session) -> None:
+        await (await plan_skip(session, "waited", "T")).make()
+
+    skipping = threading.Timer(0.3, lambda: asked(cluster.namesrv_address, skip))
+    skipping.start()
+    try:
+        orbitmq(*waiting, 30)
+    finally:
+        skipping.join()
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
-from orbitmq.net.remoting import Remoting
 from orbitmq.operations import groups
 from orbitmq.operations.membership import running_info
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -82,19 +79,8 @@ def test_a_member_is_asked_for_its_stacks_only_where_they_are_wanted() -> None:
         assert (found.remoting.asked[0].ext or {})["jstackEnable"] == ("true" if stacks else "false")
 
 
-@pytest.mark.parametrize("code", [RequestCode.CLONE_GROUP_OFFSET, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS])
-def test_positions_and_clones(code: RequestCode) -> None:
-    found = exchange(code)
-    ext, remoting = found.ext, found.remoting
-    asyncio.run(_asked(code, remoting, ext))
+def test_positions_of_members() -> None:
+    found = exchange(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
+    ext = found.ext
+    assert asyncio.run(groups.consumer_positions(found.remoting, ADDRESS, ext["group"], ext["topic"]))
     found.assert_asked_as_java(but=("clientAddr",))  # Java's tool names it, empty, when it asks every member
-
-
-async def _asked(code: RequestCode, remoting: Remoting, ext: dict[str, str]) -> None:
-    if code is RequestCode.CLONE_GROUP_OFFSET:
-        offline = ext["offline"] == "true"
-        await groups.clone_offsets(
-            remoting, ADDRESS, ext["srcGroup"], ext["destGroup"], ext.get("topic"), offline=offline
-        )
-    else:
-        assert await groups.consumer_positions(remoting, ADDRESS, ext["group"], ext["topic"])

@@ -123,6 +123,17 @@ class Running(Struct, frozen=True, rename="camel"):
     """Where its threads stand; only when asked for."""
 
 
+class Position(Struct, frozen=True, rename="camel"):
+    """Where one member is in one queue, as it has it in memory; what brokers have stored follows some seconds later."""
+
+    client_id: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
+    """The next message to be consumed."""
+
+
 @dataclass(slots=True)
 class Membership:
     """One group's members as every broker knows them."""
@@ -333,6 +344,23 @@ async def reports(
     found = Found([running_of(client, info) for client, info in came.answers.items()])
     found.failures = [*who.failures, *came.failures]
     return found
+
+
+async def positions(session: Session, group: str, topic: str) -> Found[Position]:
+    """Where the members are in the topic. NotFound when nobody is online."""
+    who = await membership(session, group)
+    _must_be_online(who)
+    nodes = [node for node, told in who.told.items() if told is not None]
+    came = await session.each_node(
+        nodes, lambda node: asked.consumer_positions(session.remoting, node.address, group, topic)
+    )
+    rows = {
+        (client, queue): Position(client, queue.topic, queue.broker_name, queue.queue_id, offset)
+        for clients in came.answers.values()
+        for client, queues in clients.items()
+        for queue, offset in queues.items()
+    }
+    return Found([rows[key] for key in sorted(rows)], failures=[*who.failures, *came.failures])
 
 
 async def producers(session: Session, group: str | None = None) -> Found[ProducerMember]:

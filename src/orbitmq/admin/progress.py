@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -31,6 +32,10 @@ from orbitmq.wire.codes import ResponseCode
 BROADCASTING = "BROADCASTING"
 PRODUCED = "TOPIC_PUT_NUMS"
 """The broker's statistic of messages stored, by topic."""
+
+
+ASK_AGAIN_SECONDS = 0.5
+"""Between two looks while a lag is waited for: it falls with commits, which come every few seconds."""
 
 
 class State(StrEnum):
@@ -322,18 +327,30 @@ async def progress(
 
 
 async def by_queue(
-    session: Session, group: str, topic: str | None = None, *, clients: bool = True, above: int | None = None
+    session: Session,
+    group: str,
+    topic: str | None = None,
+    *,
+    clients: bool = True,
+    above: int | None = None,
+    within_seconds: float = 0,
 ) -> Found[QueueLag]:
     """The queues of `progress`. `check_failed` when the group is behind by more than `above`, retries included, or it
-    cannot be told.
+    cannot be told; it is asked anew until that is over, for at most `within_seconds`.
     """
-    whole = await progress(session, group, topic, clients=clients)
-    one = whole.items[0]
-    found = Found(one.queues, whole.warnings, whole.failures)
-    if above is not None:
-        behind = None if one.lag_messages is None else one.lag_messages + (one.retry_lag_messages or 0)
-        found.check_failed = behind is None or behind > above
-    return found
+    deadline = time.monotonic() + within_seconds
+    while True:
+        whole = await progress(session, group, topic, clients=clients)
+        one = whole.items[0]
+        found = Found(one.queues, whole.warnings, whole.failures)
+        if above is not None:
+            behind = None if one.lag_messages is None else one.lag_messages + (one.retry_lag_messages or 0)
+            found.check_failed = behind is None or behind > above
+        left = deadline - time.monotonic()
+        if left <= 0 or not (found.check_failed or found.failures):
+            return found
+        await asyncio.sleep(min(ASK_AGAIN_SECONDS, left))
+        session.forget()
 
 
 async def measured(

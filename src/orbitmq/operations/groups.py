@@ -27,7 +27,6 @@ from orbitmq.wire.headers_admin import (
     QueryConsumeTimeSpanHeader,
 )
 from orbitmq.wire.headers_groups import (
-    CloneGroupOffsetHeader,
     InvokeBrokerToGetConsumerStatusHeader,
     InvokeBrokerToResetOffsetHeader,
 )
@@ -134,18 +133,3 @@ async def reset_offsets(
     if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
         return None
     return decode(QueueOffsets, answer.body).offset_table
-
-
-async def clone_offsets(
-    remoting: Remoting,
-    address: str,
-    source: str,
-    destination: str,
-    topic: str | None = None,
-    *,
-    offline: bool = True,
-    timeout_ms: float = 15_000,
-) -> None:
-    """CLONE_GROUP_OFFSET: one group has the offsets of another from now on, of one topic or of all."""
-    header = CloneGroupOffsetHeader(source, destination, topic, offline)
-    await ask(remoting, address, RequestCode.CLONE_GROUP_OFFSET, header, timeout_ms=timeout_ms)

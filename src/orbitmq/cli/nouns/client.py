@@ -10,7 +10,7 @@ from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
-    from orbitmq.admin.clients import Member, ProducerMember, Running
+    from orbitmq.admin.clients import Member, Position, ProducerMember, Running
     from orbitmq.admin.session import Session
 
 app = noun("client", "Clients: producers and consumers that are connected, and what a consumer says of itself.")
@@ -103,3 +103,26 @@ async def stack(session: Session, group: GroupArgument, clients: Clients = None)
     from orbitmq.admin.clients import reports
 
     return await reports(session, group, clients, stacks=True)
+
+
+@reads(
+    app,
+    "positions",
+    "PositionList",
+    ("CLIENT=clientId", "TOPIC=topic", "BROKER=brokerName", "QUEUE=queueId", "OFFSET=offset"),
+)
+async def positions(
+    session: Session,
+    group: GroupArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+) -> Found[Position]:
+    """Where members are in a topic, as they have it in memory; brokers are told some seconds later.
+
+    \b
+    Examples:
+      orbitmq client positions payments Orders
+      orbitmq client positions payments Orders -o csv
+    """
+    from orbitmq.admin import clients
+
+    return await clients.positions(session, group, topic)

@@ -135,6 +135,9 @@ async def lag(
     above: Annotated[
         int | None, typer.Option("--fail-above", min=0, metavar="N", help="Exit with 8 when it is behind by more.")
     ] = None,
+    within: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Ask again until it is not, at most so long.")
+    ] = 0,
 ) -> Found[QueueLag]:
     """How far a group is in each queue, and who has the queue.
 
@@ -145,10 +148,11 @@ async def lag(
     Examples:
       orbitmq group lag payments --watch 2
       orbitmq group lag payments --topic Orders --fail-above 1000
+      orbitmq group lag payments --fail-above 0 --wait 60
     """
     from orbitmq.admin.progress import by_queue
 
-    return await by_queue(session, group, topic, clients=clients, above=above)
+    return await by_queue(session, group, topic, clients=clients, above=above, within_seconds=within)
 
 
 @reads(
