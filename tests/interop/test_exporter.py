@@ -20,7 +20,12 @@ from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.metrics.exporter import Exporter, ExporterSettings
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import update_consumer_offset
+from orbitmq.operations.registration import register_broker, unregister_broker
+from orbitmq.wire.bodies import BrokerRegistration
+from orbitmq.wire.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
+from orbitmq.wire.objects import encode
 from tests.interop.conftest import System
+from tests.support.process import free_port
 from tests.support.scraped import Scraped
 
 SENT = 12
@@ -121,6 +126,28 @@ async def test_the_broker_tells_of_itself(system: System) -> None:
     assert found.value("rocketmq_brokeruntime_commitlogdir_capacity_free", **broker) > 1 << 20
     assert found.value("rocketmq_brokeruntime_commitlog_maxoffset", broker_version="407", **broker) >= 0
     assert not found.values("orbitmq_scrape_errors_total")
+
+
+@pytest.mark.with_five
+async def test_a_broker_that_is_dead_takes_no_other_figure_with_it(system: System, label: str) -> None:
+    """Registered, at an address nobody listens at, as long as the connection it registered over stays open."""
+    remoting = Remoting()
+    address = f"127.0.0.1:{free_port()}"
+    dead = RegisterBrokerHeader("dead-broker", address, "DefaultCluster", address, 0)
+    body = encode(BrokerRegistration())
+    async with Producer(f"{label}-writers", system.namesrv_address) as producer, _exporter(system) as exporter:
+        await producer.send(Message(label, b"x"))
+        await register_broker(remoting, system.namesrv_address, dead, body, timeout_ms=PATIENCE_SECONDS * 1000)
+        try:
+            found = await _scrape(exporter)
+        finally:
+            goodbye = UnregisterBrokerHeader("dead-broker", address, "DefaultCluster", 0)
+            await unregister_broker(remoting, system.namesrv_address, goodbye, timeout_ms=PATIENCE_SECONDS * 1000)
+            await remoting.close()
+    assert found.value("orbitmq_broker_up", broker="dead-broker") == 0
+    assert found.value("orbitmq_broker_up", broker="broker-a") == 1
+    assert found.value("orbitmq_scrape_errors_total", target=f"dead-broker ({address})") == 1
+    assert found.value("rocketmq_producer_offset", broker="broker-a", topic=label) == 1
 
 
 async def test_rates_follow_within_the_time_a_broker_needs_to_sample(system: System, label: str) -> None:
