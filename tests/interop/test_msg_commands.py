@@ -13,7 +13,7 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.ids import UniqueIds
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.topics import create_topic
-from tests.interop.conftest import System
+from tests.interop.conftest import LONG_DELAY_LEVEL, System
 from tests.support.commands import answer, items, orbitmq
 from tests.support.java_rocketmq import JavaSystem
 from tests.support.process import wait_until
@@ -212,6 +212,22 @@ def test_half_messages_are_listed_and_asked_about_again(system: System, label: s
     (again,) = items("msg", "pending", "-t", label, *to)
     assert again["halfOffset"] > half["halfOffset"]
     assert again["checks"] == 0
+
+
+def test_delayed_messages_are_counted_by_level(system: System, label: str) -> None:
+    to = ("-n", system.namesrv_address)
+
+    def waiting() -> dict[str, object]:
+        rows = [one for one in items("msg", "delayed", *to) if one["level"] == LONG_DELAY_LEVEL]
+        return rows[0] if rows else {"waitingMessages": 0}
+
+    before = waiting()["waitingMessages"]
+    create(system, label)
+    orbitmq("msg", "send", label, "a", "b", "--delay-level", LONG_DELAY_LEVEL, *to)
+    wait_until(lambda: waiting()["waitingMessages"] == int(str(before)) + 2, PATIENCE_S, "both to wait")
+    row = waiting()
+    assert row["lateMs"] == 0
+    assert row["nextTopic"]
 
 
 def test_a_trace_is_shown_and_drawn(system: System, label: str) -> None:

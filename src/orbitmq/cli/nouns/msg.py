@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
     from orbitmq.admin.bodies import StoredMessage
     from orbitmq.admin.browsing import TagCount, Wanted
+    from orbitmq.admin.delays import DelayQueue
     from orbitmq.admin.halves import PendingHalf
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.sending import Sent
@@ -350,6 +351,25 @@ async def pending(
     from orbitmq.admin import halves
 
     return await halves.pending(session, topic, group)
+
+
+@reads(
+    app, "delayed", "DelayQueueList",
+    ("BROKER=brokerName", "LEVEL=level", "WAITING=waitingMessages", "NEXT DUE=nextDueAtMs", "LATE=lateMs",
+     "TOPIC=nextTopic", "ID=nextMsgId", "+DELIVERED=deliveredOffset", "+END=endOffset"),
+)  # fmt: skip
+async def delayed(session: Session) -> Found[DelayQueue]:
+    """Delay levels at which messages wait, retries too: how many, and which is next.
+
+    \b
+    Examples:
+      orbitmq msg delayed
+      orbitmq msg delayed --watch 2
+    """
+    from orbitmq.admin import delays
+    from orbitmq.runtime.clock import SystemClock
+
+    return await delays.delayed(session, SystemClock().now_ms())
 
 
 @changes(app, "resume")
