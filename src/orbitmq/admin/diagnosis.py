@@ -356,8 +356,9 @@ def unreached(e: Evidence) -> Iterator[Finding]:
         yield _warning(
             "no-answer",
             f"{failure.target} does not answer ({failure.message}): {what} is not in this",
-            failure.hint or "orbitmq cluster list",
+            "orbitmq cluster list",
             code=failure.code,
+            hint=failure.hint,
         )
 
 
