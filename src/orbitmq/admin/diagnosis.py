@@ -564,8 +564,8 @@ def _by_topic(queues: Iterable[QueueLag]) -> list[tuple[str, list[QueueLag]]]:
 # The order of likelihood within a severity.
 REASONS: tuple[Rule, ...] = (
     unknown, offline, disabled, no_topic, forbidden, differing, unsubscribed, stuck, unlocked, suspended, ahead, unread,
-    unowned, shared, filtered, unreached, failing, dead_letters, throttled, slow, hot, idle, one_broker, unconnected, expired,
-    fresh, broadcast, versions,
+    unowned, shared, filtered, unreached, failing, dead_letters, throttled, slow, hot, idle, one_broker, unconnected,
+    expired, fresh, broadcast, versions,
 )  # fmt: skip
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.WELL)
 
