@@ -16,6 +16,7 @@ KINDS = {
     "BrokerList": "orbitmq.admin.cluster:Member",
     "ConfigDifferences": "orbitmq.admin.plans:Step",
     "ConfigDivergences": "orbitmq.admin.config_as_code:Divergence",
+    "Examination": "orbitmq.admin.doctor:Examined",
     "BrokerStatus": "orbitmq.admin.brokers:BrokerStatus",
     "ClientReport": "orbitmq.admin.clients:Running",
     "ClusterHealth": "orbitmq.admin.cluster:Health",

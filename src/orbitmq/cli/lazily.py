@@ -25,6 +25,8 @@ NOUNS = {
     "msg": "Messages: where one is, what is in it, reading and sending them.",
     "trace": "Traces: what producers and consumers wrote down about a message.",
     "config": "Configuration as code: topics, groups and accounts as a file that is applied.",
+    "doctor": "Look at everything that keeps a client from working, and say what to do.",
+    "check": "One question for a monitoring system, answered as a Nagios plugin does.",
     "context": "Named clusters: which one commands mean.",
 }
 

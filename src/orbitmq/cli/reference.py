@@ -179,7 +179,12 @@ def commands_page() -> str:
 
 def _verbs(group: Typer, before: list[str]) -> list[list[str]]:
     commands = [command for command in group.registered_commands if command.callback]
-    return [[*before, command.name or str(command.callback.__name__)] for command in commands if command.callback]
+    names = [command.name or str(command.callback.__name__) for command in commands if command.callback]
+    if names == before:  # a noun that is its only verb
+        return [before]
+    found = [[*before, name] for name in names]
+    inner = [(str(one.name), one.typer_instance) for one in group.registered_groups if one.name and one.typer_instance]
+    return found + [verb for name, part in inner for verb in _verbs(part, [*before, name])]
 
 
 def client_page() -> str:

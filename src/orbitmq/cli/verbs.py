@@ -139,7 +139,15 @@ def _verb(
             from orbitmq.cli import performing
 
             mine = {name: given.pop(name) for name in names}
-            performing.perform(way, f"{app.info.name} {verb}", kind, tuple(columns), function, mine, given)
+            performing.perform(
+                way,
+                verb if verb == app.info.name else f"{app.info.name} {verb}",
+                kind,
+                tuple(columns),
+                function,
+                mine,
+                given,
+            )
 
         call.__doc__ = function.__doc__
         call.__signature__ = inspect.Signature([*evaluated, *more, *_TELLING, *_REACHING])  # type: ignore[attr-defined]

@@ -1,0 +1,32 @@
+"""The one command that looks at everything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orbitmq.cli.verbs import noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.doctor import Examined
+    from orbitmq.admin.session import Session
+
+app = noun("doctor", "Look at everything that keeps a client from working, and say what to do.")
+
+
+@reads(app, "doctor", "Examination", ("SEVERITY=severity", "CHECK=check", "MESSAGE=message", "REMEDY=remedy"))
+async def doctor(session: Session) -> Found[Examined]:
+    """Look at everything that keeps a client from working, and say what to do: name servers, brokers and the addresses
+    they register, disks, clocks, versions, permissions, the topic of traces.
+
+    \b
+    Exit code: 0 nothing is critical, 8 something is.
+
+    \b
+    Examples:
+      orbitmq doctor
+      orbitmq doctor -n 10.0.0.1:9876 -o json
+    """
+    from orbitmq.admin import doctor as looking
+
+    return await looking.examine(session)
