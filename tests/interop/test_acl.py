@@ -320,6 +320,25 @@ def test_mqadmin_changes_accounts(guarded: System) -> None:
     assert "dataVersion:\n- counter: 3\n  timestamp: " in text
 
 
+def test_the_stock_commands_of_ours_change_accounts(guarded: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    someone, broker = Credentials("ourToolAccess", "toolSecret"), ("-b", guarded.address, "-n", guarded.namesrv_address)
+    key = ("-a", someone.access_key)
+    assert "No accessKey" in orbitmq("mqadmin", "deleteAclConfig", *broker, *key, code=4).stderr
+    _sign_as(monkeypatch, ADMIN)
+    account = (*key, "-s", someone.secret_key, "-m", "false", "-i", "DENY", "-u", "SUB", "-t", f"{TOPIC}=PUB")
+    assert "success" in orbitmq("mqadmin", "updateAclConfig", *broker, *account).stdout
+    assert send(guarded, someone)().code == 0
+    shown = orbitmq("mqadmin", "getAclConfig", *broker).stdout
+    assert re.findall(r"accessKey +: (.+)", shown)[-1] == someone.access_key
+    assert re.findall(r"topicPerms +: (.*)", shown)[-1] == f"[{TOPIC}=PUB]"
+    assert someone.secret_key not in shown
+    line = orbitmq("mqadmin", "clusterAclConfigVersion", *broker).stdout.splitlines()[0].split()
+    assert line[:4] == ["DefaultCluster", "broker-a", guarded.address, str(_home(guarded) / "conf/plain_acl.yml")]
+    assert "success" in orbitmq("mqadmin", "deleteAclConfig", *broker, *key).stdout
+    assert _reason(send(guarded, someone)()) == f"No acl config for {someone.access_key}"
+    assert "deleted failed" in orbitmq("mqadmin", "deleteAclConfig", *broker, *key, code=1).stderr
+
+
 def _give(run_tool: Mqadmin, credentials: Credentials) -> None:
     """Keys for the tool, where it looks for them."""
     file = run_tool._driver._home / "conf/tools.yml"

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.interop.conftest import System
 from tests.support.java_rocketmq import Driver, run_driver
-from tests.support.mqadmin import Mqadmin, rows
+from tests.support.mqadmin import Mqadmin, OurMqadmin, rows
 from tests.support.process import wait_until
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
@@ -29,9 +29,14 @@ class World:
     """A system with a topic, its messages and a consumer that has read them."""
 
     system: System
-    run: Mqadmin
+    run: Mqadmin | OurMqadmin
     sent: list[dict[str, object]]
     client_id: str
+
+    @property
+    def key(self) -> str:
+        """A message key of this tool's own."""
+        return type(self.run).__name__
 
     @property
     def address(self) -> str:
@@ -48,7 +53,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(system: System) -> Iterator[World]:
+def stock_world(system: System) -> Iterator[World]:
     with Mqadmin(system.namesrv_address) as run:
         created = run("updateTopic", "-b", system.address, "-t", TOPIC, "-r", 4, "-w", 4)
         assert f"create topic to {system.address} success." in created
@@ -61,6 +66,15 @@ def world(system: System) -> Iterator[World]:
             )
             members = rows(run("consumerConnection", "-g", GROUP), "#ClientId")
             yield World(system, run, sent, members[0][0])
+
+
+@pytest.fixture(params=["stock", "ours"])
+def world(request: pytest.FixtureRequest, stock_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The same through RocketMQ's tool and through `orbitmq mqadmin`."""
+    if request.param == "stock":
+        return stock_world
+    monkeypatch.chdir(tmp_path)  # where consumerStatus leaves its reports
+    return replace(stock_world, run=OurMqadmin(stock_world.system.namesrv_address))
 
 
 # --------------------------------------------------------------------------------------------------- cluster and broker
@@ -373,10 +387,10 @@ def test_a_message_is_handed_to_a_consumer_directly(world: World) -> None:
 
 
 def test_messages_sent_and_found_by_key(world: World) -> None:
-    sent = [world.run("sendMessage", "-t", TOPIC, "-p", "body", "-k", "mqadmin-key", "-c", "red") for _ in range(2)]
+    sent = [world.run("sendMessage", "-t", TOPIC, "-p", "body", "-k", world.key, "-c", "red") for _ in range(2)]
     ids = {rows(printed, "#Broker Name")[0][3] for printed in sent}
     assert all(rows(printed, "#Broker Name")[0][2] == "SEND_OK" for printed in sent)
-    printed = world.eventually(r"(\S+ +\d+ +\d+\s+){2}", "queryMsgByKey", "-t", TOPIC, "-k", "mqadmin-key")
+    printed = world.eventually(r"(\S+ +\d+ +\d+\s+){2}", "queryMsgByKey", "-t", TOPIC, "-k", world.key)
     assert {row[0] for row in rows(printed, "#Message ID")} == ids
 
 

@@ -8,6 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import Self
 
+from typer.testing import CliRunner
+
+from orbitmq.cli.main import app
 from tests.support.java_rocketmq import ROCKETMQ_4, SMALL_JVM, Driver
 
 _TIMEOUT_S = 90
@@ -47,6 +50,16 @@ class Mqadmin:
     def __exit__(self, *error: object) -> None:
         self._driver.__exit__(*error)
         self._directory.cleanup()
+
+
+class OurMqadmin:
+    """The same for `orbitmq mqadmin`, run inside the test; the answer is what it prints on both outputs."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = namesrv
+
+    def __call__(self, *words: object) -> str:
+        return CliRunner().invoke(app, ["mqadmin", *map(str, words), "-n", self._namesrv]).output
 
 
 def rows(printed: str, heading: str) -> list[list[str]]:

@@ -21,7 +21,7 @@ BUSY = {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE}
 ACCESS_REFUSED = "AclException"
 """Stands in the remark where access control has refused a request; its code is that of any failure."""
 _HINTS = {
-    ResponseCode.NO_PERMISSION: "give an account that may do this: --access-key, or a context with one",
+    ResponseCode.NO_PERMISSION: "give an account that may: ORBITMQ_ACCESS_KEY with its secret, or a context",
     ResponseCode.SYSTEM_BUSY: "ask again; the broker refuses work while it is overloaded",
     ResponseCode.SERVICE_NOT_AVAILABLE: "look at the broker: it starts, stops, or its disk is full",
 }

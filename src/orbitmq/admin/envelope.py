@@ -1,7 +1,7 @@
 """The JSON that answers are told in: one object a run, the same for every kind, and its published schema.
 
-Must not know a terminal or a page. A field that ends in `AtMs` is a point in time, in milliseconds since 1970; beside it
-stands the same as RFC 3339 text, `storedAtMs` and `storedAt`.
+Must not know a terminal or a page. A field that ends in `AtMs` is a point in time, in milliseconds since 1970; beside
+it stands the same as RFC 3339 text, `storedAtMs` and `storedAt`.
 """
 
 from __future__ import annotations

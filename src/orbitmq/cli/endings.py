@@ -36,6 +36,8 @@ EXIT_INTERRUPTED = 130  # by Ctrl-C; of a daemon by the second one, without a cl
 # Response codes, as in orbitmq.wire.codes, which is too heavy to be imported here.
 _ANSWERED = {2: EXIT_UNREACHABLE, 14: EXIT_UNREACHABLE, 16: EXIT_REFUSED, 17: EXIT_NOT_FOUND, 22: EXIT_NOT_FOUND,
              26: EXIT_NOT_FOUND, 206: EXIT_CONFLICT, 207: EXIT_TIMEOUT, 208: EXIT_NOT_FOUND}  # fmt: skip
+ACCESS_REFUSED = "AclException"
+"""What the access control of brokers calls its refusals."""
 _KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
     (NotFound, EXIT_NOT_FOUND),
     (Conflict, EXIT_CONFLICT),
@@ -77,7 +79,7 @@ ACCESS_REFUSED = "AclException"  # in the remark: brokers have no code of their 
 def exit_code(error: BaseException) -> int:
     """0 for an error that has no code of its own."""
     if isinstance(error, BrokerError):
-        if ACCESS_REFUSED in (error.remark or ""):
+        if ACCESS_REFUSED in error.remark:
             return EXIT_REFUSED
         return _ANSWERED.get(error.code, EXIT_FAILED)
     for kind, code in _KINDS:

@@ -54,14 +54,22 @@ async def query_messages(
 
 
 async def queue_entries(
-    remoting: Remoting, address: str, topic: str, queue_id: int, index: int, count: int, *, timeout_ms: float = 6000
+    remoting: Remoting,
+    address: str,
+    topic: str,
+    queue_id: int,
+    index: int,
+    count: int,
+    *,
+    group: str | None = None,
+    timeout_ms: float = 6000,
 ) -> ConsumeQueueEntries:
     """QUERY_CONSUME_QUEUE: where the messages from queue offset `index` on lie in the log, and their tag codes. Of the
     schedule topic the code is the time a message is due. Fewer than `count` at the end of a file of the queue.
 
-    Asks for queues of the system's own topics as well, which nobody may pull from. BrokerError when there is no such
-    queue.
+    With `group` the answer has its subscription of the topic. Asks for queues of the system's own topics as well, which
+    nobody may pull from. BrokerError when there is no such queue.
     """
-    header = QueryConsumeQueueHeader(topic, queue_id, index, count)
+    header = QueryConsumeQueueHeader(topic, queue_id, index, count, group)
     answer = await ask(remoting, address, RequestCode.QUERY_CONSUME_QUEUE, header, timeout_ms=timeout_ms)
     return decode(ConsumeQueueEntries, answer.body)

@@ -121,10 +121,10 @@ def _code_of(work: Work) -> int:
     """What the first failure means when there is nothing else; a part is a part."""
     if not work.failures:
         return 0
-    code = work.failures[0].code
-    if work.answered or code is None:
+    first = work.failures[0]
+    if work.answered or first.code is None:
         return EXIT_UNREACHABLE
-    return exit_code(BrokerError(code, "")) or EXIT_FAILED
+    return exit_code(BrokerError(first.code, first.message)) or EXIT_FAILED
 
 
 def _told(error: OrbitMQError) -> str:
