@@ -179,11 +179,13 @@ class ExporterFigures:
 
     def _up(self, view: View) -> Iterator[Sample]:
         for survey in view.surveys:
-            yield _broker(survey), survey.is_up
+            if survey.is_up is not None:
+                yield _broker(survey), survey.is_up
 
     def _masters(self, view: View) -> Iterator[Sample]:
         for survey in view.data:
-            yield (survey.node.cluster, survey.node.name), survey.node.is_master and survey.is_up
+            if survey.is_up is not None:
+                yield (survey.node.cluster, survey.node.name), survey.node.is_master and survey.is_up
 
     def _starts(self, view: View) -> Iterator[Sample]:
         for survey in view.surveys:

@@ -90,7 +90,8 @@ class Survey:
         self._timer = timer
         self._asked: dict[tuple[Hashable, ...], float] = {}
         self.answers: dict[tuple[Hashable, ...], Aged[Any]] = {}
-        self.is_up = False
+        self.is_up: bool | None = None
+        """Whether the broker answered in the last round, a refusal being an answer; None before the first."""
         self.answered_at: float | None = None
         """When the broker last answered at all; None for never."""
 
