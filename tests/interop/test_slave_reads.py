@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -19,7 +20,8 @@ from tests.support.python_client import FIRST, Collector, send
 COUNT = 200
 # No message counts as in memory, so that whoever is behind at all is sent to a slave.
 _OPTIONS = {"slaveReadEnable": "true", "accessMessageInMemoryMaxRatio": 0}
-
+# Of a slave: it hears with its registration where its master is, and reports after the time between two signs of life.
+_SOON = {"registerNameServerPeriod": 10_000, "haSendHeartbeatInterval": 500}
 
 NameServer: TypeAlias = JavaNameServer | OrbitNameServer
 AnyBroker: TypeAlias = JavaBroker | OrbitBroker
@@ -35,6 +37,13 @@ def made_broker(names: NameServer, **config: object) -> AnyBroker:
     if isinstance(names, OrbitNameServer):
         return OrbitBroker(names.address, **_OPTIONS, **config)
     return JavaBroker(names.address, names.version, **_OPTIONS, **config)  # type: ignore[arg-type]
+
+
+def _give_topics(master: AnyBroker, slave: AnyBroker) -> None:
+    """A slave of RocketMQ 5 asks for them a minute after its start; what it does then is not the matter here."""
+    config = slave.store_dir / "config"
+    config.mkdir(parents=True)
+    shutil.copy(master.store_dir / "config/topics.json", config)
 
 
 async def everything_is_at(slave: AnyBroker, topic: str) -> None:
@@ -56,6 +65,7 @@ async def everything_is_at(slave: AnyBroker, topic: str) -> None:
 def test_a_slave_is_read_when_told_and_when_the_master_is_gone(names: NameServer, label: str) -> None:
     async def scenario(master: AnyBroker, slave: AnyBroker) -> list[str]:
         await send(names.address, label, "before", 4, "sync")
+        _give_topics(master, slave)
         await asyncio.to_thread(slave.__enter__)
         collector = Collector()
         consumer = PushConsumer(
@@ -81,7 +91,7 @@ def test_a_slave_is_read_when_told_and_when_the_master_is_gone(names: NameServer
         contextlib.ExitStack() as stack,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        slave = made_broker(names, brokerId=1, brokerRole="SLAVE")
+        slave = made_broker(names, brokerId=1, brokerRole="SLAVE", **_SOON)
         stack.push(slave.__exit__)
         got = runner.run(scenario(master, slave))
     assert set(got) == {str(index) for index in range(COUNT - 4)}
