@@ -7,22 +7,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from orbitmq.admin.clients import membership
-from orbitmq.admin.offsets import (
-    OffsetPlan,
-    Target,
-    Where,
-    applied,
-    counted,
-    plan_clone,
-    plan_reset,
-    plan_skip,
-    plan_undo,
-    show,
-    told_apart,
-    wanted,
-)
+from orbitmq.admin.offsets import OffsetPlan, plan_clone, plan_reset, plan_skip, plan_undo, show
 from orbitmq.admin.plans import Outcome
 from orbitmq.admin.session import Session
+from orbitmq.admin.targets import Target, Where
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import AdminError, Conflict, NotFound
@@ -34,59 +22,6 @@ from tests.support.sessions import asked
 
 BROKERS = ("broker-a", "broker-b")
 EACH = 10  # messages in each of the two queues of each broker
-
-
-@pytest.mark.parametrize(
-    ("target", "stored", "found", "force", "after"),
-    [
-        (Target(Where.BEGIN), 50, None, True, 10),
-        (Target(Where.END), 50, None, True, 100),
-        (Target(Where.END), 50, None, False, 50),
-        (Target(Where.END), None, None, False, 100),
-        (Target(Where.TIME, 1), 50, 30, True, 30),
-        (Target(Where.TIME, 1), 20, 30, False, 20),
-        (Target(Where.TIME, 1), 50, 3, True, 10),
-        (Target(Where.OFFSET, 60), 50, None, True, 60),
-        (Target(Where.OFFSET, 1), 50, None, True, 10),
-        (Target(Where.OFFSET, 1000), 50, None, True, 100),
-        (Target(Where.SHIFT, -15), 50, None, True, 35),
-        (Target(Where.SHIFT, -100), 50, None, True, 10),
-        (Target(Where.SHIFT, 25), 50, None, True, 75),
-        (Target(Where.SHIFT, 25), 50, None, False, 50),
-        (Target(Where.SHIFT, 25), None, None, True, None),
-    ],
-)
-def test_where_a_queue_is_to_be(
-    target: Target, stored: int | None, found: int | None, force: bool, after: int | None
-) -> None:
-    assert wanted(target, 10, 100, stored, found, force=force) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "replayed", "skipped"),
-    [(50, 20, 30, 0), (50, 80, 0, 30), (50, 50, 0, 0), (None, 100, 0, 0), (3, 100, 0, 90), (500, 60, 40, 0)],
-)
-def test_messages_replayed_and_skipped_are_those_that_still_exist(
-    before: int | None, after: int, replayed: int, skipped: int
-) -> None:
-    assert counted(10, 100, before, after) == (replayed, skipped)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "now", "is_applied"),
-    [
-        (50, 20, 20, True), (50, 20, 35, True), (50, 20, 50, False), (50, 20, None, False),
-        (50, 80, 80, True), (50, 80, 95, True), (50, 80, 50, False), (None, 80, 80, True), (None, 80, None, False),
-    ],
-)  # fmt: skip
-def test_what_shows_that_members_obeyed(before: int | None, after: int, now: int | None, is_applied: bool) -> None:
-    assert applied(before, after, now) is is_applied
-
-
-def test_queues_are_written_as_broker_and_number() -> None:
-    assert told_apart(["broker-a/0", "b:12"]) == {("broker-a", 0), ("b", 12)}
-    with pytest.raises(AdminError, match="is no queue"):
-        told_apart(["3"])
 
 
 # ----------------------------------------------------------------------------------------------------- a live cluster

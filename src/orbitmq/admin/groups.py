@@ -243,7 +243,7 @@ async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], kn
 
 
 async def _add_members(session: Session, found: Found[Group]) -> None:
-    whos = [await membership(session, row.name) for row in found.items]
+    whos = await asyncio.gather(*(membership(session, row.name) for row in found.items))
     told = {failure.target for failure in found.failures}
     for index, (row, who) in enumerate(zip(found.items, whos, strict=True)):
         found.items[index] = _with_members(row, who)
@@ -294,6 +294,12 @@ async def _targets(session: Session, brokers: Collection[str]) -> list[Node]:
     return masters if not brokers else [await session.node(name) for name in sorted(brokers)]
 
 
+async def _headless(session: Session, brokers: Collection[str]) -> list[str]:
+    """Brokers that have lost their master keep what they have, and a master that returns brings it back."""
+    names = [] if brokers else await session.headless()
+    return [f"{name} has no master now: nothing is changed there" for name in names]
+
+
 def _put(session: Session, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup) -> Change:
     async def make() -> None:
         await create_group(session.remoting, node.address, after, timeout_ms=session.timeout_ms)
@@ -316,7 +322,7 @@ async def plan_create(
     check_group(name)
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     wanted = with_rules(SubscriptionGroup(name), rules or {})
-    plan = Plan(f"create group {name}", failures=came.failures)
+    plan = Plan(f"create group {name}", failures=came.failures, warnings=await _headless(session, brokers))
     for node, table in came.answers.items():
         before = table.get(name)
         if before is not None and before != wanted:
@@ -330,7 +336,7 @@ async def plan_alter(
 ) -> Plan:
     """Change the given rules wherever the group is; what is not given stays as it is on each broker."""
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
-    plan = Plan(f"change group {name}", failures=came.failures)
+    plan = Plan(f"change group {name}", failures=came.failures, warnings=await _headless(session, brokers))
     plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
     before = {node: table[name] for node, table in came.answers.items() if name in table}
     if not before and not came.failures:
@@ -366,6 +372,7 @@ async def plan_delete(
         raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or give --force")
     came = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
     plan = Plan(f"delete group {name}", failures=list(came.failures), destroys=name)
+    plan.warnings = await _headless(session, brokers)
     plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
     for node, (table, progress) in came.answers.items():
         _add_deletion(session, plan, node, name, table.get(name), _progress_of(progress, name), offsets=offsets)

@@ -1,7 +1,7 @@
 """Moving the offsets of a consumer group: shown first queue by queue, made, read back, and undone from a file.
 
 Members that are online are told through their brokers and commit themselves, later; for a group that is offline the
-offsets are written. What an operator wants is a `Target`; `wanted`, `counted` and `applied` decide without I/O.
+offsets are written. What is wanted and what it means is decided in `targets`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -19,11 +18,11 @@ from msgspec import Struct
 from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Membership, membership, running
 from orbitmq.admin.groups import parts, plain_rules, with_rules
-from orbitmq.admin.moments import moment_ms
 from orbitmq.admin.plans import Change, Plan, Step, Value
-from orbitmq.admin.progress import label
+from orbitmq.admin.progress import BROADCASTING, label
 from orbitmq.admin.session import Node, Session
-from orbitmq.errors import AdminError, ConfigurationError, Conflict, NotFound
+from orbitmq.admin.targets import Target, Where, applied, counted, described, told_apart, wanted
+from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import RETRY_PREFIX
@@ -38,8 +37,8 @@ from orbitmq.operations.offsets import (
 )
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
-from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.bodies import QueueRange
+from orbitmq.wire.codes import ResponseCode
 
 APPLIED_WITHIN_SECONDS = 25.0
 """A member of RocketMQ rests 10 s when it is told, and commits with one of its next rounds, every 5 s."""
@@ -52,58 +51,6 @@ UNDO = "offset undo"
 """The command that takes the files these plans have kept."""
 
 
-class Where(StrEnum):
-    """What a target means."""
-
-    TIME = "time"
-    BEGIN = "begin"
-    END = "end"
-    OFFSET = "offset"
-    SHIFT = "shift"
-
-
-WORDS = {
-    "begin": Where.BEGIN, "earliest": Where.BEGIN, "end": Where.END, "latest": Where.END, "now": Where.END,
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a queue's offset is to be. `value`: ms since the epoch, an offset, or messages forward (back below 0)."""
-
-    where: Where
-    value: int = 0
-
-    @property
-    def by_time(self) -> bool:
-        """Brokers of every version find it themselves."""
-        return self.where in (Where.TIME, Where.BEGIN, Where.END)
-
-    @property
-    def timestamp_ms(self) -> int:
-        """The time by which brokers are told."""
-        return {Where.END: END_OF_QUEUE, Where.BEGIN: 0}.get(self.where, self.value)
-
-    def __str__(self) -> str:
-        if self.where is Where.TIME:
-            return f"the first message since {self.value}"
-        if self.where is Where.SHIFT:
-            return f"{abs(self.value)} messages {'back' if self.value < 0 else 'on'}"
-        return f"offset {self.value}" if self.where is Where.OFFSET else f"the {self.where} of its queues"
-
-
-def target_of(to: str | None, offset: int | None, shift: int | None, now_ms: int | None = None) -> Target:
-    """The target of one of the three: a word or a time, an offset, or how far. ConfigurationError for none or two."""
-    if [to, offset, shift].count(None) != 2:
-        raise ConfigurationError("say where to: one of --to, --offset and --shift")
-    if offset is not None:
-        return Target(Where.OFFSET, offset)
-    if shift is not None:
-        return Target(Where.SHIFT, shift)
-    word = WORDS.get(to or "")
-    return Target(word) if word else Target(Where.TIME, moment_ms(to or "", now_ms or SystemClock().now_ms()))
-
-
 class StoredOffset(Struct, frozen=True, rename="camel"):
     """What a broker has stored for a group and a queue, whether or not the group still subscribes the topic."""
 
@@ -113,7 +60,7 @@ class StoredOffset(Struct, frozen=True, rename="camel"):
     consumer_offset: int
     """The next message the group takes."""
     min_offset: int | None
-    """None when the topic is gone from the broker."""
+    """None when the topic, or the queue, is gone from the broker."""
     max_offset: int | None
     lag_messages: int | None
     """Messages between, as far as they still exist."""
@@ -127,62 +74,6 @@ class OffsetPlan(Plan):
     """They are consumed again, as far as they still exist."""
     skipped_messages: int = 0
     """They are never consumed."""
-
-
-# ---------------------------------------------------------------------------------------------------------- pure parts
-
-
-def wanted(target: Target, low: int, end: int, stored: int | None, found: int | None, *, force: bool) -> int | None:
-    """The offset a queue is to have: within what the queue holds; `found` is what a search by time gave.
-
-    Without `force` no offset is moved forward. None leaves the queue as it is: there is nothing to shift.
-    """
-    if target.where is Where.SHIFT and stored is None:
-        return None
-    chosen = {
-        Where.TIME: found if found is not None else low,
-        Where.BEGIN: low,
-        Where.END: end,
-        Where.OFFSET: target.value,
-        Where.SHIFT: (stored or 0) + target.value,
-    }[target.where]
-    inside = min(max(chosen, low), end)
-    return inside if force or stored is None else min(inside, stored)
-
-
-def counted(low: int, end: int, before: int | None, after: int) -> tuple[int, int]:
-    """Messages replayed and skipped, of those that still exist. A group without an offset replays and skips none."""
-    if before is None:
-        return 0, 0
-    start, stop = min(max(before, low), end), min(max(after, low), end)
-    return max(0, start - stop), max(0, stop - start)
-
-
-def applied(before: int | None, after: int, now: int | None) -> bool:
-    """Whether the offset a group has `now` shows that it went where it was told: members go on from there at once."""
-    if now is None:
-        return False
-    if before is None or after >= before:
-        return now >= after
-    return now < before
-
-
-def described(replayed: int, skipped: int) -> str:
-    """What a step does to one queue."""
-    if skipped:
-        return f"skip {skipped} messages"
-    return f"replay {replayed} messages" if replayed else "set offset"
-
-
-def told_apart(texts: Iterable[str]) -> set[tuple[str, int]]:
-    """`broker/3` or `broker:3`: queues by name of broker and id. AdminError for anything else."""
-    found = set()
-    for text in texts:
-        name, _, number = text.replace(":", "/").rpartition("/")
-        if not name or not number.isdecimal():
-            raise AdminError(f"{text!r} is no queue", "write it as broker-a/0")
-        found.add((name, int(number)))
-    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
@@ -212,17 +103,26 @@ async def show(session: Session, group: str, topic: str | None = None) -> Found[
 async def _show_at(session: Session, node: Node, group: str, only: str | None) -> list[StoredOffset]:
     rows = []
     for topic, queues in (await _stored(session, node, group)).items():
-        if only not in (None, topic):
-            continue
-        for queue_id, offset in queues.items():
-            queue = MessageQueue(topic, node.name, queue_id)
-            low, end = await asyncio.gather(
-                min_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
-                max_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
-            )
-            lag = max(0, end - max(low, offset))
-            rows.append(StoredOffset(topic, node.name, queue_id, offset, max(0, low), end, lag))
+        if only in (None, topic):
+            ranges = await _ranges_if_there(session, node, topic)
+            rows += [_shown(node, topic, queue_id, offset, ranges.get(queue_id)) for queue_id, offset in queues.items()]
     return rows
+
+
+async def _ranges_if_there(session: Session, node: Node, topic: str) -> dict[int, QueueRange]:
+    try:
+        return await _ranges(session, node, topic)
+    except BrokerError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return {}
+        raise
+
+
+def _shown(node: Node, topic: str, queue_id: int, offset: int, known: QueueRange | None) -> StoredOffset:
+    if known is None:
+        return StoredOffset(topic, node.name, queue_id, offset, None, None, None)
+    low, end = max(0, known.min_offset), known.max_offset
+    return StoredOffset(topic, node.name, queue_id, offset, low, end, max(0, end - max(low, offset)))
 
 
 # ------------------------------------------------------------------------------------------------------------ moving
@@ -330,6 +230,8 @@ async def plan_reset(
     if absent and not came.failures:
         name, number = min(absent)
         raise NotFound(f"{topic} has no queue {number} on {name}", f"orbitmq topic status {topic}")
+    if who.model == BROADCASTING:
+        plan.warnings.append(f"{group} broadcasts: its members keep their offsets themselves and are not moved by this")
     watch = _Watch(session, who)
     for node, found in came.answers.items():
         chosen = [one for one in found if not only or (node.name, one.queue.queue_id) in only]

@@ -74,9 +74,10 @@ async def reset(
       orbitmq offset reset payments Orders --to 2024-05-01T08:00:00Z
       orbitmq offset reset payments Orders --shift -100 --queue broker-a/0
     """
-    from orbitmq.admin import offsets
+    from orbitmq.admin import offsets, targets
+    from orbitmq.runtime.clock import SystemClock
 
-    target = offsets.target_of(to, offset, shift)
+    target = targets.target_of(to, offset, shift, SystemClock().now_ms())
     return await offsets.plan_reset(session, group, topic, target, queues=queues or (), force=force)
 
 
