@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -206,3 +208,18 @@ async def test_latency_counts_from_the_first_message_that_waits(tmp_path: Path) 
         await _commit(client, "readers", "orders", 0, 1)
         latencies = list(figures.readers()["rocketmq_consumer_lag_latency_milliseconds"]())
     assert latencies == [(("orders", "readers", "false", "false"), 2000)]
+
+
+def test_a_daemon_without_figures_does_not_load_what_makes_them() -> None:
+    code = "import sys, orbitmq.cli.daemons; print(sorted({'prometheus_client', 'h11'} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+async def test_a_slave_tells_its_figures_too(tmp_path: Path) -> None:
+    async with _system(tmp_path, brokerRole="SLAVE", brokerId="1") as system:
+        found = await system.scrape()
+    assert found.value("orbitmq_broker_active") == 1
+    assert found.value("orbitmq_replication_slaves") == 0
+    assert found.value("orbitmq_namesrv_broker_has_master", broker=NAME) == 0
+    assert not found.values("orbitmq_scrape_errors_total")
