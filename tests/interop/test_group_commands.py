@@ -184,10 +184,52 @@ def test_reasons_are_found_by_what_consumers_and_brokers_say(world: World) -> No
         for group, reason in (("gc-failing", "listener-fails"), ("gc-picky", "filter-matches-nothing")):
 
             def told(group: str = group, reason: str = reason) -> bool:
-                words = ("group", "why", group, "-o", "template=$rule", "-n", world.system.namesrv_address)
-                return reason in orbitmq(*words, code=8 if reason.startswith("filter") else 0).stdout.split()
+                return reason in _told(world, group, code=8 if reason.startswith("filter") else 0)
 
             wait_until(told, PATIENCE_S, f"{reason} to be told of {group}")
+
+
+def _told(world: World, group: str, code: int = 8) -> list[str]:
+    words = ("group", "why", group, "-o", "template=$rule", "-n", world.system.namesrv_address, "--timeout", 30)
+    return str(orbitmq(*words, code=code).stdout).split()
+
+
+def test_reasons_are_found_in_offsets_queues_and_permissions(world: World) -> None:
+    """Nobody is online here: what brokers and name servers say is enough."""
+    at = ("-y", "-n", world.system.namesrv_address, "--timeout", 30)
+
+    async def ahead(session: Session) -> None:
+        for node in await session.masters():
+            queue = MessageQueue(TOPIC, node.name, 0)
+            await update_consumer_offset(session.remoting, node.address, "gc-ahead", queue, EACH + 90)
+
+    asked(world.system.namesrv_address, ahead)
+    assert "offset-ahead" in _told(world, "gc-ahead")
+    (row,) = [row for row in world.items("group", "lag", "gc-ahead") if row["queueId"] == 0]
+    assert (row["state"], row["lagMessages"], row["consumerOffset"]) == ("offsetAhead", 0, EACH + 90)
+    orbitmq("topic", "create", "gc-narrow", "--write-queues", 2, "--read-queues", 2, *at)
+    with Producer("group-commands-p", world.system.namesrv_address) as producer:
+        producer.send(Message("gc-narrow", b"x"), queue=MessageQueue("gc-narrow", BROKER, 1))
+    orbitmq("offset", "skip", "gc-narrowed", "gc-narrow", *at)
+    orbitmq("topic", "alter", "gc-narrow", "--read-queues", 1, *at)
+    wait_until(lambda: "unread-queues" in _told(world, "gc-narrowed"), PATIENCE_S, "the route to change")
+    orbitmq("topic", "permission", "gc-narrow", "W", *at)
+    wait_until(lambda: "topic-not-readable" in _told(world, "gc-narrowed"), PATIENCE_S, "the route to change")
+
+
+def test_members_that_subscribe_differently_are_named(world: World) -> None:
+    members = []
+    for tag in ("red", "blue"):
+        member = PushConsumer("gc-differing", world.system.namesrv_address, instance_name=tag)
+        member.subscribe(TOPIC, tag)
+        member.set_listener(lambda *_: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
+        members.append(member)
+    with members[0], members[1]:
+        wait_until(lambda: "subscriptions-differ" in _told(world, "gc-differing"), PATIENCE_S, "the reason")
+        rows = world.items("group", "subscriptions", "gc-differing")
+        assert [(row["expression"], row["conflict"], len(row["clients"])) for row in rows] == [
+            ("blue", True, 1), ("red", True, 1),
+        ]  # fmt: skip
 
 
 def test_a_group_that_is_online_is_moved_and_it_is_seen(world: World) -> None:
