@@ -19,7 +19,7 @@ from orbitmq.admin.answers import Found, failure_of
 from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
 from orbitmq.admin.session import Session
 from orbitmq.cli import undoing
-from orbitmq.cli.verbs import changes, noun, reads, streams
+from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 from orbitmq.errors import AdminError, BrokerError, Conflict, ConnectError, NotFound, OrbitMQError, RemotingTimeout
 from orbitmq.wire.codes import ResponseCode
 
@@ -71,6 +71,14 @@ async def things(_session: Session, fails: Annotated[str | None, typer.Option("-
 async def tail(_session: Session) -> AsyncIterator[Thing]:
     """Things as they come."""
     for one in THINGS:
+        yield one
+
+
+@feeds(app, "feed", "Thing", COLUMNS)
+async def feed(_session: Session) -> AsyncIterator[Thing]:
+    """Things as they are made."""
+    for one in THINGS:
+        values[one.name] = "made"
         yield one
 
 
@@ -214,3 +222,14 @@ def test_a_context_can_forbid_changes(tmp_path: Path, flag: str, code: int, word
     (tmp_path / "orbitmq" / "config.toml").write_text(f'current = "p"\n[contexts.p]\n{flag} = true\n')
     assert word in run("set", "a", "1", "--yes", code=code).stderr
     assert values == {}
+
+
+def test_a_readonly_context_lets_nothing_be_sent(tmp_path: Path) -> None:
+    (tmp_path / "orbitmq").mkdir(exist_ok=True)
+    (tmp_path / "orbitmq" / "config.toml").write_text('current = "p"\n[contexts.p]\nreadonly = true\n')
+    assert "readonly" in run("feed", code=4).stderr
+    assert values == {}
+    assert run("tail").stdout
+    assert "\x1b" not in run("tail").stdout
+    (tmp_path / "orbitmq" / "config.toml").write_text('current = "p"\n[contexts.p]\n')
+    assert run("feed").stdout == run("tail").stdout

@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.message.unit import decode_units
-from orbitmq.operations.querying import QueryReply, query_messages
+from orbitmq.operations.querying import QueryReply, query_messages, queue_entries
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from tests.support.recorded import ADDRESS, Exchange, exchange
 
@@ -43,3 +43,19 @@ def test_nothing_found_is_no_error_and_anything_else_is() -> None:
     found.remoting.answer.code = ResponseCode.SYSTEM_ERROR
     with pytest.raises(BrokerError):
         asked(found)
+
+
+def test_entries_of_a_queue_tell_places_and_tag_codes() -> None:
+    found = exchange(RequestCode.QUERY_CONSUME_QUEUE)
+    ext = found.ext
+    entries = asyncio.run(
+        queue_entries(
+            found.remoting, ADDRESS, ext["topic"], int(ext["queueId"]), int(ext["index"]), int(ext["count"]),
+            group=ext["consumerGroup"],
+        )
+    )  # fmt: skip
+    found.assert_asked_as_java()
+    assert entries.max_queue_index == len(entries.queue_data) == int(ext["count"])
+    places = [one.physical_offset for one in entries.queue_data]
+    assert places == sorted(places)
+    assert entries.queue_data[0].tags_code == 2598920, "the hash of TagB"
