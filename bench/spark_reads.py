@@ -3,7 +3,8 @@
 The figure to look at is rows a CPU second: rows by the user and system time of Spark's JVM and all its Python workers;
 the load of other programs hardly shows in it. Each row stands beside its peer, measured in the same run: a copy of the
 log in memory for scans, Spark's own source for Apache Kafka for reads from a broker (the same messages, copied into a
-Kafka broker), Spark's writer of Parquet for the archive. About six minutes; `--only` chooses rows.
+Kafka broker), Spark's writer of Parquet for the archive. What a write into a topic costs before the network is measured
+without Spark; of small micro-batches it is the time that counts. About six minutes; `--only` chooses rows.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench.kafka import KafkaBroker, source_jars  # noqa: E402
+from bench.micro import sink as sink_works  # noqa: E402
 from orbitmq.message.hosts import encode_host  # noqa: E402
 from orbitmq.pipeline.archive import ArchiveJob  # noqa: E402
 from orbitmq.pipeline.archive import run as archive  # noqa: E402
@@ -59,6 +61,8 @@ EIGHT = "topic,queueId,queueOffset,msgId,keys,body,properties,storeTimestamp"
 FOUR = "topic,queueId,queueOffset,body"
 SEVEN = "key,value,topic,partition,offset,timestamp,timestampType"
 STORE, PULL, KAFKA, ARCHIVE, PARQUET = "orbitmq-store", "orbitmq", "kafka", "archive", "parquet"
+TRIGGER, TRIGGERS = "trigger", 40  # micro-batches, of which the first half warms up
+TRIGGER_ROWS = 20
 LAKE_COLUMNS = ",".join(name for name in COLUMNS if name != "size")  # what an archive keeps
 WARMING = 2  # rounds before those that count: the JVM still compiles in the second one
 
@@ -97,10 +101,17 @@ ROWS = {
     ),
     "parquet": Row("store into Spark's Parquet writer, zstd", {"columns": LAKE_COLUMNS}, PARQUET),
     "archive": Row("store into the lake, zstd", {}, ARCHIVE, 230, peer="parquet", alone="archivecore1"),
+    "sink": Row("sink into a topic before the network", cores=0, goal=150),
+    "trigger": Row("broker, small micro-batches: ms of one", {"columns": FOUR}, TRIGGER, 200),
     "scan8core1": Row("store, 8 columns, one core", {"columns": EIGHT}, cores=1),
     "kafka7core1": Row("Kafka's source, its 7 columns, one core", format=KAFKA, share=0.5, cores=1),
     "pull4core1": Row("broker, 4 columns, one core", {"columns": FOUR}, PULL, 0, 0.5, 1),
     "archivecore1": Row("store into the lake, zstd, one core", {}, ARCHIVE, cores=1),
+}
+WITHOUT_SPARK: dict[str, Callable[[Path, int], dict[str, float]]] = {
+    "copy": lambda store, messages: copy(store, messages),
+    "decode": lambda store, messages: decode(store, messages),
+    "sink": lambda _store, _messages: encode(),
 }
 SYSTEMS = {PULL: "--name-server", KAFKA: "--kafka"}  # what a row reads from, and the flag its session is told it by
 
@@ -110,7 +121,7 @@ def main() -> int:
     if arguments.session:
         _session(arguments)
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 130)
+    console = Console(width=None if sys.stdout.isatty() else 140)
     names = [name for name in ROWS if name in (arguments.only or ROWS)]
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
         store = Path(folder) / "store"
@@ -137,7 +148,7 @@ def _measure(names: list[str], store: Path, messages: int, console: Console) -> 
     """The rows without Spark, then each number of cores in a session of its own: a JVM cannot change it."""
     for name in names:
         if ROWS[name].cores == 0:
-            yield name, (copy if name == "copy" else decode)(store, messages)
+            yield name, WITHOUT_SPARK[name](store, messages)
     with systems({ROWS[name].format for name in names}, store) as told:
         filled: list[str] = ["--fill"]  # the first session fills Kafka's topic for both
         for cores in (2, 1):
@@ -181,7 +192,7 @@ def systems(formats: set[str], store: Path) -> Iterator[list[str]]:
     """What rows of these formats read from; the flags that tell a session where it is."""
     told: list[str] = []
     with ExitStack() as stack:
-        if PULL in formats or KAFKA in formats:  # Kafka's topic is filled out of orbitmq's
+        if formats & {PULL, KAFKA, TRIGGER}:  # Kafka's topic is filled out of orbitmq's
             home = store.parent / "broker"
             home.mkdir()
             told += [SYSTEMS[PULL], stack.enter_context(OrbitUp(home=home, store_dir=store)).namesrv_address]
@@ -234,6 +245,20 @@ def decode(store: Path, _messages: int) -> dict[str, float]:
     return _timed(lambda: sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)))
 
 
+def encode() -> dict[str, float]:
+    """What a task of the sink does with the rows that Spark gives it, until they are requests."""
+    batch, options = sink_works.frame(10_000, 1024), sink_works.write_options(sink_works.OPTIONS)
+    columns = sink_works.SinkColumns({name: number for number, name in enumerate(batch.schema.names)})
+    ids = sink_works.UniqueIds(bytes(4), 1, b"bnch")
+
+    def work() -> int:
+        for _ in range(10):
+            sink_works.encode(batch, columns, options, ids, spread=False)
+        return 10 * batch.num_rows
+
+    return _timed(work)
+
+
 # ----------------------------------------------------------------------------------------------------------- with Spark
 
 
@@ -245,6 +270,9 @@ def _session(arguments: argparse.Namespace) -> None:
     found: dict[str, Any] = {}
     for name in arguments.only:
         row, seconds = ROWS[name], []
+        if row.format == TRIGGER:
+            found[name] = {"ms": _trigger_ms(spark, row, arguments)}
+            continue
         for number in range(WARMING + ROUNDS):
             forget_memory()
             cpu, wall = cpu_seconds(), time.perf_counter()
@@ -308,6 +336,21 @@ def _archive(spark: SparkSession, _row: Row, arguments: argparse.Namespace) -> N
 
 
 WORK = {PARQUET: _write_parquet, ARCHIVE: _archive}
+
+
+def _trigger_ms(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> float:
+    """The median of what Spark says a micro-batch of a few rows takes, from its plan to its commit."""
+    reader = spark.readStream.format(PULL).options(nameServer=arguments.name_server, **row.options)
+    reader = reader.options(subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger=str(TRIGGER_ROWS))
+    with tempfile.TemporaryDirectory(dir=Path(arguments.store).parent) as folder:
+        query = reader.load().writeStream.format("noop").option("checkpointLocation", folder).start()
+        try:
+            while query.lastProgress is None or query.lastProgress.batchId < TRIGGERS:
+                query.awaitTermination(0.2)
+            told = query.recentProgress[TRIGGERS // 2 :]
+        finally:
+            query.stop()
+    return statistics.median(progress.durationMs["triggerExecution"] for progress in told)
 
 
 def _fill_kafka(spark: SparkSession, arguments: argparse.Namespace) -> None:
@@ -377,16 +420,29 @@ def table(found: Mapping[str, Mapping[str, float]]) -> Table:
     made = Table(
         title=f"thousand rows of 1 KiB, medians of {ROUNDS}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     )
-    headings = "read", "rows a CPU s", "goal", "of its peer", "rows a s", "of one core", "MiB of a worker"
+    headings = (
+        "read",
+        "rows a CPU s",
+        "goal",
+        "of the goal",
+        "of its peer",
+        "rows a s",
+        "of one core",
+        "MiB of a worker",
+    )
     for heading in headings:
         made.add_column(heading, justify="left" if heading == "read" else "right")
     for name, row in ROWS.items():
-        if name in found:
+        if name in found and row.format == TRIGGER:
+            ms = found[name]["ms"]
+            made.add_row(row.title, f"{ms:,.0f} ms", f"{row.goal} ms", f"{row.goal / ms:.2f}")
+        elif name in found:
             figures = found[name]
             made.add_row(
                 row.title,
                 f"{figures['cpu'] / 1000:,.0f}",
                 str(row.goal or ""),
+                f"{figures['cpu'] / 1000 / row.goal:.2f}" if row.goal else "",
                 f"{figures['cpu'] / found[row.peer]['cpu']:.2f} of {row.peer}" if row.peer in found else "",
                 f"{figures['wall'] / 1000:,.0f}",
                 f"{figures['wall'] / found[row.alone]['wall']:.2f}" if row.alone in found else "",
