@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from orbitmq.admin import cluster
+from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
+from orbitmq.net.connection import Connection
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.routing import Router
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.bodies import BrokerData, ClusterInfo
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.objects import encode
+from tests.support.live import client_of, made_broker
+from tests.support.live import running as running_broker
+from tests.support.loops import until
+from tests.support.peers import serving
 from tests.support.sessions import asked
 
 
@@ -74,3 +87,46 @@ def test_health_fails_for_what_is_critical_and_for_who_is_missed(half_dead: Clus
 
 def test_without_slaves_there_is_nothing_to_tell_of_them(running: Cluster) -> None:
     assert asked(running.namesrv_address, cluster.replicas).items == []
+
+
+async def test_a_slave_is_told_with_what_it_lacks(tmp_path: Path) -> None:
+    """The master stays ahead when its slave has gone; then nobody knows how far behind that one is."""
+    async with running_broker(made_broker(tmp_path / "master")) as master:
+        role = {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": f"127.0.0.1:{master.port + 1}"}
+        addresses = {0: f"127.0.0.1:{master.port}"}
+        async with running_broker(made_broker(tmp_path / "slave", **role)) as slave:
+            addresses[1] = f"127.0.0.1:{slave.port}"
+            async with client_of(master) as at_master:
+                await at_master.send("Copied", b"x")
+            await until(lambda: slave.store.commit_log_max_offset == master.store.commit_log_max_offset, "the copy")
+            async with session_of(addresses) as session:
+                (row,) = (await cluster.replicas(session)).items
+                (whole,) = (await cluster.overview(session)).items
+        assert (row.behind_bytes, row.connected, row.master) == (0, True, addresses[0])
+        assert (whole.masters, whole.slaves, whole.headless) == (1, 1, [])
+        async with session_of(addresses) as session:
+            found = await cluster.replicas(session)
+            (alone,) = found.items
+            assert (alone.behind_bytes, alone.connected) == (None, None)
+            assert [failure.target for failure in found.failures] == [f"broker-a:1 ({addresses[1]})"]
+        async with session_of({1: addresses[1]}) as session:
+            (headless,) = (await cluster.overview(session)).items
+            assert (headless.headless, headless.in_per_s) == (["broker-a"], None)
+
+
+@asynccontextmanager
+async def session_of(addresses: dict[int, str]) -> AsyncIterator[Session]:
+    """A session whose name server says that broker-a is at these addresses."""
+    info = ClusterInfo({"broker-a": BrokerData("broker-a", "c", addresses)}, {"c": ["broker-a"]})
+
+    async def told(connection: Connection, command: Command) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=encode(info))
+
+    router = Router("test")
+    router.add(RequestCode.GET_BROKER_CLUSTER_INFO, told)
+    remoting = Remoting()
+    async with serving(router) as (_, address):
+        try:
+            yield Session(remoting, [address])
+        finally:
+            await remoting.close()
