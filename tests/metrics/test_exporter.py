@@ -16,7 +16,7 @@ from orbitmq.metrics.table_native import PROCESS
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.bodies import KVTable
+from orbitmq.wire.bodies import KVTable, MessageModel
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
@@ -170,6 +170,34 @@ async def test_an_offset_beyond_the_end_is_told_as_such(tmp_path: Path) -> None:
     assert found.value("rocketmq_group_diff", group="readers") == -7
     assert found.value("orbitmq_group_lag_messages", group="readers") == 0
     assert found.value("orbitmq_group_ahead_messages", group="readers") == 7
+
+
+async def test_a_slave_is_told_by_how_far_it_is_behind_and_its_figures_count_once(tmp_path: Path) -> None:
+    async with _cluster(tmp_path, "a") as cluster:
+        await cluster.fill("a", 3, 1)
+        slave = made_broker(
+            tmp_path / "slave", brokerName="a", brokerRole="SLAVE", brokerId="1", namesrvAddr=cluster.names.address
+        )
+        async with running(slave):
+            await slave.announced()
+            found = await cluster.scrape()
+            assert found.value("rocketmq_broker_commitlog_diff", broker="a", brokerIP=slave.address) >= 0
+            assert found.value("orbitmq_broker_up", brokerIP=slave.address) == 1
+            assert found.value("orbitmq_group_lag_messages", topic="orders") == 2
+            await cluster.brokers["a"].kill()
+            await cluster.scrape()
+            found = await cluster.scrape()
+            assert found.value("orbitmq_broker_has_master", broker="a") == 0
+            assert found.value("orbitmq_broker_up", brokerIP=slave.address) == 1
+
+
+async def test_a_group_that_keeps_its_offsets_itself_has_no_lag_here(tmp_path: Path) -> None:
+    async with _cluster(tmp_path, "a") as cluster, client_of(cluster.brokers["a"]) as client:
+        await cluster.fill("a", 3, 1)
+        await client.heartbeat(consumer("readers", message_model=MessageModel.BROADCASTING))
+        found = await cluster.scrape()
+        assert found.value("orbitmq_group_online_consumers", group="readers") == 1
+        assert not found.values("rocketmq_group_diff", group="readers")
 
 
 async def test_labels_can_be_kept_steady(tmp_path: Path) -> None:

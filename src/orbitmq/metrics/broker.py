@@ -7,7 +7,6 @@ somebody wants to know; everything else it counts anyway.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from orbitmq.message.topics import (
     is_system_topic,
 )
 from orbitmq.metrics.histogram import Histogram
+from orbitmq.metrics.largest import largest
 from orbitmq.metrics.model import Readers, Sample
 from orbitmq.metrics.versions import version_name
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -249,23 +249,13 @@ class BrokerFigures:
             yield _consumer(topic.name, group), longest
 
     def _queue_lags(self) -> Iterator[Sample | None]:
-        if not self._queue_series:
-            return
-        farthest: list[tuple[int, tuple[str, str, str, str]]] = []
         name = self._broker.options.broker_name
-        for topic, group in self._consumed():
-            for queue_id in range(topic.read_queues):
-                lag = self._lag(topic.name, group, queue_id)
-                entry = lag, (topic.name, group, name, str(queue_id))
-                if lag and len(farthest) < self._queue_series:
-                    heapq.heappush(farthest, entry)
-                elif lag:
-                    heapq.heappushpop(farthest, entry)
-                if queue_id % QUEUES_A_STEP == QUEUES_A_STEP - 1:
-                    yield None
-            yield None
-        for lag, labels in farthest:
-            yield labels, lag
+        found = (
+            (self._lag(topic.name, group, queue_id), (topic.name, group, name, str(queue_id)))
+            for topic, group in self._consumed()
+            for queue_id in range(topic.read_queues)
+        )
+        return largest(self._queue_series, found)
 
 
 def _one(value: float) -> list[Sample]:

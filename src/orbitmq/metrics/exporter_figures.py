@@ -4,13 +4,13 @@ the part of every broker is known: never a smaller figure instead. Asks nobody.
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from orbitmq.message.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, TRANSACTION_GROUP
 from orbitmq.metrics.lag import QueueLag, queue_lags
+from orbitmq.metrics.largest import largest
 from orbitmq.metrics.model import Readers, Sample
 from orbitmq.metrics.runtime_figures import READ
 from orbitmq.metrics.survey import Survey
@@ -65,6 +65,15 @@ class View:
                 members = survey.get("members", group, since=self.since)
                 if members is None or not members.subscription_table or topic in members.subscription_table:
                     yield topic, group
+
+    @cached_property
+    def places(self) -> Mapping[tuple[str, str, str], list[tuple[Survey, str, str]]]:
+        """Cluster, topic and group -> the brokers where the group has offsets in the topic."""
+        found: defaultdict[tuple[str, str, str], list[tuple[Survey, str, str]]] = defaultdict(list)
+        for survey in self.data:
+            for topic, group in self.pairs(survey):
+                found[survey.node.cluster, topic, group].append((survey, topic, group))
+        return found
 
     def lags(self, survey: Survey, topic: str, group: str) -> list[QueueLag] | None:
         """Queue by queue; None when the broker's part is not known."""
@@ -290,8 +299,7 @@ class ExporterFigures:
             for pair in view.pairs(survey)
             for queue_id, delay in (survey.get("delays", *pair, since=view.since) or {}).items()
         )
-        for delay, labels in heapq.nlargest(self._queue_series, found):
-            yield labels, delay
+        return largest(self._queue_series, found)
 
     def _queue_lags(self, view: View) -> Iterator[Sample | None]:
         found = (
@@ -299,10 +307,8 @@ class ExporterFigures:
             for survey in view.data
             for topic, group in view.pairs(survey)
             for lag in view.lags(survey, topic, group) or ()
-            if lag.waiting
         )
-        for waiting, labels in heapq.nlargest(self._queue_series, found):
-            yield labels, waiting
+        return largest(self._queue_series, found)
 
     def _online(self, groups: Mapping[str, Group]) -> Iterator[Sample]:
         for name, group in groups.items():
@@ -338,11 +344,7 @@ def _ends(view: View) -> Iterator[tuple[Survey, str, int]]:
 
 def _totals(view: View, of: Callable[[Sequence[QueueLag]], int]) -> Iterator[tuple[tuple[str, str, str], int | None]]:
     """Of each cluster, topic and group; None where the part of a broker is not known."""
-    parts: defaultdict[tuple[str, str, str], list[tuple[Survey, str, str]]] = defaultdict(list)
-    for survey in view.data:
-        for topic, group in view.pairs(survey):
-            parts[survey.node.cluster, topic, group].append((survey, topic, group))
-    for key, places in parts.items():
+    for key, places in view.places.items():
         lags = [view.lags(*place) for place in places]
         yield key, None if None in lags else of([lag for part in lags for lag in part or ()])
 
