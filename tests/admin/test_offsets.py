@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import pytest
 
@@ -12,7 +12,7 @@ from orbitmq.admin.plans import Outcome
 from orbitmq.admin.session import Session
 from orbitmq.admin.targets import Target, Where
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt
-from orbitmq.client.sync import Producer, PushConsumer
+from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
 from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
@@ -157,7 +157,7 @@ def test_members_that_are_online_are_moved_and_it_is_seen(cluster: Cluster) -> N
 
     asked(cluster.namesrv_address, commit_end)
     with consumer:
-        wait_until(lambda: asked(cluster.namesrv_address, _online), 30, "the member to be online")
+        wait_until(lambda: asked(cluster.namesrv_address, _is_online("online")), 30, "the member to be online")
         asked(cluster.namesrv_address, whole)
         wait_until(lambda: len(got) >= 4 * EACH, 30, "all messages once more")
         wait_until(lambda: asked(cluster.namesrv_address, until_consumed), 30, "the commits")
@@ -166,6 +166,46 @@ def test_members_that_are_online_are_moved_and_it_is_seen(cluster: Cluster) -> N
         wait_until(lambda: len(got) >= 3, 30, "the last three of one queue")
 
 
-async def _online(session: Session) -> bool:
-    who = await membership(session, "online")
-    return len(who.connections) == len(BROKERS)
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more will be seen: it is given a moment to show."""
+    monkeypatch.setattr("orbitmq.admin.offsets.APPLIED_WITHIN_SECONDS", 1.0)
+
+
+def test_members_that_choose_their_queues_do_not_obey_and_it_is_told(cluster: Cluster, brief: None) -> None:
+    async def look(session: Session) -> None:
+        await commit(session, "choosing", EACH)
+        plan = await plan_reset(session, "choosing", "T", Target(Where.BEGIN))
+        done = await plan.verify(await plan.make())
+        assert [step.outcome for step in done.items] == [Outcome.NOT_APPLIED] * 4
+        assert len(done.warnings) == 4
+
+    with LitePullConsumer("choosing", cluster.namesrv_address) as consumer:
+        consumer.assign([MessageQueue("T", name, number) for name in BROKERS for number in range(2)])
+        wait_until(lambda: asked(cluster.namesrv_address, _is_online("choosing")), 30, "the member to be online")
+        asked(cluster.namesrv_address, look)
+
+
+def test_what_a_filter_passes_over_is_done_and_not_called_refused(cluster: Cluster, brief: None) -> None:
+    async def look(session: Session) -> None:
+        plan = await plan_reset(session, "picky", "T", Target(Where.BEGIN))
+        done = await plan.verify(await plan.make())
+        assert {step.outcome for step in done.items} <= {Outcome.DONE, Outcome.CONFIRMED}
+
+    async def at_end(session: Session) -> None:
+        await commit(session, "picky", EACH)
+
+    asked(cluster.namesrv_address, at_end)
+    consumer = PushConsumer("picky", cluster.namesrv_address, persist_offset_interval_ms=100)
+    consumer.subscribe("T", "nobody-sends-this")
+    consumer.set_listener(lambda *_: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
+    with consumer:
+        wait_until(lambda: asked(cluster.namesrv_address, _is_online("picky")), 30, "the member to be online")
+        asked(cluster.namesrv_address, look)
+
+
+def _is_online(group: str) -> Callable[[Session], Awaitable[bool]]:
+    async def look(session: Session) -> bool:
+        return len((await membership(session, group)).connections) == len(BROKERS)
+
+    return look

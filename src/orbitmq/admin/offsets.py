@@ -47,6 +47,8 @@ LOOKED_AT_EVERY_SECONDS = 0.25
 BY_QUEUE_SINCE = "V5"
 ORBITMQS_OWN = "differingGroups"
 """A figure that only brokers of orbitmq tell."""
+LISTENING = "CONSUME_PASSIVELY"
+"""Members of this kind obey; those that poll or choose their queues do not."""
 UNDO = "offset undo"
 """The command that takes the files these plans have kept."""
 
@@ -166,10 +168,19 @@ class _Watch:
             self.task = asyncio.ensure_future(self._look())
 
     async def value(self, queue: MessageQueue) -> Value:
-        """Where the queue was told to go, once that is seen; else where it is."""
+        """Where the queue was told to go, once that is seen; else where it is. AdminError where that proves nothing."""
         assert self.task is not None, "members were told"
         await asyncio.shield(self.task)
-        return self.moved[queue][2] if queue in self.obeyed else self.seen.get(queue)
+        _, before, after = self.moved[queue]
+        now = self.seen.get(queue)
+        if queue in self.obeyed:
+            return after
+        if self.who.kind == LISTENING and before is not None and now is not None and after < before <= now:
+            raise AdminError(
+                f"members were told to go back to {after} and {label(queue)} is at {now}: a filter that passes "
+                "everything over leaves no other trace"
+            )
+        return now
 
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
