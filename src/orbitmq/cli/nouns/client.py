@@ -74,8 +74,7 @@ async def consumers(session: Session, group: GroupArgument) -> Found[Member]:
     "ClientReport",
     (
         "CLIENT=clientId", "VERSION=version", "KIND=kind", "ORDERLY=orderly", "THREADS=threads",
-        "STARTED=startedAtMs", "+NAME SERVERS=nameServers", "+QUEUES=queues", "+TOPICS=topics",
-        "+PROPERTIES=properties",
+        "STARTED=startedAtMs", "+NAME SERVERS=nameServers",
     ),
 )  # fmt: skip
 async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[Running]:
