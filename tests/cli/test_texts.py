@@ -26,7 +26,7 @@ def test_a_story_is_its_sentence_and_its_timeline() -> None:
     told = texts.story(
         plain(story(Facts("A1", T0, "Orders", "A1", copies=[message()], trace=Trace("A1", "T", [sent], []))))
     )
-    first, empty, *events = told.splitlines()
+    first, empty, *events = told.rstrip().splitlines()
     assert first.startswith("It is in Orders (broker-a, queue 3, offset 17) since 2023-11-14T22:13:20.000Z")
     assert empty == ""
     assert [line.split()[2] for line in events] == ["born", "stored", "sent"]

@@ -13,10 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.admin.bodies import shown
+from orbitmq.admin.messages import by_offset_id
+from orbitmq.admin.session import Session
+from orbitmq.admin.tracks import Track, TrackKind, tracks
+from orbitmq.message.model import MessageExt
 from tests.interop.conftest import System
 from tests.support.java_rocketmq import Driver, run_driver
 from tests.support.mqadmin import Mqadmin, OurMqadmin, rows
 from tests.support.process import wait_until
+from tests.support.sessions import asked
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
 TOPIC, GROUP = "MqadminOrders", "mqadmin-orders"
@@ -379,6 +385,33 @@ def test_a_message_by_its_ids(world: World) -> None:
     path = Path(re.findall(r"Message Body Path: +(\S+)", by_offset)[0])
     assert path.read_bytes()
     assert "CODE: 1 " in world.run("queryMsgById", "-i", str(sent["offsetMsgId"])[:-8] + "7FFFFFFF")
+
+
+def test_our_answer_about_a_message_is_the_same(world: World) -> None:
+    sent = world.sent[0]
+    consumed = rf"consumerGroup={GROUP}, trackType=CONSUMED"
+    fields = fields_of(world.eventually(consumed, "queryMsgById", "-i", sent["offsetMsgId"]))
+
+    async def ask(session: Session) -> tuple[MessageExt, list[Track]]:
+        (message,) = (await by_offset_id(session, str(sent["offsetMsgId"]))).items
+        return message, (await tracks(session, message)).items
+
+    message, found = asked(world.system.namesrv_address, ask, timeout_ms=20_000)
+    assert [(one.group, one.track) for one in found] == [(GROUP, TrackKind.CONSUMED)]
+    told = shown(message)
+    assert {
+        "OffsetID": told.offset_msg_id,
+        "Topic": told.topic,
+        "Tags": f"[{told.tags}]",
+        "Keys": f"[{' '.join(told.keys)}]",
+        "Queue ID": str(told.queue_id),
+        "Queue Offset": str(told.queue_offset),
+        "CommitLog Offset": str(told.commit_log_offset),
+        "Reconsume Times": str(told.reconsume_times),
+        "Born Host": told.born_host,
+        "Store Host": told.store_host,
+        "System Flag": str(told.sys_flag),
+    }.items() <= fields.items()
 
 
 def test_a_message_is_handed_to_a_consumer_directly(world: World) -> None:

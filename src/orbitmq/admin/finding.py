@@ -15,10 +15,10 @@ from orbitmq.admin.ids import Identity, IdKind, identify
 from orbitmq.admin.messages import by_offset_id, oldest_first, search
 from orbitmq.admin.runtime import parse
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import Delayed, Facts, HalfState, Story, StoryState, story
+from orbitmq.admin.stories import Delayed, Facts, HalfState, Story, story
 from orbitmq.admin.traces import trace
 from orbitmq.admin.tracks import consumer_offsets, groups_of, tracks
-from orbitmq.errors import NotFound, OrbitMQError
+from orbitmq.errors import AdminError, NotFound, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import REAL_TOPIC
 from orbitmq.message.topics import (
@@ -94,6 +94,26 @@ async def find(
     if not names:
         found.items.append(await _nothing(session, looked, topic, now_ms, trace_topic))
     return found
+
+
+async def record(session: Session, name: str, now_ms: int, *, topic: str | None = None) -> MessageExt:
+    """The newest record called `name`, looked for as `find` does: of `topic`, else of a topic of applications, else
+    whichever there is. NotFound without one, AdminError when not everybody has answered.
+    """
+    looked = _Looked(identify(name, now_ms))
+    await _look(session, looked, topic, TRACE_TOPIC, TOPICS_MAX)
+    records = oldest_first(looked.messages.values())
+    for is_wanted in (
+        lambda one: one.topic == topic or one.offset_msg_id == looked.identity.text.upper(),
+        lambda one: one.topic not in BROKERS_OWN,
+        lambda one: topic is None or real_topic(one) == topic,
+    ):
+        if chosen := [one for one in records if is_wanted(one)]:
+            return chosen[-1]
+    if looked.failures:
+        silent = ", ".join(dict.fromkeys(failure.target for failure in looked.failures))
+        raise AdminError(f"{name} is not found, and not everybody answers: {silent}", looked.failures[0].hint)
+    raise NotFound(f"there is no message {name}: looked for it in {', '.join(looked.searched)}")
 
 
 def _distinct(messages: Iterable[MessageExt]) -> list[list[MessageExt]]:
@@ -302,8 +322,3 @@ async def _nothing(session: Session, looked: _Looked, topic: str | None, now_ms:
         if sent.offset_msg_id and facts.expired is None:
             facts.expired = await _expired(session, identify(sent.offset_msg_id, now_ms))
     return story(facts)
-
-
-def is_found(found: Found[Story]) -> bool:
-    """Whether any message has the name, be it one that has expired."""
-    return any(one.state is not StoryState.NOT_FOUND for one in found.items)

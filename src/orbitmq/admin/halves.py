@@ -6,8 +6,6 @@ which nobody may pull: they are read through the entries of their queue.
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec import Struct
 
 from orbitmq.admin.answers import Found
@@ -15,7 +13,7 @@ from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.stories import Half, HalfState
-from orbitmq.errors import BrokerError, Conflict, NotFound, UnitError
+from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound, UnitError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import TRANSACTION_CHECK_TIMES
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
@@ -63,10 +61,15 @@ async def _pending(session: Session, node: Node, topic: str | None, group: str |
     found: list[PendingHalf] = []
     offset = 0
     while offset >= 0 and len(found) < PENDING_MAX:
-        page = await transactions.pending_transactions(
-            session.remoting, node.address, offset=offset, limit=PAGE, topic=topic, producer_group=group,
-            timeout_ms=session.timeout_ms,
-        )  # fmt: skip
+        try:
+            page = await transactions.pending_transactions(
+                session.remoting, node.address, offset=offset, limit=PAGE, topic=topic, producer_group=group,
+                timeout_ms=session.timeout_ms,
+            )  # fmt: skip
+        except BrokerError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            raise AdminError("brokers of RocketMQ do not list pending transactions", "orbitmq msg find ID") from error
         found += [
             PendingHalf(
                 topic=one.topic, msg_id=one.unique_id, offset_msg_id=one.offset_message_id,
@@ -117,9 +120,12 @@ async def _looked_up(session: Session, node: Node, message: MessageExt) -> HalfS
         places = await _places(session, node, ops, at)
         if not places:
             return HalfState.UNKNOWN
-        bodies = await asyncio.gather(*(_op_body(session, node, place) for place in places))
-        if any(_decides(body, message.queue_offset) for body in bodies):
+        names = {place: f"{node}: op message at {place}" for place in places}
+        read = await session.each(names, lambda place: _op_body(session, node, place))
+        if any(_decides(body, message.queue_offset) for body in read.answers.values()):
             return HalfState.DECIDED
+        if read.failures:
+            return HalfState.UNKNOWN
         at += len(places)
     return HalfState.PENDING
 

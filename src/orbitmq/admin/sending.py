@@ -13,9 +13,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import real_topic, unique_id
-from orbitmq.admin.messages import by_offset_id, search
+from orbitmq.admin.finding import record
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.session import Node, Session
 from orbitmq.client.core.identity import address_bytes, client_address
@@ -215,23 +214,6 @@ def again(message: MessageExt, destination: str, *, as_retry: bool) -> Outgoing:
     )
 
 
-async def stored(session: Session, name: str, topic: str | None) -> MessageExt:
-    """The newest record called `name`: an offset id, or with `topic` a unique id or key. NotFound without one."""
-    found: Found[MessageExt] = Found()
-    try:
-        found = await by_offset_id(session, name)
-    except NotFound:
-        if topic is None:
-            raise NotFound(f"{name} is no offset id", "give the topic of a unique id or key: -t") from None
-    if not found.items and topic is not None:
-        found = await search(session, [topic], name)
-    if not found.items:
-        if found.failures:
-            raise AdminError(f"{name}: not everybody answers: {found.failures[0].target}", found.failures[0].hint)
-        raise NotFound(f"there is no message {name}", f"orbitmq msg find {name}")
-    return found.items[-1]
-
-
 async def plan_resend(
     session: Session,
     names: list[str],
@@ -253,7 +235,7 @@ async def plan_resend(
     plan = Plan(f"have {len(names)} messages come again" if len(names) != 1 else f"have {names[0]} come again")
     outlet = Outlet(session, clock)
     for name in names:
-        message = await stored(session, name, topic)
+        message = await record(session, name, clock.now_ms(), topic=topic)
         if client is not None and group is not None:
             plan.changes.append(await _direct(session, message, group, client))
             continue

@@ -42,7 +42,7 @@ def story(item: Item) -> str:
         lines += [f"  {_time(event['atMs'])}  {event['kind']:{width}}  {_clean(event['text'])}" for event in events]
     if item["traceNote"] and item["state"] != "notFound":
         lines += ["", f"  no trace: {_clean(item['traceNote'])}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n\n"
 
 
 def message(item: Item) -> str:

@@ -91,7 +91,7 @@ async def find(
 @reads(app, "show", "Message", ("ID=msgId", *_ROW[1:]))
 async def show(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="ID|KEY", help="An offset id; with --topic any id or key.")],
+    name: Annotated[str, typer.Argument(metavar="ID|KEY", help="An id of any kind, or a key: the newest that has it.")],
     topic: TopicOption = None,
     form: Form = "auto",
     charset: Charset = "utf-8",
@@ -105,10 +105,11 @@ async def show(
       orbitmq msg show order-4711 -t Orders --body json --full
     """
     from orbitmq.admin.answers import Found
-    from orbitmq.admin.sending import stored
+    from orbitmq.admin.finding import record
+    from orbitmq.runtime.clock import SystemClock
 
     view = _view(form, charset, full=full)
-    return Found([view(await stored(session, name, topic))])
+    return Found([view(await record(session, name, SystemClock().now_ms(), topic=topic))])
 
 
 @reads(app, "query", "MessageList", _ROW)
@@ -306,7 +307,7 @@ async def send(
 @changes(app, "resend")
 async def resend(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Offset ids; with --topic any ids or keys.")],
+    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind, or keys: the newest of each.")],
     topic: TopicOption = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="A copy goes to this topic.")] = None,
     group: Annotated[
