@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.admin.answers import Failure
+from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.clients import Member, Membership
 from orbitmq.admin.progress import (
     GroupProgress,
@@ -20,6 +20,7 @@ from orbitmq.admin.progress import (
     reading,
     skew,
     summary,
+    vanished,
     warnings_of,
 )
 from orbitmq.admin.session import Session
@@ -269,6 +270,14 @@ def test_queues_without_owner_and_members_without_queue() -> None:
     assert (unasked.unowned_queues, unasked.idle_clients) == (None, None)
 
 
+def test_a_broker_that_only_members_remember_is_missing() -> None:
+    held = {MessageQueue("T", "gone", 0): ProcessQueueInfo(), MessageQueue("T", "here", 0): ProcessQueueInfo()}
+    left = {MessageQueue("T", "old", 0): ProcessQueueInfo(dropped=True)}
+    reports = {"x": ConsumerRunningInfo(mq_table=held), "y": ConsumerRunningInfo(mq_table=left)}
+    (one,) = vanished(reports, ["here", "other"])
+    assert (one.target, one.name, one.retryable) == ("gone", "UNREACHABLE", True)
+
+
 def test_readers_are_warned() -> None:
     said = warnings_of(group(queue(0, 10, 40), queue(1, 10, 2, low=5), queue(2, 10, None)))
     assert [text.split(" of ")[0] if "beyond" in text else text.split()[0] for text in said] == [
@@ -373,3 +382,23 @@ def test_queues_have_owners_while_members_are_online(cluster: Cluster) -> None:
         one = wait_until(measured, 30, "all queues to have an owner")
         assert {row.client_id for row in one.queues if row.topic == "T"} == {consumer.client_id}
         assert (one.members, one.model, one.idle_clients) == (1, "CLUSTERING", [])
+
+
+def test_a_broker_that_dies_makes_the_lag_unknown_and_never_smaller(cluster: Cluster) -> None:
+    """The last one. A name server forgets a dead broker at once; the members know better for a while."""
+    consumer = PushConsumer("bereft", cluster.namesrv_address, persist_offset_interval_ms=100)
+    consumer.subscribe("T")
+    consumer.set_listener(lambda *_: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
+
+    def measured() -> Found[GroupProgress]:
+        return asked(cluster.namesrv_address, lambda session: progress(session, "bereft"))
+
+    with consumer:
+        wait_until(lambda: measured().items[0].unowned_queues == [], 30, "all queues to have an owner")
+        cluster.kill("broker-b")
+        try:
+            found = wait_until(lambda: (one := measured()).partial and one, 30, "the missing broker to be named")
+        finally:
+            cluster.restart("broker-b")
+        assert {failure.target.split()[0] for failure in found.failures} == {"broker-b"}
+        assert found.items[0].lag_messages is None

@@ -215,6 +215,21 @@ def owners(reports: Mapping[str, ConsumerRunningInfo]) -> dict[MessageQueue, str
     }
 
 
+def vanished(reports: Mapping[str, ConsumerRunningInfo], registered: Collection[str]) -> list[Failure]:
+    """Brokers that members have queues of and no name server knows any more: one that dies leaves no other trace.
+
+    Members forget it, too, with their next look at the route, some 30 s later.
+    """
+    names = {queue.broker_name for queue in owners(reports)} - set(registered)
+    return [
+        Failure(
+            name, None, "UNREACHABLE", "members still have queues of it, and no name server knows it any more",
+            "is it running? orbitmq cluster health --expect " + name, retryable=True,
+        )
+        for name in sorted(names)
+    ]  # fmt: skip
+
+
 def label(queue: MessageQueue | QueueLag) -> str:
     """`topic/broker/queue`."""
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
@@ -367,8 +382,9 @@ async def measured(
         told = await running(session, who)
         reports, failures = told.answers, [*failures, *told.failures]
         asked = not told.failures
+    gone = vanished(reports, (await session.info()).brokers)
     dead, missing = await _dead_letters(session, who.group)
-    failures = _joined(failures, missing)
+    failures = _joined(failures, [*gone, *missing])
     at = owners(reports)
     now_ms = (clock or SystemClock()).now_ms()
     queues = [
@@ -379,7 +395,7 @@ async def measured(
     queues.sort(key=lambda one: (one.topic.startswith(RETRY_PREFIX), one.topic, one.broker_name, one.queue_id))
     rates = _added(answer.rates for answer in came.answers.values())
     unread = [name for answer in came.answers.values() for name in answer.unread]
-    whole = not came.failures
+    whole = not came.failures and not gone
     told_of = reports if asked else None
     one = summary(who.group, queues, rates, who, told_of, whole=whole, dead_letters=dead, unread=unread)
     return Found([one], warnings_of(one), failures), reports
