@@ -35,6 +35,7 @@ KINDS = {
     "NameServerPairs": "orbitmq.admin.namesrv:Pair",
     "NameServerSettings": "orbitmq.admin.namesrv:Pair",
     "PendingHalfList": "orbitmq.admin.halves:PendingHalf",
+    "Waited": "orbitmq.admin.waiting:Waited",
     "Plan": "orbitmq.admin.plans:Step",
     "PositionList": "orbitmq.admin.clients:Position",
     "ProducerList": "orbitmq.admin.clients:ProducerMember",

@@ -36,8 +36,6 @@ EXIT_INTERRUPTED = 130  # by Ctrl-C; of a daemon by the second one, without a cl
 # Response codes, as in orbitmq.wire.codes, which is too heavy to be imported here.
 _ANSWERED = {2: EXIT_UNREACHABLE, 14: EXIT_UNREACHABLE, 16: EXIT_REFUSED, 17: EXIT_NOT_FOUND, 22: EXIT_NOT_FOUND,
              26: EXIT_NOT_FOUND, 206: EXIT_CONFLICT, 207: EXIT_TIMEOUT, 208: EXIT_NOT_FOUND}  # fmt: skip
-ACCESS_REFUSED = "AclException"
-"""What the access control of brokers calls its refusals."""
 _KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
     (NotFound, EXIT_NOT_FOUND),
     (Conflict, EXIT_CONFLICT),

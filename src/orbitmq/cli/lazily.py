@@ -27,6 +27,8 @@ NOUNS = {
     "config": "Configuration as code: topics, groups and accounts as a file that is applied.",
     "doctor": "Look at everything that keeps a client from working, and say what to do.",
     "check": "One question for a monitoring system, answered as a Nagios plugin does.",
+    "wait": "Wait until something is so: for scripts and tests.",
+    "top": "The cluster as it lives: brokers, groups that are behind, what is wrong.",
     "context": "Named clusters: which one commands mean.",
 }
 

@@ -1,0 +1,42 @@
+"""The cluster at one moment, as `orbitmq top` and the first page show it: verdict, brokers, groups that are behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from orbitmq.admin import cluster, groups
+from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.cluster import Member, Overview
+from orbitmq.admin.groups import Group
+from orbitmq.admin.session import Session
+
+GROUPS_SHOWN = 20
+"""As many as fit on a screen; those that are furthest behind."""
+
+
+class Moment(Struct, frozen=True, rename="camel"):
+    """Everything at one time. What a broker that does not answer would have told is None, and it is named."""
+
+    clusters: list[Overview]
+    brokers: list[Member]
+    groups: list[Group]
+    """The furthest behind first; groups of the system are not among them."""
+    groups_in_all: int
+
+
+async def moment(session: Session, *, shown: int = GROUPS_SHOWN) -> Found[Moment]:
+    """Ask everybody once. ConnectError when no name server answers."""
+    overviews, members, found = await asyncio.gather(
+        cluster.overview(session), cluster.listed(session), groups.groups(session, lag=True)
+    )
+    behind = sorted(found.items, key=lambda group: (-(group.lag_messages or group.known_lag_messages or 0), group.name))
+    one = Moment(overviews.items, members.items, behind[:shown], len(found.items))
+    warnings = list(dict.fromkeys([*overviews.warnings, *members.warnings, *found.warnings]))
+    return Found([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures]))
+
+
+def _each_once(failures: list[Failure]) -> list[Failure]:
+    """One line a node, however many questions it has not answered."""
+    return list({failure.target: failure for failure in failures}.values())

@@ -1,0 +1,50 @@
+"""The one command that waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.verbs import noun, reads
+
+if TYPE_CHECKING:
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.session import Session
+    from orbitmq.admin.waiting import Waited
+
+app = noun("wait", "Wait until something is so: for scripts and tests.")
+
+
+@reads(
+    app, "wait", "Waited",
+    ("THING=thing", "FOR=condition", "HOLDS=holds", "WAITED=waitedMs", "LAST=last"),
+)  # fmt: skip
+async def wait(
+    session: Session,
+    thing: Annotated[str, typer.Argument(metavar="THING", help="cluster, broker, topic, group or message.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one; not of the cluster.")] = "",
+    condition: Annotated[str, typer.Option("--for", metavar="CONDITION", help="See above.")] = "",
+    within: Annotated[float, typer.Option("--within", min=0, metavar="SECONDS", help="Then give up.")] = 60,
+) -> Found[Waited]:
+    """Wait until something is so.
+
+    \b
+    cluster --for healthy             every registered broker answers, nothing critical is found
+    broker NAME --for up              it is registered and answers
+    topic NAME --for exists, gone     every name server has a route to it, or none
+    group NAME --for online, offline  a member is connected, or none
+    group NAME --for lag=N            it has N messages to do at most, retries included
+    message ID --for stored           found by its offset id, or as TOPIC/KEY
+
+    \b
+    Exit code: 0 it is so, 8 it was not so in time.
+
+    \b
+    Examples:
+      orbitmq wait group billing --for lag=0 --within 120
+      orbitmq wait cluster --for healthy -q
+    """
+    from orbitmq.admin import waiting
+
+    return await waiting.wait(session, thing, name, condition, within)

@@ -1,0 +1,116 @@
+"""The live view in a terminal. Knows how a moment looks, not how it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.cluster import Overview
+from orbitmq.admin.envelope import plain
+from orbitmq.admin.living import Moment, moment
+from orbitmq.admin.verdict import Severity
+from orbitmq.cli import output
+from orbitmq.cli.contexts import Context, choose
+from orbitmq.cli.endings import EXIT_INTERRUPTED, EXIT_UNREACHABLE, one_line_errors
+from orbitmq.cli.performing import opened, told_error
+from orbitmq.errors import OrbitMQError
+
+BROKERS = (
+    "CLUSTER=cluster", "BROKER=broker", "ROLE=role", "ADDRESS=address", "VERSION=version",
+    "IN/s=inPerS", "OUT/s=outPerS", "TODAY IN=putMessages.today", "TODAY OUT=gotMessages.today",
+    "SEND QUEUE=sendQueue.size", "DISK=diskRatio", "OLDEST=oldestMessageAtMs",
+)  # fmt: skip
+GROUPS = (
+    "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "CONSUMED/s=consumeTps", "TOPICS=topics",
+)  # fmt: skip
+
+_STYLES = {Severity.WELL: "green", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
+
+
+def run(
+    every: float,
+    once: bool,
+    name_servers: Sequence[str],
+    context_name: str | None,
+    cluster: str | None,
+    mapped: Sequence[str],
+    timeout: float,
+) -> None:
+    with one_line_errors("top"):
+        context = choose(name_servers, context_name, cluster, mapped)
+        console = Console(highlight=False)
+        try:
+            if once or not console.is_terminal:
+                raise SystemExit(asyncio.run(_once(console, context, timeout * 1000)))
+            asyncio.run(_live(console, context, timeout * 1000, every))
+        except KeyboardInterrupt:
+            raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+async def _once(console: Console, context: Context, timeout_ms: float) -> int:
+    async with opened(context, timeout_ms) as session:
+        found = await moment(session)
+    wide = console if console.is_terminal else Console(file=sys.stdout, width=200, highlight=False)
+    wide.print(screen(found, time.time(), lines=None))
+    return EXIT_UNREACHABLE if found.partial else 0
+
+
+async def _live(console: Console, context: Context, timeout_ms: float, every: float) -> None:
+    """One set of connections for the whole time; the name servers are asked at each look."""
+    async with opened(context, timeout_ms) as session:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                session.forget()
+                try:
+                    shown = screen(await moment(session), time.time(), lines=console.height)
+                except OrbitMQError as error:  # it may come back: that is what is watched
+                    shown = Text(f"{_clock(time.time())}  {told_error(error)}", style="red")
+                live.update(shown, refresh=True)
+                await asyncio.sleep(every)
+
+
+def screen(found: Found[Moment], now_s: float, *, lines: int | None) -> RenderableType:
+    """A moment as it is shown; `lines` is the height of the terminal, None shows everything."""
+    one = found.items[0]
+    parts: list[RenderableType] = [_verdict(overview, now_s) for overview in one.clusters] or [Text("no cluster")]
+    parts += [Text(), _table([plain(broker) for broker in one.brokers], BROKERS)]
+    room = None if lines is None else max(3, lines - len(one.brokers) - 2 * len(parts) - len(found.failures) - 4)
+    groups = [plain(group) for group in one.groups[:room]]
+    hidden = one.groups_in_all - len(groups)
+    parts += [Text(), _table(groups, GROUPS)]
+    if hidden > 0:
+        parts.append(Text(f"and {hidden} groups that are less behind: orbitmq group list --lag", style="dim"))
+    parts += [Text(f"{failure.target}: {failure.name}: {failure.message}", style="red") for failure in found.failures]
+    return Group(*parts)
+
+
+def _verdict(overview: Overview, now_s: float) -> Text:
+    style = _STYLES[overview.severity]
+    flow = f"{output.told('inPerS', overview.in_per_s)} in/s, {output.told('outPerS', overview.out_per_s)} out/s"
+    text = Text(f"{_clock(now_s)}  {overview.cluster}: ")
+    return text.append(overview.verdict, style=style).append(f"  ({flow})")
+
+
+def _clock(now_s: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(now_s))
+
+
+def _table(items: Sequence[dict[str, Any]], columns: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        numbers = any(isinstance(output.value_of(item, output.path_of(column)), (int, float)) for item in items)
+        right = numbers and not output.path_of(column).endswith("AtMs")
+        table.add_column(output.heading_of(column), justify="right" if right else "left", no_wrap=True)
+    for item in items:
+        paths = map(output.path_of, columns)
+        table.add_row(*(Text(output.told(path, output.value_of(item, path))) for path in paths))
+    return table
