@@ -321,7 +321,7 @@ async def _follow(
     arrived: asyncio.Queue[MessageExt],
     on_failure: Callable[[Failure], None],
 ) -> None:
-    offset = part.end
+    offset, is_well = part.end, True
     while True:
         header = pull_header(part.queue, offset, PULL_COUNT, tag, flags=PULL_SUSPEND, suspend_ms=HOLD_MS)
         try:
@@ -330,9 +330,12 @@ async def _follow(
             )
             messages = [message_of(one, part.node.name, decompress=False) for one in decode_units(reply.body)]
         except OrbitMQError as error:
-            on_failure(failure_of(f"{part.node}: {part}", error))
+            if is_well:  # once an outage
+                on_failure(failure_of(f"{part.node}: {part}", error))
+            is_well = False
             await asyncio.sleep(PAUSE_S)
             continue
+        is_well = True
         for message in messages:
             await arrived.put(message)
         offset = reply.next_begin_offset

@@ -1,0 +1,71 @@
+"""Which messages are wanted; a look that meets a broker that fails tells it and goes on with the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.admin import browsing
+from orbitmq.admin.answers import Failure
+from orbitmq.admin.browsing import Look, Stretch, Wanted, follow
+from orbitmq.admin.session import Node, Session
+from orbitmq.message.compression import compress
+from orbitmq.message.flags import COMPRESSED
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.properties import encode_properties
+from orbitmq.net.remoting import Remoting
+from orbitmq.wire.codes import RequestCode
+from tests.support.fake_system import BROKER, fake_system, refuse
+
+MESSAGE = MessageExt("T", b"hello world", 0, {"TAGS": "red", "KEYS": "a b", "city": "Rome"}, store_timestamp=100)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_taken"),
+    [
+        (Wanted(), True),
+        (Wanted(begin_ms=100, end_ms=100, tag="red", key="b", property=("city", "Rome"), text="lo wo"), True),
+        (Wanted(begin_ms=101), False),
+        (Wanted(end_ms=99), False),
+        (Wanted(tag="blue"), False),
+        (Wanted(key="a b"), False),
+        (Wanted(property=("city", "Oslo")), False),
+        (Wanted(text="World"), False),
+    ],
+)
+def test_conditions(wanted: Wanted, *, is_taken: bool) -> None:
+    assert wanted.takes(MESSAGE) is is_taken
+
+
+def test_a_packed_body_is_unpacked_to_look_for_text() -> None:
+    assert Wanted(text="hello").takes(MessageExt("T", compress(b"hello"), sys_flag=COMPRESSED))
+
+
+async def test_what_was_read_is_shown_and_the_broker_that_failed_is_named() -> None:
+    async with fake_system() as system:
+        system.topics["Orders"] = 1
+        for number in range(40):
+            system.put("Orders", 0, b"%d" % number, encode_properties({"TAGS": "red"}))
+        remoting = Remoting()
+        well = Stretch(Node("C", BROKER, 0, system.address), MessageQueue("Orders", BROKER, 0), 0, 40)
+        gone = Stretch(Node("C", "broker-b", 0, "127.0.0.1:1"), MessageQueue("Orders", "broker-b", 0), 0, 40)
+        look = Look(Session(remoting, [system.address]), [well, gone], newest_first=True)
+        assert [message.body async for message in look] == [b"%d" % number for number in range(39, -1, -1)]
+        assert [failure.target for failure in look.failures] == ["broker-b (127.0.0.1:1): Orders/broker-b/0"]
+        assert (look.looked_at, look.told()) == (40, [])
+        await remoting.close()
+
+
+async def test_a_broker_that_does_not_answer_is_told_once_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browsing, "PAUSE_S", 0.0)
+    failures: list[Failure] = []
+    async with fake_system() as system:
+        system.topics["Orders"] = 1
+        system.put("Orders", 0, b"x")
+        system.answers[RequestCode.PULL_MESSAGE] = refuse(1, times=3)
+        remoting = Remoting()
+        part = Stretch(Node("C", BROKER, 0, system.address), MessageQueue("Orders", BROKER, 0), 0, 0)
+        coming = follow(Session(remoting, [system.address]), [part], on_failure=failures.append)
+        assert (await anext(coming)).body == b"x"
+        assert [failure.name for failure in failures] == ["SYSTEM_ERROR"]
+        await coming.aclose()
+        await remoting.close()
