@@ -137,6 +137,7 @@ async def _add_tags(session: Session, evidence: Evidence) -> None:
             lambda queue: _newest_tags(session, queue, evidence.own),
         )
         evidence.tags[topic] = [tag for tags in came.answers.values() for tag in tags]
+        _add(evidence.failures, came.failures)
 
 
 def _at(one: QueueLag) -> MessageQueue:
