@@ -15,6 +15,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.spark_process import Voice, launch
 from tests.support.process import wait_until
 
+START_TIMEOUT_S = 600  # many times what a session takes to start alone
 SAID = b"WARNING: Using incubator modules\nevent=bodies_do_not_fit count=3\n\tat java.lang.Thread.run\n\xff event=x\n"
 SESSION = """
 import sys, time
@@ -26,7 +27,8 @@ def work(number):
     print("event=seen number=%d" % number, file=sys.stderr, flush=True)
     time.sleep(0 if number else 600)
 
-with session_of("sample", JobOptions(master="local[1]")) as spark:
+quick = "spark.driver.memory=512m;spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+with session_of("sample", JobOptions(master="local[1]", spark_conf=quick)) as spark:
     print(spark().sparkContext.parallelize([1], 1).map(work).count(), flush=True)
     spark().sparkContext.parallelize([0], 1).map(work).count()
 """
@@ -65,7 +67,7 @@ def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None
     with out.open("wb") as to_out, err.open("wb") as to_err:
         child = subprocess.Popen([sys.executable, "-c", SESSION], stdout=to_out, stderr=to_err, cwd=tmp_path)
     try:
-        wait_until(lambda: b"number=0" in err.read_bytes(), 120, "the second task runs")
+        wait_until(lambda: b"number=0" in err.read_bytes(), START_TIMEOUT_S, "the second task runs")
         child.send_signal(signal.SIGINT)
         assert child.wait(60) != 0
     finally:

@@ -70,7 +70,9 @@ def test_a_job_runs_from_what_pack_writes_and_a_packed_environment(
 ) -> None:
     packed = subprocess.run([ORBITMQ, "pipeline", "pack", tmp_path], capture_output=True, text=True, check=True)
     assert packed.stdout.startswith(f"spark-submit --py-files {tmp_path}/orbitmq.zip {tmp_path}/orbitmq_pipeline.py")
-    with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
+    with tarfile.open(
+        tmp_path / "environment.tar.gz", "w:gz", compresslevel=0
+    ) as archive:  # packing 200 MB would cost more than the job
         archive.add(environment, ".")
     (tmp_path / "environment").symlink_to(environment)  # the driver unpacks it where it is started
     files = "--py-files", str(tmp_path / "orbitmq.zip"), "--archives", f"{tmp_path}/environment.tar.gz#environment"

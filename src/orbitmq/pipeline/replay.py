@@ -95,6 +95,7 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
         time_ms("from", options.begin),
         time_ms("until", options.end),
     )
+    transform = _transform(options.transform) if options.transform else None
     if options.input == "store":
         read = spark.read.format(StoreSource.name()).option("path", options.path).option("topics", ",".join(topics))
         frame = between(read.load(), begin_ms, end_ms)
@@ -110,7 +111,7 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
         )
     if options.where:
         frame = frame.where(options.where)
-    return _transform(options.transform)(frame) if options.transform else frame
+    return transform(frame) if transform else frame
 
 
 def ordered(frame: DataFrame, options: ReplayJob) -> DataFrame:
