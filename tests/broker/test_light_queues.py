@@ -105,7 +105,7 @@ def test_rocketmqs_file_of_no_offsets_is_ours(tmp_path: Path) -> None:
     path = unpack("lmq", tmp_path) / "config" / "lmqConsumerOffset.json"
     offsets = ConsumerOffsets(path.parent, with_light_queues=True)
     offsets.load()
-    assert offsets._text() == path.read_text()
+    assert offsets._text()() == path.read_text()
 
 
 def test_a_broker_whose_light_queues_are_switched_on_goes_on_with_its_offsets(tmp_path: Path) -> None:

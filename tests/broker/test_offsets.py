@@ -135,11 +135,11 @@ async def test_thousands_of_changes_are_written_in_turns_of_the_event_loop(
     again = ConsumerOffsets(tmp_path)
     again.load()
     assert again.table == offsets.table
-    assert "".join(offsets._text()) == dumps_pretty(plain(ConsumerOffsetTable(offset_table=offsets.table)))
+    assert offsets._text()() == dumps_pretty(plain(ConsumerOffsetTable(offset_table=offsets.table)))
 
 
 async def test_an_empty_table_and_an_empty_entry_are_written_as_java_does(tmp_path: Path) -> None:
     offsets = ConsumerOffsets(tmp_path)
     for table in ({}, {"Orders@g": {}}, {'a"@b': {1: 2, 0: 5}, "Orders@g": {}}):
         offsets._take(table)
-        assert "".join(offsets._text()) == dumps_pretty(plain(ConsumerOffsetTable(offset_table=table)))
+        assert offsets._text()() == dumps_pretty(plain(ConsumerOffsetTable(offset_table=table)))

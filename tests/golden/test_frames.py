@@ -131,10 +131,11 @@ def test_lenient_header_vectors() -> None:
             assert command.language == result["language"]
 
 
-EXTRA_FIELDS = {  # fields that Java adds outside the header class, or only in 5.x
+EXTRA_FIELDS = {  # fields that Java adds outside the header class, or only in 5.x, or orbitmq alone
     "DeleteSubscriptionGroupHeader": {"cleanOffset"},
     "QueryMessageHeader": {"_UNIQUE_KEY_QUERY"},
     "SendMessageResponseHeader": {"MSG_REGION", "TRACE_ON"},
+    "UpdateConsumerOffsetHeader": {"onlyForward"},
 }
 UNUSED_FIELDS = {"SendMessageV2Header": {"bname"}}  # inherited in Java; this header says it as `n`
 ONLY_IN_5 = {

@@ -75,7 +75,7 @@ def _note_progress_of_a_slave(store: Path) -> None:
     for queue_id, offset in dict(offsets.of("readers", "orders")).items():
         offsets.commit("readers", "orders", queue_id, offset)
     path = store / "config/consumerOffset.json"
-    path.write_text("".join(offsets._text()), encoding="utf-8")
+    path.write_text(offsets._text()(), encoding="utf-8")
     assert '"committedHere":{"orders@readers":[0,1,2,3]}' in path.read_text()
     path.with_name(path.name + ".bak").unlink()  # it would be read instead if this could not
 

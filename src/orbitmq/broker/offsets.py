@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -220,25 +221,14 @@ class ConsumerOffsets:
         self._count = sum(map(len, table.values()))
         self._texts = {key: self._entry(key, offsets) for key, offsets in table.items()}
 
-    def _text(self) -> list[str]:
-        """ConsumerOffsetTable as Java's files have it, in pieces."""
+    def _text(self) -> Callable[[], str]:
+        """ConsumerOffsetTable as Java's files have it; what is returned puts the texts of the entries together."""
         self._write(len(self._changed))
-        here = self._here_text()
+        here, texts = list(self._here_texts.values()), self._texts
         if not self.with_light_queues:
-            return ["{", *here, '\n\t"offsetTable":', *self._object(self.table), "\n}"]
-        light = [key for key in self.table if self.is_light(key)]
-        others = [key for key in self.table if not self.is_light(key)]
-        of_light, of_others = self._object(light), self._object(others)
-        return ["{", *here, '\n\t"lmqOffsetTable":', *of_light, ',\n\t"offsetTable":', *of_others, "\n}"]
-
-    def _here_text(self) -> list[str]:
-        """Nothing but at a slave that has something to tell its master; RocketMQ passes over names it does not know."""
-        return (
-            ['\n\t"committedHere":', *_braced(self._here_texts.values(), "", ",", ""), ","] if self._here_texts else []
-        )
-
-    def _object(self, keys: Collection[str]) -> list[str]:
-        return _braced(map(self._texts.__getitem__, keys), "\n\t\t", ",\n\t\t", "\n\t") if keys else ["{}"]
+            return partial(_whole, here, None, list(map(texts.__getitem__, self.table)))
+        light = [texts[key] for key in self.table if self.is_light(key)]
+        return partial(_whole, here, light, [texts[key] for key in self.table if not self.is_light(key)])
 
     def is_light(self, key: str) -> bool:
         """Whether this is a light group's offset."""
@@ -250,13 +240,18 @@ class ConsumerOffsets:
         return _entry(key, offsets)
 
 
-def _braced(entries: Iterable[str], head: str, between: str, tail: str) -> list[str]:
-    """An object's pieces."""
-    pieces = ["{" + head]
-    for entry in entries:
-        pieces += (entry, between)
-    pieces[-1] = tail + "}"
-    return pieces
+def _whole(here: list[str], light: list[str] | None, others: list[str]) -> str:
+    """The file. `here` is only there at a slave that has something to tell its master; RocketMQ passes over names it
+    does not know.
+    """
+    of_here = f'\n\t"committedHere":{{{",".join(here)}}},' if here else ""
+    of_light = "" if light is None else f'\n\t"lmqOffsetTable":{_object(light)},'
+    return f'{{{of_here}{of_light}\n\t"offsetTable":{_object(others)}\n}}'
+
+
+def _object(entries: list[str]) -> str:
+    between = ",\n\t\t"
+    return f"{{\n\t\t{between.join(entries)}\n\t}}" if entries else "{}"
 
 
 def _entry(key: str, offsets: Mapping[int, int]) -> str:

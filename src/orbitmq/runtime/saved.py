@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from orbitmq.errors import StoreError
@@ -14,11 +14,11 @@ _log = logging.getLogger(__name__)
 
 
 class SavedFile:
-    """Writes what `render` returns to `path`, a text or its pieces. Changes that come while a write is under way share
-    the next one.
+    """Writes what `render` returns to `path`: a text, or a function that makes it beside the event loop. Changes that
+    come while a write is under way share the next one.
     """
 
-    def __init__(self, path: Path, render: Callable[[], str | Sequence[str]]) -> None:
+    def __init__(self, path: Path, render: Callable[[], str | Callable[[], str]]) -> None:
         self.path = path
         self._render = render
         self._dirty = False
@@ -59,5 +59,5 @@ class SavedFile:
         return None
 
 
-def _save(path: Path, rendered: str | Sequence[str]) -> None:
-    save_with_backup(path, rendered if isinstance(rendered, str) else "".join(rendered))
+def _save(path: Path, rendered: str | Callable[[], str]) -> None:
+    save_with_backup(path, rendered if isinstance(rendered, str) else rendered())
