@@ -29,6 +29,7 @@ KINDS = {
     "GroupRulesList": "orbitmq.admin.groups:GroupRules",
     "MemberList": "orbitmq.admin.clients:Member",
     "Message": "orbitmq.admin.bodies:StoredMessage",
+    "MessageIdentity": "orbitmq.admin.ids:Identity",
     "MessageList": "orbitmq.admin.bodies:StoredMessage",
     "MessageStory": "orbitmq.admin.stories:Story",
     "NameServerList": "orbitmq.admin.namesrv:NameServerStatus",

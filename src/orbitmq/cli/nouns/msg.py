@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.browsing import TagCount, Wanted
     from orbitmq.admin.delays import DelayQueue
     from orbitmq.admin.halves import PendingHalf
+    from orbitmq.admin.ids import Identity
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.sending import Sent
     from orbitmq.admin.session import Session
@@ -110,6 +111,30 @@ async def show(
 
     view = _view(form, charset, full=full)
     return Found([view(await record(session, name, SystemClock().now_ms(), topic=topic))])
+
+
+@reads(
+    app, "decode", "MessageIdentity",
+    ("KIND=kind", "HOST=place.host", "PORT=place.port", "LOG OFFSET=place.commitLogOffset", "MADE AT=made.ip",
+     "PROCESS=made.pid", "MADE=made.createdAtMs", "+COUNTER=made.counter"),
+)  # fmt: skip
+async def decode(
+    session: Session,  # noqa: ARG001 - nobody is asked
+    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind.")],
+) -> Found[Identity]:
+    """What ids say by themselves: the place of an offset id; who made a unique id, and when. Asks nobody.
+
+    \b
+    Examples:
+      orbitmq msg decode 0A00000100002A9F00000000001E8480
+      orbitmq msg decode 7F0000011A2B18B4AAC21D9C4F000000 -o json
+    """
+    from orbitmq.admin.answers import Found
+    from orbitmq.admin.ids import identify
+    from orbitmq.runtime.clock import SystemClock
+
+    now_ms = SystemClock().now_ms()
+    return Found([identify(name, now_ms) for name in names])
 
 
 @reads(app, "query", "MessageList", _ROW)
