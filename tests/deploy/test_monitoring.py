@@ -16,7 +16,8 @@ from orbitmq.metrics.model import Kind
 from orbitmq.metrics.table_exporter import EXPORTER
 from orbitmq.metrics.table_native import BROKER, NAMESRV, PROCESS
 
-MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
+ROOT = Path(__file__).parents[2]
+MONITORING = ROOT / "deploy" / "monitoring"
 BOARDS = sorted(MONITORING.glob("grafana-*.json"))
 RULES = MONITORING / "rules.yml"
 TESTS = sorted(MONITORING.glob("rules-test*.yml"))
@@ -73,6 +74,12 @@ def test_the_panels_of_a_board_do_not_lie_over_each_other(board: Path) -> None:
     ]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
+
+
+def test_the_guide_names_every_file_and_no_other() -> None:
+    guide = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w-]+\.(?:json|yml))`", guide)) - {"tools.yml"}
+    assert named == {path.name for path in MONITORING.iterdir()}
 
 
 def test_rules_stand_on_metrics_that_exist() -> None:
