@@ -20,6 +20,7 @@ answers when the error reaches the border of a request.
     +-- HookFailed                  the application's: its hook failed a request
     +-- RemotingError               the network's
     |   +-- ConnectError            no connection to the address
+    |   |   +-- NoNameServer        none of the name servers can be reached
     |   +-- SendRequestError        the connection broke before the request was written
     |   +-- RemotingTimeout         no answer in time (also a TimeoutError)
     |   +-- TooManyRequestsError    a limit of the client is reached, or no time is left to send
@@ -145,6 +146,10 @@ class RemotingError(OrbitMQError):
 
 class ConnectError(RemotingError):
     """No connection to the address could be made."""
+
+
+class NoNameServer(ConnectError):
+    """None of the name servers can be reached; the text names each with its reason."""
 
 
 class SendRequestError(RemotingError):

@@ -11,7 +11,15 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from orbitmq.errors import AdminError, BrokerError, ConnectError, OrbitMQError, RemotingTimeout, SendRequestError
+from orbitmq.errors import (
+    AdminError,
+    BrokerError,
+    ConnectError,
+    NoNameServer,
+    OrbitMQError,
+    RemotingTimeout,
+    SendRequestError,
+)
 from orbitmq.wire.codes import ResponseCode
 
 T = TypeVar("T")
@@ -25,6 +33,7 @@ _HINTS = {
     ResponseCode.SYSTEM_BUSY: "ask again; the broker refuses work while it is overloaded",
     ResponseCode.SERVICE_NOT_AVAILABLE: "look at the broker: it starts, stops, or its disk is full",
 }
+_WHICH = "say which with -n HOST:PORT, NAMESRV_ADDR or a context; `orbitmq up` starts one"
 
 
 class Failure(Struct, frozen=True, rename="camel"):
@@ -80,6 +89,8 @@ def failure_of(target: str, error: OrbitMQError) -> Failure:
     if isinstance(error, RemotingTimeout):
         return Failure(target, None, "TIMEOUT", str(error), "give it longer: --timeout", retryable=True)
     if isinstance(error, (ConnectError, SendRequestError)):
+        if isinstance(error, NoNameServer):
+            return Failure(target, None, "UNREACHABLE", str(error), _WHICH, retryable=True)
         hint = "is it running, and reachable from here? brokers register the address they were told: --map-addr"
         return Failure(target, None, "UNREACHABLE", str(error), hint, retryable=True)
     hint = error.hint if isinstance(error, AdminError) else None

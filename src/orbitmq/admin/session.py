@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from orbitmq.admin.answers import Gathered, failure_of
-from orbitmq.errors import AdminError, ConnectError, NotFound, OrbitMQError, RemotingError
+from orbitmq.errors import AdminError, NoNameServer, NotFound, OrbitMQError, RemotingError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.routes import cluster_info, route
 from orbitmq.wire.bodies import ClusterInfo, TopicRouteData
@@ -66,14 +66,14 @@ class Session:
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def any_name_server(self, question: Callable[[str], Awaitable[T]]) -> T:
-        """The first answer, asked in the order given. ConnectError that names all when none can be reached."""
+        """The first answer, asked in the order given. NoNameServer when none can be reached."""
         tried: list[str] = []
         for address in self.name_servers:
             try:
                 return await question(address)
             except RemotingError as error:
                 tried.append(f"{address}: {error}")
-        raise ConnectError(f"no name server answers ({'; '.join(tried)})")
+        raise NoNameServer(f"no name server answers ({'; '.join(tried)})")
 
     async def every_name_server(self, question: Callable[[str], Awaitable[T]]) -> Gathered[str, T]:
         """Name servers do not know each other: what is changed is changed at each of them."""
