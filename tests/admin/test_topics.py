@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.admin import topic_changes, topics
 from orbitmq.admin.plans import Outcome, Plan
-from orbitmq.admin.session import Session
+from orbitmq.admin.session import ASKED_AT_ONCE, Session
 from orbitmq.admin.topic_changes import Wanted, perm_of
 from orbitmq.admin.topics import TopicType, day_sum, type_of
 from orbitmq.client.sync import Producer
@@ -217,3 +217,14 @@ def test_a_broker_that_does_not_answer_makes_figures_partial(running: Cluster) -
     assert {row.broker for row in status.items} == {"broker-a"}
     assert [failure.target.partition(" ")[0] for failure in status.failures] == ["broker-b"]
     assert (flow.in_per_s, flow.in_24_h) == (None, None)
+
+
+def test_what_flows_through_more_topics_than_are_asked_at_once(running: Cluster) -> None:
+    names = [f"Flow{number}" for number in range(ASKED_AT_ONCE + 4)]
+    for name in names:
+        running.create_topic(name, queues=1)
+    found = asked(running.namesrv_address, lambda session: topics.flows(session, None))
+    assert set(names) <= {row.topic for row in found.items}
+    assert not found.failures
+    active = asked(running.namesrv_address, lambda session: topics.flows(session, None, active=True)).items
+    assert not set(names) & {row.topic for row in active}
