@@ -85,8 +85,8 @@ def test_a_slave_of_the_other_system_has_every_byte_and_serves_when_its_master_i
     of_master: str, of_slave: str
 ) -> None:
     kind = OrbitNameServer if of_master == "orbitmq" else JavaNameServer
-    # Small files, so that blanks and rollovers are copied as well. RocketMQ's slave says nothing before its first sign of
-    # life, and asks for topics a few seconds after its start, so they are there by then.
+    # Small files, so that blanks and rollovers are copied as well. RocketMQ's slave says nothing before its first sign
+    # of life, and asks for topics a few seconds after its start, so they are there by then.
     small = {"mappedFileSizeCommitLog": FILE_SIZE, "haSendHeartbeatInterval": 500}
     with kind() as names, BROKERS[of_master](names.address, **small) as master:
         few = ("--namesrv", names.address, "--topic", "few")
