@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.cli.lazily import NOUNS
 from orbitmq.cli.reference import PAGES
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.routing import Router
@@ -67,3 +71,30 @@ def test_every_room_says_what_it_is() -> None:
         room for room in ROOMS if not (ROOT / "src" / "orbitmq" / room / "__init__.py").read_text().startswith('"""')
     ]
     assert not empty
+
+
+COMMANDS = [
+    path
+    for place, ending in (("docs", "*.md"), ("deploy/monitoring", "*.yml"), ("src/orbitmq/admin", "*.py"))
+    for path in sorted((ROOT / place).rglob(ending))
+]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_that_are_named_exist(path: Path) -> None:
+    """Remedies, alerts and pages name commands of nouns in backquotes, alone or with what they are given."""
+    text = path.read_text(encoding="utf-8")
+    named = re.findall(r"[`:;] ?orbitmq ([a-z]+) ([a-z][a-z-]*)(?: ([a-z-]+))?", text)
+    assert not [words for words in named if words[0] in NOUNS and not _is_command(*words)]
+
+
+def _is_command(*words: str) -> bool:
+    """What follows a command is given to it."""
+    noun, *verbs = words
+    place = get_command(import_module(f"orbitmq.cli.nouns.{noun}").app)
+    for verb in verbs:
+        if isinstance(place, TyperGroup):
+            if verb not in place.commands:
+                return False
+            place = place.commands[verb]
+    return True
