@@ -12,13 +12,13 @@ import pytest
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.slave import metadata
+from orbitmq.broker.slave.promotion import TOPICS_A_TURN
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.operations.promotion import promote_slave
 from orbitmq.replication.slave import is_refused, is_unreachable
-from orbitmq.runtime.turns import ITEMS_A_TURN
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.promotion import PromotionReport
 from tests.broker.test_live_slave import caught_up, made_slave, pair
@@ -147,7 +147,7 @@ async def test_thousands_of_topics_are_found_in_turns_of_the_event_loop(
         assert (await asked(slave, client, force=True)).done
         counting.cancel()
     assert len(made) == 1000
-    assert max(Counter(made).values()) <= ITEMS_A_TURN
+    assert max(Counter(made).values()) <= TOPICS_A_TURN
 
 
 async def test_progress_of_the_masters_own_work_is_taken_when_the_log_has_what_it_stands_for(
