@@ -121,7 +121,7 @@ def main() -> int:
     if arguments.session:
         _session(arguments)
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 165)
     names = [name for name in ROWS if name in (arguments.only or ROWS)]
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
         store = Path(folder) / "store"
