@@ -102,7 +102,6 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
     if prune:
         surplus = _surplus_topics(tables.answers, {entry.name for entry in entries}, system)
         plan = joined("topics", [plan, *[await topic_changes.plan_delete(session, name) for name in surplus]])
-        plan.in_order = False
     return plan
 
 
@@ -139,7 +138,6 @@ async def _plan_groups(session: Session, entries: Iterable[GroupEntry], *, prune
         surplus = sorted(present - {entry.name for entry in entries})
         deletions = [await groups.plan_delete(session, name) for name in surplus if not groups.is_system(name)]
         plan = joined("groups", [plan, *deletions])
-        plan.in_order = False
     return plan
 
 

@@ -456,11 +456,12 @@ def _topic_deletion(session: Session, node: Node, topic: str) -> Change:
     async def make() -> None:
         await delete_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
 
-    return Change(Step(str(node), "delete topic", topic, "exists", None), make)
+    return Change(Step(str(node), "delete topic", topic, "exists", None), make, chain=f"delete topic {topic}")
 
 
 def _route_deletion(session: Session, address: str, topic: str) -> Change:
     async def make() -> None:
         await forget_topic(session.remoting, address, topic, timeout_ms=session.timeout_ms)
 
-    return Change(Step(f"name server {address}", "delete topic", topic, "exists", None), make)
+    step = Step(f"name server {address}", "delete topic", topic, "exists", None)
+    return Change(step, make, chain=f"delete topic {topic}")

@@ -63,6 +63,8 @@ class Change:
     step: Step
     make: Make
     read_back: ReadBack | None = None
+    chain: str | None = None
+    """Steps of one chain stand on those before them: after a failure the rest of it is skipped."""
 
 
 @dataclass(slots=True)
@@ -79,8 +81,6 @@ class Plan:
     """The name to be typed before it is made, for what cannot be undone by the opposite command."""
     undo: dict[str, object] | None = None
     """What an undo file keeps, for changes that lose what was there."""
-    in_order: bool = False
-    """Whether a step stands on those before it: after a failure the rest is skipped."""
 
     @property
     def steps(self) -> list[Step]:
@@ -97,18 +97,19 @@ class Plan:
     async def make(self, progress: Callable[[Step], None] | None = None) -> Found[Step]:
         """Make each change that changes something, one after the other, and tell what became of it.
 
-        A failed step is told and does not end the others, unless the plan is `in_order`.
+        A failed step is told, and ends what is left of its chain, but nothing else.
         """
         done = Found[Step](warnings=list(self.warnings), failures=list(self.failures))
-        failed = False
+        broken: set[str | None] = set()
         for change in self.changes:
             if not change.step.changes:
                 outcome = Outcome.UNCHANGED
-            elif failed and self.in_order:
+            elif change.chain is not None and change.chain in broken:
                 outcome = Outcome.SKIPPED
             else:
                 outcome = await _make(change, done.failures)
-                failed = failed or outcome is Outcome.FAILED
+                if outcome is Outcome.FAILED:
+                    broken.add(change.chain)
             done.items.append(_with(change.step, outcome))
             if progress is not None:
                 progress(done.items[-1])
@@ -152,7 +153,7 @@ def _with(step: Step, outcome: Outcome) -> Step:
 
 def joined(title: str, plans: Sequence[Plan]) -> Plan:
     """Several plans as one, made in their order."""
-    whole = Plan(title, in_order=any(plan.in_order for plan in plans))
+    whole = Plan(title)
     for plan in plans:
         whole.changes += plan.changes
         whole.warnings += plan.warnings

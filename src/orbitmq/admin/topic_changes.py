@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from functools import partial
 
@@ -162,11 +163,12 @@ async def plan_delete(session: Session, topic: str) -> Plan:
     if not homes and not any(known.values()) and not failures:
         names = [row.topic for row in (await topics.listed(session, everything=True)).items]
         raise NotFound(f"there is no topic {topic}", nearest(topic, names))
-    plan = Plan(f"delete topic {topic} with all its messages", destroys=topic, in_order=True)
+    plan = Plan(f"delete topic {topic} with all its messages", destroys=topic)
     plan.failures = [*failures, *routes.failures]
     plan.changes = [_delete(session, node, topic, config) for node, config in homes.items()]
     plan.changes += (await _without_order(session, topic)).changes
     plan.changes += [_forget(session, server, topic, there) for server, there in known.items()]
+    plan.changes = [dataclasses.replace(change, chain=f"delete topic {topic}") for change in plan.changes]
     plan.warnings = await _readers(session, topic) if any(known.values()) else []
     plan.warnings += [f"{one.target} does not answer: if it has the topic, it brings it back" for one in failures]
     return plan
