@@ -199,7 +199,7 @@ def test_a_change_is_shown_made_and_read_back() -> None:
     assert outcomes(run("set", "a", "2", "--yes", "-o", "json")) == [Outcome.UNCHANGED]
     assert outcomes(run("set", "a", "2", "--fail-if-unchanged", "-o", "json", code=10)) == [Outcome.UNCHANGED]
     assert outcomes(run("set", "a", "3", "--yes", "--forgets", "-o", "json", code=8)) == [Outcome.NOT_APPLIED]
-    assert outcomes(run("set", "a", "3", "--yes", "--breaks", "-o", "json", code=5)) == [Outcome.FAILED]
+    assert outcomes(run("set", "a", "3", "--yes", "--breaks", "-o", "json", code=1)) == [Outcome.FAILED]
     assert values == {"a": "2"}
 
 

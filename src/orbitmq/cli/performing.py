@@ -178,7 +178,7 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
         plan: Plan = await call.verb(session, **call.arguments)
         if shared["dry_run"] or not plan.changing:
             _tell(call, plan.preview())
-            if not plan.changing:
+            if not plan.changing and not plan.failures:
                 call.remark("nothing to do: it is so already")
             return _code_unchanged(plan, shared)
         _confirm(call, plan, yes=shared["yes"])
@@ -188,12 +188,14 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
         if shared["verify"]:
             made = await plan.verify(made)
     _tell(call, made)
-    wrong = any(step.outcome is Outcome.NOT_APPLIED for step in made.items)
-    return EXIT_CHECK_FAILED if wrong else _code_of(made)
+    if any(step.outcome is Outcome.NOT_APPLIED for step in made.items):
+        return EXIT_CHECK_FAILED
+    done = any(step.outcome in (Outcome.DONE, Outcome.CONFIRMED) for step in made.items)
+    return _code_of(made) if done else _code_of(Found[Any](failures=made.failures))
 
 
 def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
-    if plan.changing or not shared["fail_if_unchanged"]:
+    if plan.changing or plan.failures or not shared["fail_if_unchanged"]:
         return _code_of(plan.preview())
     return EXIT_UNCHANGED
 
