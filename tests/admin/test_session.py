@@ -95,6 +95,22 @@ def test_a_silent_node_is_named_beside_the_answers_of_the_others() -> None:
     assert gathered.found().partial
 
 
+def test_questions_that_ask_further_ones_do_not_wait_for_each_other() -> None:
+    async def outer(one: Session, number: int) -> int:
+        async def inner(more: int) -> int:
+            await asyncio.sleep(0)
+            return more
+
+        return sum((await one.each(dict.fromkeys(range(number), "x"), inner)).answers.values())
+
+    async def all_of_them() -> Any:
+        one = session()
+        async with asyncio.timeout(10):
+            return await one.each(dict.fromkeys(range(3 * ASKED_AT_ONCE), "x"), lambda number: outer(one, number))
+
+    assert run(all_of_them()).answers[4] == 0 + 1 + 2 + 3
+
+
 def test_a_bug_is_not_told_as_a_silent_node() -> None:
     async def ask(_number: int) -> None:
         raise ZeroDivisionError

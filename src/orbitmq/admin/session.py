@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
@@ -25,6 +26,8 @@ TIMEOUT_MS = 5000.0
 ASKED_AT_ONCE = 16
 """So many questions are under way at a time: an administrator's look must not be felt by the brokers."""
 MASTER_ID = 0
+_asks: ContextVar[bool] = ContextVar("asks", default=False)
+"""Whether the task has one of the places."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -156,8 +159,12 @@ class Session:
     async def each(self, targets: Mapping[K, object], question: Callable[[K], Awaitable[T]]) -> Gathered[K, T]:
         """Ask about each key of `targets`; its value is how a failure names it. No failure hides another's answer."""
 
+        # A question that asks further ones holds its place meanwhile: theirs are others, or nobody would get on.
+        places = asyncio.Semaphore(ASKED_AT_ONCE) if _asks.get() else self._asking
+
         async def one(key: K) -> T:
-            async with self._asking:
+            async with places:
+                _asks.set(True)  # in this task, and in those it begins
                 return await question(key)
 
         came = await asyncio.gather(*map(one, targets), return_exceptions=True)

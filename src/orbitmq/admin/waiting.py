@@ -6,16 +6,20 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
+from glob import escape
 
 from msgspec import Struct
 
 from orbitmq.admin import cluster, groups, messages, topics
 from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin.clients import membership
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, ConfigurationError, NotFound, OrbitMQError
 
 EVERY_SECONDS = 0.5
-"""Between two looks: soon enough for a script, and not felt by a broker."""
+"""Between two looks: soon enough for a script."""
+LOOK_SECONDS_MIN = 5.0
+"""What the last look is given at least: one look is made even where there is no time to wait."""
 Look = Callable[[Session, str, int | None], Awaitable[bool]]
 
 
@@ -54,26 +58,29 @@ async def _topic_gone(session: Session, name: str, number: int | None) -> bool:
     return not await _topic_exists(session, name, number)
 
 
-async def _group(session: Session, name: str) -> groups.Group:
-    """NotFound for one that is not there; AdminError while somebody does not answer, as a part says nothing."""
-    found = await groups.groups(session, pattern=name, lag=True, members=True)
+async def _members(session: Session, name: str) -> int:
+    """How many are online, all brokers taken together. AdminError while somebody does not answer: a part says nothing."""
+    who = await membership(session, name)
+    if who.failures:
+        raise AdminError(f"{who.failures[0].target} does not answer")
+    return len(who.members)
+
+
+async def _online(session: Session, name: str, _number: int | None) -> bool:
+    return await _members(session, name) > 0
+
+
+async def _offline(session: Session, name: str, _number: int | None) -> bool:
+    return await _members(session, name) == 0
+
+
+async def _lag(session: Session, name: str, number: int | None) -> bool:
+    found = await groups.groups(session, pattern=escape(name), lag=True)
     if found.partial:
         raise AdminError(f"{found.failures[0].target} does not answer")
     if not found.items:
         raise NotFound(f"there is no group {name}")
-    return found.items[0]
-
-
-async def _online(session: Session, name: str, _number: int | None) -> bool:
-    return bool((await _group(session, name)).members)
-
-
-async def _offline(session: Session, name: str, _number: int | None) -> bool:
-    return (await _group(session, name)).members == 0
-
-
-async def _lag(session: Session, name: str, number: int | None) -> bool:
-    group = await _group(session, name)
+    group = found.items[0]
     waiting = None if group.lag_messages is None else group.lag_messages + (group.retry_lag_messages or 0)
     if waiting is None:
         raise AdminError(f"how far {name} is behind is not known")
@@ -120,7 +127,10 @@ async def wait(session: Session, thing: str, name: str, text: str, within_s: flo
     while True:
         session.forget()
         try:
-            holds, last = await look(session, name, number), None
+            async with asyncio.timeout(max(LOOK_SECONDS_MIN, within_s - (time.monotonic() - began))):
+                holds, last = await look(session, name, number), None
+        except TimeoutError as error:
+            holds, last = False, str(error) or "a look did not end in time"
         except OrbitMQError as error:
             holds, last = False, failure_of(name, error).message
         waited = time.monotonic() - began
