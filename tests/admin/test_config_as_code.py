@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.admin import config_as_code
+from orbitmq.admin.answers import Failure
+from orbitmq.admin.declared import Document
+from orbitmq.admin.session import Session
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.codes import RequestCode
 from tests.support.commands import items, orbitmq
+from tests.support.sessions import asked, without_master
 
 DOCUMENT = """\
 topics:
@@ -118,3 +123,14 @@ def test_an_incomplete_export_is_not_written(running: Cluster, here: tuple[str, 
         running.heal()
     assert "broker-b" in told.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_without_master_makes_it_incomplete(running: Cluster) -> None:
+    async def look(session: Session) -> list[list[Failure]]:
+        await without_master(session)
+        pruned = await config_as_code.plan_apply(session, Document(topics=[], groups=[]), lambda _: None, prune=True)
+        exported, compared = await config_as_code.export(session), await config_as_code.compare(session)
+        return [exported.failures, compared.failures, pruned.failures]
+
+    for failures in asked(running.namesrv_address, look):
+        assert [(one.target, one.message) for one in failures] == [("broker-z", "it has no master now")]

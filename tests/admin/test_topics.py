@@ -17,7 +17,7 @@ from orbitmq.message.model import Message
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import BrokerStatsData, StatsItem
 from orbitmq.wire.codes import RequestCode
-from tests.support.sessions import asked
+from tests.support.sessions import asked, without_master
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +187,24 @@ def test_name_servers_keep_a_topic_that_a_broker_could_not_delete(running: Clust
     finally:
         running.heal()
     assert found == [Outcome.CONFIRMED, Outcome.FAILED, Outcome.SKIPPED]
+
+
+def test_a_broker_without_master_is_warned_of(running: Cluster) -> None:
+    made(running, "Halved")
+
+    async def warned(session: Session) -> list[list[str]]:
+        await without_master(session)
+        plans = [
+            await topic_changes.plan_create(session, "Halved", Wanted()),
+            await topic_changes.plan_alter(session, "Halved", Wanted(perm=4)),
+            await topic_changes.plan_delete(session, "Halved"),
+            await topic_changes.plan_alter(session, "Halved", Wanted(perm=4), brokers=["broker-a"]),
+        ]
+        return [plan.warnings for plan in plans]
+
+    untouched = "broker-z has no master now: nothing is changed there"
+    brought_back = "broker-z has no master now: if it has the topic, it brings it back"
+    assert asked(running.namesrv_address, warned) == [[untouched], [untouched], [brought_back], []]
 
 
 def test_what_queues_hold_and_who_reads_them(running: Cluster) -> None:

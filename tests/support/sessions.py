@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from orbitmq.admin.session import Session
 from orbitmq.net.remoting import Remoting
+from orbitmq.wire.bodies import BrokerData
 
 T = TypeVar("T")
 
@@ -23,3 +24,11 @@ def asked(name_servers: str, question: Callable[[Session], Awaitable[T]], *, tim
             await remoting.close()
 
     return asyncio.run(ask())
+
+
+async def without_master(session: Session, name: str = "broker-z") -> None:
+    """From now on the session knows one broker name more, of which only a slave is registered that does not answer."""
+    info = await session.info()
+    cluster = next(iter(info.clusters))
+    info.brokers[name] = BrokerData(name, cluster, {1: "127.0.0.1:1"})
+    info.clusters[cluster].append(name)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from orbitmq.admin import acl, groups, topic_changes, topics
 from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.declared import AccountEntry, Document, GroupEntry, SecretReference, TopicEntry
+from orbitmq.admin.masters import each_master
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topics import TopicType
@@ -300,7 +301,7 @@ def _divergent(
 
 
 async def _topic_tables(session: Session) -> Gathered[Node, Mapping[str, TopicConfig]]:
-    return await session.each_node(await session.masters(), partial(_topics_of, session))
+    return await each_master(session, partial(_topics_of, session))
 
 
 async def _topics_of(session: Session, node: Node) -> Mapping[str, TopicConfig]:
@@ -308,7 +309,7 @@ async def _topics_of(session: Session, node: Node) -> Mapping[str, TopicConfig]:
 
 
 async def _group_tables(session: Session) -> Gathered[Node, Mapping[str, SubscriptionGroup]]:
-    return await session.each_node(await session.masters(), partial(_groups_of, session))
+    return await each_master(session, partial(_groups_of, session))
 
 
 async def _groups_of(session: Session, node: Node) -> Mapping[str, SubscriptionGroup]:

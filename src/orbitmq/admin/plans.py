@@ -152,10 +152,10 @@ def _with(step: Step, outcome: Outcome) -> Step:
 
 
 def joined(title: str, plans: Sequence[Plan]) -> Plan:
-    """Several plans as one, made in their order."""
+    """Several plans as one, made in their order. What several of them warn of, or miss, is told once."""
     whole = Plan(title)
     for plan in plans:
         whole.changes += plan.changes
-        whole.warnings += plan.warnings
-        whole.failures += plan.failures
+    whole.warnings = list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
+    whole.failures = list(dict.fromkeys(failure for plan in plans for failure in plan.failures))
     return whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from orbitmq.admin import topics
 from orbitmq.admin.answers import Failure
+from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.namesrv import plan_pair
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.session import Node, Session, nearest
@@ -94,7 +95,7 @@ def told(config: TopicConfig | None) -> Value:
 
 
 async def plan_create(
-    session: Session, topic: str, wanted: Wanted, *, brokers: Iterable[str] = (), ordered: bool = False
+    session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = (), ordered: bool = False
 ) -> Plan:
     """Make the topic at these brokers, or at every master; `ordered` also enters it into the order settings.
 
@@ -104,7 +105,7 @@ async def plan_create(
     await _refuse_system(session, topic)
     nodes, present, failures = await _present(session, topic, brokers)
     config = wanted.over(replace(NEW, name=topic))
-    plan = Plan(f"create topic {topic}", failures=failures)
+    plan = Plan(f"create topic {topic}", failures=failures, warnings=await untouched(session, brokers))
     for node in (node for node in nodes if node in present):
         before = present[node]
         after = config if before is None else wanted.over(before)
@@ -116,11 +117,11 @@ async def plan_create(
     return joined(plan.title, [plan, await plan_order(session, topic, _order_text(queues))]) if ordered else plan
 
 
-async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: Iterable[str] = ()) -> Plan:
+async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = ()) -> Plan:
     """Change the topic at every broker that has it, or at these. NotFound where none has it."""
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, brokers)
-    plan = Plan(f"alter topic {topic}", failures=failures)
+    plan = Plan(f"alter topic {topic}", failures=failures, warnings=await untouched(session, brokers))
     for node, before in present.items():
         if before is not None:
             after = wanted.over(before)
@@ -171,6 +172,9 @@ async def plan_delete(session: Session, topic: str) -> Plan:
     plan.changes = [dataclasses.replace(change, chain=f"delete topic {topic}") for change in plan.changes]
     plan.warnings = await _readers(session, topic) if any(known.values()) else []
     plan.warnings += [f"{one.target} does not answer: if it has the topic, it brings it back" for one in failures]
+    plan.warnings += [
+        f"{name} has no master now: if it has the topic, it brings it back" for name in await session.headless()
+    ]
     return plan
 
 
@@ -222,12 +226,11 @@ async def _refuse_system(session: Session, topic: str) -> None:
 
 
 async def _present(
-    session: Session, topic: str, brokers: Iterable[str]
+    session: Session, topic: str, brokers: Collection[str]
 ) -> tuple[list[Node], dict[Node, TopicConfig | None], list[Failure]]:
     """The masters meant, and how each that answers has the topic."""
     named = [await session.node(name) for name in brokers]
-    if slaves := [str(node) for node in named if not node.is_master]:
-        raise Conflict(f"{slaves[0]} is a slave: it takes its topics from its master")
+    only_masters(named, "topics")
     nodes = named or await session.masters()
     if not nodes:
         raise NotFound("there is no master to ask", "orbitmq cluster list")
