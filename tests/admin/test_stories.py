@@ -302,3 +302,46 @@ def test_a_trace_is_woven_into_the_timeline() -> None:
     assert texts["failed"] == "g at c failed to consume it after 5 ms"
     assert [event.at_ms for event in found.timeline][-1] == T0 + 45
     assert {event.source for event in found.timeline} == {"store", "trace"}
+
+
+MORE = "not everybody has answered, so there may be more to tell."
+
+
+def test_a_plain_message_whose_groups_not_everybody_has_told() -> None:
+    found = told(copies=[message()], is_partial=True)
+    assert (found.state, found.sentence) == (
+        StoryState.STORED, f"{STORED}; no group that is known consumes its topic; {MORE}",
+    )  # fmt: skip
+    consumed = told(copies=[message()], tracks=[track("g", TrackKind.CONSUMED)], is_partial=True)
+    assert consumed.sentence == f"{STORED}; consumed by g; {MORE}"
+
+
+def test_a_message_that_was_sent_has_not_expired_while_a_broker_is_silent() -> None:
+    sent = Trace(ID, "T", [SENT], [])
+    found = told(trace=sent, is_partial=True)
+    assert (found.state, found.sentence) == (
+        StoryState.UNKNOWN, f"producers sent it to Orders at {AT}, and it is not found; {MORE}",
+    )  # fmt: skip
+    assert told(trace=sent, is_partial=True, expired="the log begins behind it").state is StoryState.EXPIRED
+    waited = told(delayed=[delayed(T0, is_delivered=True)], is_partial=True)
+    assert waited.state is StoryState.UNKNOWN
+    assert waited.sentence == f"It was to come into Orders after its delay, and is not found there; {MORE}"
+    lost = told(dead=[message("%DLQ%g", T0 + 30, reconsume_times=3)], is_partial=True)
+    assert lost.sentence.startswith("Orders is not known to have it, and copies are left")
+
+
+def test_a_transaction_is_not_taken_for_rolled_back_while_its_topic_was_not_looked_into() -> None:
+    half = replace(HALF, state=HalfState.DECIDED)
+    found = told(half=half, halves=[half.message], is_partial=True)
+    known = "It is a half message of Orders whose producer has decided, and whether for it is not known"
+    assert (found.state, found.sentence) == (StoryState.DECIDED, f"{known}; {MORE}")
+    assert kinds(found) == ["born", "prepared"]
+    gone = told(half=half, halves=[half.message], is_topic_gone=True)
+    assert gone.sentence == f"{known}: Orders is not there (any more)."
+
+    def decided(how: str) -> Story:
+        record = Traced(kind="EndTransaction", at_ms=T0 + 5, msg_id=ID, group="p", client_host="c", state=how)
+        return told(half=half, halves=[half.message], is_partial=True, trace=Trace(ID, "T", [record], []))
+
+    assert decided("ROLLBACK_MESSAGE").state is StoryState.ROLLED_BACK
+    assert decided("COMMIT_MESSAGE").sentence == f"It was committed, and Orders is not known to have it; {MORE}"

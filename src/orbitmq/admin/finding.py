@@ -192,7 +192,7 @@ async def _facts(
 async def _settled(session: Session, facts: Facts, records: list[MessageExt], found: Found[Story]) -> list[MessageExt]:
     """All records, and the half's state. One that was decided while we looked has become another record: look again."""
     for _ in range(LOOKS_MAX):
-        records = await _records(session, records, facts.topic or "", facts.unique_id, found)
+        records = await _records(session, records, facts, found)
         _sort_out(facts, records)
         if facts.copies or not facts.halves:
             break
@@ -218,9 +218,10 @@ def _sort_out(facts: Facts, records: Sequence[MessageExt]) -> None:
 
 
 async def _records(
-    session: Session, seeds: Sequence[MessageExt], topic: str, unique: str | None, found: Found[Story]
+    session: Session, seeds: Sequence[MessageExt], facts: Facts, found: Found[Story]
 ) -> list[MessageExt]:
-    """Every record with this unique id, oldest first. A message of a producer that makes no ids is what was found."""
+    """Every record with its unique id, oldest first. A message of a producer that makes no ids is what was found."""
+    topic, unique = facts.topic or "", facts.unique_id
     if unique is None:
         return oldest_first(seeds)
     groups: set[str] = set()
@@ -229,6 +230,7 @@ async def _records(
         groups.update(known.items)
         _note(found, known.failures)
     except NotFound:
+        facts.is_topic_gone = True
         found.warnings.append(f"topic {topic} is not there (any more), so nobody tells who consumes it")
     groups.update(_groups_in(seeds))
     asked: set[str] = set()

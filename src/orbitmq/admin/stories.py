@@ -32,11 +32,15 @@ class StoryState(StrEnum):
     COMMITTED = "committed"
     """Decided for, and not seen in its topic (any more)."""
     ROLLED_BACK = "rolledBack"
+    DECIDED = "decided"
+    """Its producer has decided, and who could tell whether for it has not answered, or is gone."""
     GIVEN_UP = "givenUp"
     """Its producer was asked as often as allowed."""
     COPIES = "copies"
     """Only copies are left, in retry topics and dead letters."""
     EXPIRED = "expired"
+    UNKNOWN = "unknown"
+    """It was sent, and not everybody who may have it has answered."""
     NOT_FOUND = "notFound"
 
 
@@ -110,6 +114,8 @@ class Facts:
     searched: list[str] = field(default_factory=list)
     is_partial: bool = False
     """Not everybody has answered: what is not found may be there."""
+    is_topic_gone: bool = False
+    """Nobody has its topic (any more): that it is not in it says nothing."""
 
 
 class Event(Struct, frozen=True, rename="camel", kw_only=True):
@@ -195,12 +201,28 @@ def _state(facts: Facts) -> StoryState:
         return StoryState.COPIES
     if facts.given_up:
         return StoryState.GIVEN_UP
-    decision = _traced_decision(facts)
     if facts.half:
-        return StoryState.COMMITTED if decision == "COMMIT_MESSAGE" else StoryState.ROLLED_BACK
-    if facts.expired or facts.delayed or (facts.trace and any(one.kind == "Pub" for one in facts.trace.records)):
+        return _decided_state(facts)
+    if facts.expired:
         return StoryState.EXPIRED
+    if facts.delayed or _sending(facts):
+        return StoryState.UNKNOWN if facts.is_partial else StoryState.EXPIRED
     return StoryState.NOT_FOUND
+
+
+def _decided_state(facts: Facts) -> StoryState:
+    """What was decided of a half message that is in no topic: its absence tells when everybody was asked."""
+    decision = _traced_decision(facts)
+    if decision == "COMMIT_MESSAGE":
+        return StoryState.COMMITTED
+    if decision == "ROLLBACK_MESSAGE" or not (facts.is_partial or facts.is_topic_gone):
+        return StoryState.ROLLED_BACK
+    return StoryState.DECIDED
+
+
+def _sending(facts: Facts) -> Traced | None:
+    """What its producer wrote down of sending it."""
+    return next((one for one in facts.trace.records if one.kind == "Pub"), None) if facts.trace else None
 
 
 def _is_given_up(facts: Facts) -> bool:
@@ -338,14 +360,20 @@ def _sentence(facts: Facts, state: StoryState, groups: Sequence[GroupStory]) -> 
         StoryState.PENDING: _pending,
         StoryState.COMMITTED: _committed,
         StoryState.ROLLED_BACK: _rolled_back,
+        StoryState.DECIDED: _decided,
         StoryState.GIVEN_UP: _given_up,
         StoryState.COPIES: _copies,
         StoryState.EXPIRED: _expired,
+        StoryState.UNKNOWN: _unknown,
         StoryState.NOT_FOUND: _not_found,
     }[state](facts)
     clauses = [one.text for one in groups]
     if state is StoryState.STORED and not groups:
-        clauses.append("no group consumes its topic")
+        clauses.append(
+            "no group that is known consumes its topic" if facts.is_partial else "no group consumes its topic"
+        )
+    if facts.is_partial and state is not StoryState.NOT_FOUND:  # whose own sentence says so
+        clauses.append("not everybody has answered, so there may be more to tell")
     return "; ".join([told, *clauses]) + "."
 
 
@@ -374,11 +402,17 @@ def _pending(facts: Facts) -> str:
 
 
 def _committed(facts: Facts) -> str:
-    return f"It was committed, and {facts.topic} does not have it any more"
+    found = "is not known to have it" if facts.is_partial else "does not have it any more"
+    return f"It was committed, and {facts.topic} {found}"
 
 
 def _rolled_back(facts: Facts) -> str:
     return f"It was rolled back, so {facts.topic} never got it"
+
+
+def _decided(facts: Facts) -> str:
+    gone = f": {facts.topic} is not there (any more)" if facts.is_topic_gone else ""
+    return f"It is a half message of {facts.topic} whose producer has decided, and whether for it is not known{gone}"
 
 
 def _given_up(facts: Facts) -> str:
@@ -390,15 +424,23 @@ def _given_up(facts: Facts) -> str:
 
 
 def _copies(facts: Facts) -> str:
-    return f"{facts.topic} does not have it any more, and copies are left"
+    found = "is not known to have it" if facts.is_partial else "does not have it any more"
+    return f"{facts.topic} {found}, and copies are left"
 
 
 def _expired(facts: Facts) -> str:
     reason = facts.expired or "its topic does not have it any more"
-    sent = next((one for one in facts.trace.records if one.kind == "Pub"), None) if facts.trace else None
+    sent = _sending(facts)
     if sent is None:
         return f"It has expired: {reason}"
     return f"{sent.group} sent it to {sent.topic} at {_at(sent.at_ms)}, and it has expired: {reason}"
+
+
+def _unknown(facts: Facts) -> str:
+    sent = _sending(facts)
+    if sent is None:
+        return f"It was to come into {facts.topic} after its delay, and is not found there"
+    return f"{sent.group} sent it to {sent.topic} at {_at(sent.at_ms)}, and it is not found"
 
 
 def _not_found(facts: Facts) -> str:
