@@ -5,6 +5,7 @@ them, a failure is an exit code. What the commands print is tested in tests/inte
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -83,3 +84,21 @@ def test_forms() -> None:
     at = timestamp_ms("2026-11-22#06:14:00:059")
     assert at is not None
     assert at % 1000 == 59
+
+
+@pytest.mark.parametrize(("flag", "word"), [("readonly", "readonly"), ("protected", "asks nobody")])
+def test_a_context_that_takes_no_change_takes_none_of_these(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flag: str, word: str
+) -> None:
+    here = f"127.0.0.1:{free_port()}"
+    (tmp_path / "config.toml").write_text(f'current = "p"\n[contexts.p]\nnameServers = ["{here}"]\n{flag} = true\n')
+    monkeypatch.setenv("ORBITMQ_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    assert word in orbitmq("mqadmin", "deleteTopic", "-c", "C", "-t", "T", code=4).stderr
+    assert (
+        word
+        in orbitmq(
+            "mqadmin", "queryMsgById", "-i", "7F0000010000425E0000000000000000", "-g", "G", "-d", "C", code=4
+        ).stderr
+    )
+    assert here in orbitmq("mqadmin", "queryMsgById", "-i", "7F0000010000425E0000000000000000", code=5).stderr

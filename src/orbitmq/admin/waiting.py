@@ -59,7 +59,7 @@ async def _topic_gone(session: Session, name: str, number: int | None) -> bool:
 
 
 async def _members(session: Session, name: str) -> int:
-    """How many are online, all brokers taken together. AdminError while somebody does not answer: a part says nothing."""
+    """How many are online at all brokers. AdminError while somebody does not answer: a part says nothing."""
     who = await membership(session, name)
     if who.failures:
         raise AdminError(f"{who.failures[0].target} does not answer")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from orbitmq.cli.cleaning import clean
 from orbitmq.errors import (
     BrokerError,
     ConfigurationError,
@@ -61,7 +62,7 @@ def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
 
 
 def fail(command: str, text: str, code: int) -> NoReturn:
-    print(f"orbitmq {command}: {' '.join(text.split())}", file=sys.stderr)
+    print(f"orbitmq {command}: {clean(' '.join(text.split()))}", file=sys.stderr)
     raise SystemExit(code)
 
 

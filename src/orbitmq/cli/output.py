@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from orbitmq.admin.answers import Found
 from orbitmq.admin.envelope import envelope, plain
 from orbitmq.cli import texts
+from orbitmq.cli.cleaning import clean, safe
 from orbitmq.errors import ConfigurationError
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
@@ -45,9 +46,10 @@ def write(
 ) -> None:
     """The whole answer. In formats without an envelope warnings and failures are the caller's to tell."""
     stream = stream or sys.stdout
+    text = safe(stream)
     if form in ("json", "yaml"):
         told = envelope(kind, found, cluster, now_ms)
-        stream.write(_json(told) + "\n" if form == "json" else _yaml(told))
+        text.write(_json(told) + "\n" if form == "json" else _yaml(told))
         return
     items = [plain(item) for item in found.items]
     if form == "table" and kind in texts.TEXTS:
@@ -55,11 +57,11 @@ def write(
     elif form in ("table", "wide"):
         _table(items, columns, stream, wide=form == "wide")
     elif form == "csv":
-        rows = csv.writer(stream, lineterminator="\n")
+        rows = csv.writer(text, lineterminator="\n")
         rows.writerow([heading_of(column) for column in columns])
         rows.writerows([_csv(value_of(item, path_of(column))) for column in columns] for item in items)
     else:
-        stream.writelines(line(item, columns, form) + "\n" for item in items)
+        text.writelines(line(item, columns, form) + "\n" for item in items)
 
 
 def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
@@ -70,7 +72,7 @@ def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
         return string.Template(form.removeprefix(TEMPLATE)).safe_substitute(_flat(item))
     if form in ("jsonl", "json"):
         return json.dumps(item, ensure_ascii=False)
-    return "  ".join(_cell(path_of(column), value_of(item, path_of(column))) for column in columns if column[0] != "+")
+    return "  ".join(cell(path_of(column), value_of(item, path_of(column))) for column in columns if column[0] != "+")
 
 
 def heading_of(column: str) -> str:
@@ -97,7 +99,7 @@ def told(path: str, value: Any) -> str:
     if isinstance(value, (list, dict)):
         return ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
     if path.endswith("AtMs"):
-        return datetime.fromtimestamp(value / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return moment(value)
     if path.endswith("Ms"):
         return duration(value)
     if path.endswith("Bytes"):
@@ -107,6 +109,14 @@ def told(path: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) and not path.endswith(("Id", "id")) else str(value)
+
+
+def moment(at_ms: int) -> str:
+    """`2026-11-22 06:14:00`, local time; the number itself for a time no calendar has, as a producer may tell one."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
 
 
 def duration(ms: float) -> str:
@@ -146,7 +156,7 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
         overflow = "ellipsis" if on_terminal else "ignore"
         table.add_column(heading_of(column), justify="right" if right else "left", no_wrap=True, overflow=overflow)  # type: ignore[arg-type]
     for item in items:
-        table.add_row(*(_cell(path_of(column), value_of(item, path_of(column))) for column in shown))
+        table.add_row(*(cell(path_of(column), value_of(item, path_of(column))) for column in shown))
     # Through a pipe lines are as long as their values: a script must not find one cut.
     console = Console(
         file=stream, highlight=False, markup=False, emoji=False, width=None if on_terminal else _width(table)
@@ -156,9 +166,9 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
     stream.writelines(f"{row.rstrip()}\n" for row in captured.get().splitlines())
 
 
-def _cell(path: str, value: Any) -> str:
+def cell(path: str, value: Any) -> str:
     """Text of a message must not steer the terminal."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in told(path, value))
+    return clean(told(path, value)).replace("\n", " ").replace("\t", " ")
 
 
 def _width(table: Any) -> int:

@@ -19,6 +19,7 @@ from orbitmq.admin.envelope import plain
 from orbitmq.admin.plans import Outcome, Plan, Step
 from orbitmq.admin.session import Session
 from orbitmq.cli import output, undoing
+from orbitmq.cli.cleaning import clean, safe
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.endings import (
     EXIT_CANCELLED,
@@ -61,7 +62,7 @@ class Call:
 
     def remark(self, text: str) -> None:
         if not self.quiet:
-            print(" ".join(text.split()), file=sys.stderr)
+            print(clean(" ".join(text.split())), file=sys.stderr)
 
     @property
     def in_json(self) -> bool:
@@ -98,9 +99,9 @@ def perform(
                 code = asyncio.run(_stream(call))
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever reads has had enough
+    except BrokenPipeError:  # whoever reads has had enough; what was changed is not known to them
         sys.stderr.close()
-        code = 0
+        code = EXIT_FAILED if way == "change" else 0
     raise SystemExit(code)
 
 
@@ -169,7 +170,7 @@ async def _stream(call: Call) -> int:
     async with _opened(call) as session:
         items: AsyncIterator[Any] = call.verb(session, **call.arguments)
         async for item in items:
-            print(output.line(plain(item), call.columns, call.form), flush=True)
+            print(output.line(plain(item), call.columns, call.form), file=safe(sys.stdout), flush=True)
     return 0
 
 
@@ -183,7 +184,9 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
             return _code_unchanged(plan, shared)
         _confirm(call, plan, yes=shared["yes"])
         if plan.undo is not None:
-            call.remark(f"to undo it: orbitmq {undoing.save(plan.undo)}")
+            words = f"to undo it: orbitmq {undoing.save(plan.undo)}"
+            call.remark(words)
+            plan.warnings.append(words)
         made = await plan.make(None if call.in_json else lambda step: _progress(call, step))
         if shared["verify"]:
             made = await plan.verify(made)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from orbitmq.cli.cleaning import clean
+
 Item = dict[str, Any]
 
 BAR = 24
@@ -16,7 +18,7 @@ BAR = 24
 
 
 def _clean(text: object) -> str:
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in str(text))
+    return clean(str(text)).replace("\n", " ").replace("\t", " ")
 
 
 def _body(text: str) -> str:

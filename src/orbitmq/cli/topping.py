@@ -19,6 +19,7 @@ from orbitmq.admin.envelope import plain
 from orbitmq.admin.living import Moment, moment
 from orbitmq.admin.verdict import Severity
 from orbitmq.cli import output
+from orbitmq.cli.cleaning import clean
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.endings import EXIT_INTERRUPTED, EXIT_UNREACHABLE, one_line_errors
 from orbitmq.cli.performing import opened, told_error
@@ -73,7 +74,7 @@ async def _live(console: Console, context: Context, timeout_ms: float, every: fl
                 try:
                     shown = screen(await moment(session), time.time(), lines=console.height)
                 except OrbitMQError as error:  # it may come back: that is what is watched
-                    shown = Text(f"{_clock(time.time())}  {told_error(error)}", style="red")
+                    shown = Text(clean(f"{_clock(time.time())}  {told_error(error)}"), style="red")
                 live.update(shown, refresh=True)
                 await asyncio.sleep(every)
 
@@ -89,7 +90,9 @@ def screen(found: Found[Moment], now_s: float, *, lines: int | None) -> Renderab
     parts += [Text(), _table(groups, GROUPS)]
     if hidden > 0:
         parts.append(Text(f"and {hidden} groups that are less behind: orbitmq group list --lag", style="dim"))
-    parts += [Text(f"{failure.target}: {failure.name}: {failure.message}", style="red") for failure in found.failures]
+    parts += [
+        Text(clean(f"{failure.target}: {failure.name}: {failure.message}"), style="red") for failure in found.failures
+    ]
     return Group(*parts)
 
 
@@ -112,5 +115,5 @@ def _table(items: Sequence[dict[str, Any]], columns: Sequence[str]) -> Table:
         table.add_column(output.heading_of(column), justify="right" if right else "left", no_wrap=True)
     for item in items:
         paths = map(output.path_of, columns)
-        table.add_row(*(Text(output.told(path, output.value_of(item, path))) for path in paths))
+        table.add_row(*(Text(output.cell(path, output.value_of(item, path))) for path in paths))
     return table

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping
 
+from orbitmq.cli.output import moment
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 
 _FLAGS = "RWX"
 
 
 def cells(*columns: tuple[object, int]) -> str:
-    """Values in columns of these widths, two blanks between; a negative width is flush left, and longer text is cut
-    there, as the stock tool does.
-    """
+    """Values in columns of these widths, two blanks between; a negative width is flush left. Longer text is whole."""
     return "  ".join(_cell(str(value), width) for value, width in columns)
 
 
@@ -23,8 +21,8 @@ def _cell(text: str, width: int) -> str:
 
 
 def second(at_ms: int) -> str:
-    """`2026-11-22 06:14:00`, local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
+    """`2026-11-22 06:14:00`, local time; the number itself for a time no calendar has."""
+    return moment(at_ms)
 
 
 def millisecond(at_ms: int) -> str:

@@ -35,7 +35,7 @@ async def skip_accumulated_message(work: Work) -> None:
 
 
 async def _reset(work: Work, group: str, topic: str, at_ms: int, *, force: bool) -> None:
-    """Members that are online are told; when nobody is, the offsets are written."""
+    """Members that are online are told; at a broker where nobody is, the offsets are written."""
     homes = await work.session.homes(topic)
 
     async def tell(node: Node) -> dict[MessageQueue, int] | None:
@@ -46,8 +46,9 @@ async def _reset(work: Work, group: str, topic: str, at_ms: int, *, force: bool)
         print(_row("#brokerName", "#queueId", "#offset"))
         for queue, offset in sorted(pair for offsets in told.values() if offsets for pair in offsets.items()):
             print(_row(queue.broker_name, queue.queue_id, offset))
-    elif told:
-        await _reset_offline(work, group, topic, at_ms, list(told), force=force)
+    offline = [node for node, offsets in told.items() if offsets is None]
+    if offline:
+        await _reset_offline(work, group, topic, at_ms, offline, force=force)
 
 
 def _row(*values: object) -> str:

@@ -9,19 +9,31 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any
 
 from orbitmq.admin.answers import Failure, Gathered
 from orbitmq.admin.session import Node, Session
+from orbitmq.cli.cleaning import clean, safe
 from orbitmq.cli.contexts import Context, choose
-from orbitmq.cli.endings import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_USAGE, exit_code, fail
+from orbitmq.cli.endings import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    exit_code,
+    fail,
+)
 from orbitmq.cli.mqadmin.table import ALIASES, ROWS, Stock, command
 from orbitmq.cli.mqadmin.words import Given, read
 from orbitmq.cli.performing import opened, told_error
 from orbitmq.client.producer import Producer
 from orbitmq.errors import BrokerError, ConfigurationError, NotFound, OrbitMQError
 
+SHOWN_TOO = {"queryMsgById", "queryMsgByUniqueKey"}
+"""Commands that only show a message, unless they are told to hand it to a member or to send it again."""
 TIMEOUT_MS = 20_000.0
 """What the stock tool gives a request."""
 
@@ -96,13 +108,26 @@ def run(words: Sequence[str]) -> None:
 
 
 def _perform(stock: Stock, given: Given) -> int:
+    changes = stock.changes and not (stock.name in SHOWN_TOO and "d" not in given and "s" not in given)
     try:
         context = choose([given.text("n")] if "n" in given else (), None, None)
-        return asyncio.run(_work(stock, given, context))
+        _allow(stock, context, changes=changes)
+        with redirect_stdout(safe(sys.stdout)):
+            return asyncio.run(_work(stock, given, context))
     except OrbitMQError as error:
         fail(f"mqadmin {stock.name}", _told(error), exit_code(error) or EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever reads has had enough
+        sys.stderr.close()
+        return EXIT_FAILED if changes else 0
+
+
+def _allow(stock: Stock, context: Context, *, changes: bool) -> None:
+    """Ends the process when the context takes no change; stock commands ask nobody, so a protected one takes none."""
+    if changes and (context.readonly or context.protected):
+        kind = "readonly" if context.readonly else "protected, and this command asks nobody"
+        fail(f"mqadmin {stock.name}", f"context {context.name} is {kind}: nothing is changed through it", EXIT_REFUSED)
 
 
 async def _work(stock: Stock, given: Given, context: Context) -> int:
@@ -113,7 +138,7 @@ async def _work(stock: Stock, given: Given, context: Context) -> int:
         await commands[stock.name](work)
     for failure in work.failures:
         what = failure.name if failure.code is None else f"CODE: {failure.code} DESC"
-        print(f"{failure.target}: {what}: {failure.message}", file=sys.stderr)
+        print(clean(f"{failure.target}: {what}: {failure.message}"), file=sys.stderr)
     return _code_of(work)
 
 

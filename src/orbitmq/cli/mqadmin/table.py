@@ -76,6 +76,13 @@ ROWS: dict[str, tuple[str, str]] = {
     "exportConfigs": ("exports", "c clusterName*, f filePath"),
     "exportMetrics": ("exports", "c clusterName*, f filePath"),
 }
+CHANGES = frozenset({
+    "updateBrokerConfig", "cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog", "wipeWritePerm", "addWritePerm",
+    "updateNamesrvConfig", "updateKvConfig", "deleteKvConfig", "updateTopic", "deleteTopic", "updateTopicPerm",
+    "updateOrderConf", "updateSubGroup", "deleteSubGroup", "resetOffsetByTime", "skipAccumulatedMessage",
+    "resetOffsetByTimeOld", "cloneGroupOffset", "queryMsgById", "queryMsgByUniqueKey", "sendMessage", "checkMsgSendRT",
+    "sendMsgStatus", "clusterRT", "updateAclConfig", "deleteAclConfig", "updateGlobalWhiteAddr",
+})
 ALIASES = {"deleteAccessConfig": "deleteAclConfig", "getAccessConfigSubCommand": "getAclConfig"}
 # fmt: on
 
@@ -99,6 +106,11 @@ class Stock:
     name: str
     module: str
     options: str
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes the cluster, sends, or hands a message to a member: a readonly context takes none of it."""
+        return self.name in CHANGES
 
     @cached_property
     def letters(self) -> tuple[Letter, ...]:

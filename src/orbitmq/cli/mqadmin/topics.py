@@ -11,18 +11,17 @@ from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, millisecond, pretty, topic_config
 from orbitmq.cli.mqadmin.running import Work
 from orbitmq.client.core.allocation import AllocateAveragely
-from orbitmq.errors import ConfigurationError, Conflict, NotFound
+from orbitmq.errors import ConfigurationError, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX
-from orbitmq.operations.kv import delete_kv, kv_value, put_kv
+from orbitmq.operations.kv import ORDER_NAMESPACE, delete_kv, kv_value, put_kv
 from orbitmq.operations.routes import forget_topic
 from orbitmq.operations.routes import topics as all_topic_names
 from orbitmq.operations.topics import create_topic, delete_topic, groups_of_topic, topic_stats
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.objects import plain
 
-ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 QUEUES = 8
 """What the tool makes when it is not told how many, and what it sets an existing topic to."""
 READ_WRITE = 6
@@ -155,7 +154,8 @@ async def update_topic_perm(work: Work) -> None:
     for node in nodes:
         queues = known[node.name]
         if queues.perm == perm:
-            raise Conflict("new perm equals to the old one!")
+            print("new perm equals to the old one!")
+            continue
         changed = TopicConfig(topic, queues.read_queues, queues.write_queues, perm, sys_flag=queues.topic_sys_flag)
         done = await work.each([node], partial(_create, work, changed))
         if done:
