@@ -21,7 +21,7 @@ from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
 from orbitmq.wire.codes import RequestCode
-from tests.support.sessions import asked
+from tests.support.sessions import asked, without_master
 
 BROKERS = ["broker-a", "broker-b"]
 
@@ -145,6 +145,22 @@ def test_a_group_whose_members_are_online_stays_unless_forced(cluster: Cluster) 
 
     with consumer:
         asked(cluster.namesrv_address, look)
+
+
+def test_a_slave_takes_no_rules(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await without_master(session)
+        for plan in (
+            plan_create(session, "copied", brokers=["broker-z:1"]),
+            plan_alter(session, "copied", {}, brokers=["broker-z"]),
+        ):
+            with pytest.raises(Conflict, match="is a slave"):
+                await plan
+        assert (await plan_create(session, "copied")).warnings == [
+            "broker-z has no master now: nothing is changed there"
+        ]
+
+    asked(cluster.namesrv_address, look)
 
 
 def test_groups_of_the_system_stay(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 from orbitmq.admin.clients import membership
 from orbitmq.admin.offsets import OffsetPlan, plan_clone, plan_reset, plan_skip, plan_undo, show
 from orbitmq.admin.plans import Outcome
-from orbitmq.admin.session import Session
+from orbitmq.admin.session import Node, Session
 from orbitmq.admin.targets import Target, Where
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
@@ -18,7 +18,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
 from tests.support.process import wait_until
-from tests.support.sessions import asked
+from tests.support.sessions import asked, without_master
 
 BROKERS = ("broker-a", "broker-b")
 EACH = 10  # messages in each of the two queues of each broker
@@ -82,6 +82,27 @@ def test_one_queue_is_moved_to_an_offset_and_shifted(cluster: Cluster) -> None:
         assert set(offsets.values()) == {6}
         with pytest.raises(NotFound, match="has no queue 7"):
             await plan_reset(session, "one", "T", Target(Where.END), queues=["broker-b/7"])
+
+    asked(cluster.namesrv_address, look)
+
+
+def test_nothing_is_written_to_a_slave_whose_master_is_away(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(session: Session) -> None:
+        homes = await session.homes("T")
+        slave = Node(homes[1].cluster, homes[1].name, 1, homes[1].address)
+
+        async def halved(_topic: str) -> list[Node]:
+            return [homes[0], slave]
+
+        monkeypatch.setattr(session, "homes", halved)
+        plan = await plan_reset(session, "halved", "T", Target(Where.END))
+        assert [step.target for step in plan.steps] == [str(homes[0])] * 2
+        assert [(one.target, one.message) for one in plan.failures] == [(slave.name, "it has no master now")]
+        alone = await plan_reset(session, "halved", "T", Target(Where.END), queues=[f"{slave.name}/0"])
+        assert (alone.steps, len(alone.failures)) == ([], 1)
+        await commit(session, "halved", 3)
+        await without_master(session)
+        assert [one.target for one in (await plan_clone(session, "halved", "other")).failures] == ["broker-z"]
 
     asked(cluster.namesrv_address, look)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 
 import pytest
 from typer import Typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from orbitmq.admin.envelope import rfc3339, schema
 from orbitmq.admin.kinds import KINDS, item_of
@@ -51,6 +54,14 @@ def test_each_verb_shows_how_it_is_called(name: str, verb: str) -> None:
     text = command.callback.__doc__ or ""
     words = name if verb == name else f"{name} {verb}"
     assert f"orbitmq {words}" in text.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize(("name", "verb"), VERBS)
+def test_no_flag_of_a_verb_is_taken_twice(name: str, verb: str) -> None:
+    noun = get_command(APPS[name])
+    command = noun.commands[verb] if isinstance(noun, TyperGroup) else noun
+    flags = Counter(flag for one in command.params for flag in (*one.opts, *one.secondary_opts))
+    assert [flag for flag, times in flags.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("name", NOUNS)

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Membership, membership
+from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import AdminError, Conflict, NotFound
@@ -289,15 +290,10 @@ async def _rules_at(session: Session, node: Node) -> dict[str, SubscriptionGroup
 
 
 async def _targets(session: Session, brokers: Collection[str]) -> list[Node]:
-    """The masters, or those named. Rules are kept by masters; slaves copy them."""
-    masters = await session.masters()
-    return masters if not brokers else [await session.node(name) for name in sorted(brokers)]
-
-
-async def _headless(session: Session, brokers: Collection[str]) -> list[str]:
-    """Brokers that have lost their master keep what they have, and a master that returns brings it back."""
-    names = [] if brokers else await session.headless()
-    return [f"{name} has no master now: nothing is changed there" for name in names]
+    """The masters, or those named. Conflict for a slave: rules are kept by masters, and slaves copy them."""
+    named = [await session.node(name) for name in sorted(brokers)]
+    only_masters(named, "groups")
+    return named or await session.masters()
 
 
 def _put(session: Session, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup) -> Change:
@@ -322,7 +318,7 @@ async def plan_create(
     check_group(name)
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     wanted = with_rules(SubscriptionGroup(name), rules or {})
-    plan = Plan(f"create group {name}", failures=came.failures, warnings=await _headless(session, brokers))
+    plan = Plan(f"create group {name}", failures=came.failures, warnings=await untouched(session, brokers))
     for node, table in came.answers.items():
         before = table.get(name)
         if before is not None and before != wanted:
@@ -336,7 +332,7 @@ async def plan_alter(
 ) -> Plan:
     """Change the given rules wherever the group is; what is not given stays as it is on each broker."""
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
-    plan = Plan(f"change group {name}", failures=came.failures, warnings=await _headless(session, brokers))
+    plan = Plan(f"change group {name}", failures=came.failures, warnings=await untouched(session, brokers))
     plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
     before = {node: table[name] for node, table in came.answers.items() if name in table}
     if not before and not came.failures:
@@ -372,7 +368,7 @@ async def plan_delete(
         raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or give --force")
     came = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
     plan = Plan(f"delete group {name}", failures=list(came.failures), destroys=name)
-    plan.warnings = await _headless(session, brokers)
+    plan.warnings = await untouched(session, brokers)
     plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
     for node, (table, progress) in came.answers.items():
         _add_deletion(session, plan, node, name, table.get(name), _progress_of(progress, name), offsets=offsets)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Membership, membership, running
 from orbitmq.admin.groups import parts, plain_rules, with_rules
+from orbitmq.admin.masters import each_master, lost
 from orbitmq.admin.plans import Change, Plan, Step, Value
 from orbitmq.admin.progress import BROADCASTING, label
 from orbitmq.admin.session import Node, Session
@@ -226,15 +227,18 @@ async def plan_reset(
     queues: Collection[str] = (),
     force: bool = True,
 ) -> OffsetPlan:
-    """Move the group in the topic, in all queues or in those named `broker/id`.
+    """Move the group in the topic, in all queues or in those named `broker/id`. A broker name without a master is a
+    failure: what a slave is told is lost when its master returns.
 
     Without `force` it is only moved back. Conflict for a single queue, an offset or a shift while members are online at
     a broker of RocketMQ 4.9, which can move only whole topics, by time.
     """
     only = told_apart(queues)
     homes = [node for node in await session.homes(topic) if not only or node.name in {name for name, _ in only}]
+    masters = [node for node in homes if node.is_master]
     who = await membership(session, group)
-    came = await session.each_node(homes, lambda node: _queues(session, node, group, topic, target, force=force))
+    came = await session.each_node(masters, lambda node: _queues(session, node, group, topic, target, force=force))
+    came.failures += [lost(node.name) for node in homes if not node.is_master]
     plan = OffsetPlan(f"move {group} in {topic} to {target}", failures=list(came.failures))
     plan.failures += [one for one in who.failures if one.target not in {failure.target for failure in plan.failures}]
     absent = only - {(node.name, one.queue.queue_id) for node, found in came.answers.items() for one in found}
@@ -405,7 +409,7 @@ async def plan_clone(
     who = await membership(session, destination)
     if who.online and not force:
         raise Conflict(f"the group {destination} is online", "stop its consumers first, or give --force")
-    came = await session.each_node(await session.masters(), lambda node: _both(session, node, source, destination))
+    came = await each_master(session, lambda node: _both(session, node, source, destination))
     plan = OffsetPlan(f"give {destination} the offsets of {source}", failures=came.failures)
     moved: list[_Queue] = []
     for node, (theirs, ours) in came.answers.items():

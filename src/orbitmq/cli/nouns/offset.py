@@ -22,7 +22,7 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
 Queues = Annotated[
     list[str] | None,
-    typer.Option("--queue", "-q", metavar="BROKER/ID", help="Only this queue; repeatable. Else all of the topic."),
+    typer.Option("--queue", metavar="BROKER/ID", help="Only this queue; repeatable. Else all of the topic."),
 ]
 
 
