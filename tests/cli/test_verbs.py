@@ -203,6 +203,25 @@ def test_a_change_is_shown_made_and_read_back() -> None:
     assert values == {"a": "2"}
 
 
+@changes(app, "several")
+async def several(_session: Session) -> Plan:
+    """Three steps, and Ctrl-C in the second."""
+
+    async def make() -> None:
+        if values:
+            raise KeyboardInterrupt
+        values["first"] = 1
+
+    return Plan("set three", [Change(Step("broker-a", "set", name, None, 1), make) for name in ("a", "b", "c")])
+
+
+def test_an_interrupted_change_tells_what_was_done() -> None:
+    """One step that was made, one that nobody knows about, one that was not begun."""
+    told = json.loads(run("several", "--yes", "-o", "json", code=130).stdout)
+    assert [(step["subject"], step["outcome"]) for step in told["items"]] == [("a", "done"), ("c", "skipped")]
+    assert "set b was under way" in told["warnings"][0]
+
+
 def test_nothing_is_done_that_nobody_confirms() -> None:
     assert "--yes" in run("set", "a", "1", code=9).stderr
     assert values == {}

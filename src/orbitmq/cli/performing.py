@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.plans import Outcome, Plan, Step
@@ -69,6 +71,21 @@ class Call:
         return self.form in ("json", "yaml")
 
 
+@dataclass(slots=True)
+class Aside:
+    """What a stream tells beside its items; a failure is known by the exit code, too."""
+
+    call: Call
+    has_failed: bool = False
+
+    def failure(self, failure: Failure) -> None:
+        self.has_failed = True
+        self.call.remark(_line_of(failure))
+
+    def warning(self, text: str) -> None:
+        self.call.remark(f"warning: {text}")
+
+
 def perform(
     way: str,
     command: str,
@@ -96,7 +113,7 @@ def perform(
             else:
                 if way == "feed":
                     _refuse_readonly(call)
-                code = asyncio.run(_stream(call))
+                code = asyncio.run(_stream(call, way))
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:  # whoever reads has had enough; what was changed is not known to them
@@ -166,12 +183,14 @@ def _watch(call: Call, seconds: float) -> NoReturn:
         time.sleep(seconds)
 
 
-async def _stream(call: Call) -> int:
+async def _stream(call: Call, way: str) -> int:
+    aside = Aside(call)
+    beside = {"aside": aside} if way == "stream" else {}
     async with _opened(call) as session:
-        items: AsyncIterator[Any] = call.verb(session, **call.arguments)
+        items: AsyncIterator[Any] = call.verb(session, **beside, **call.arguments)
         async for item in items:
             print(output.line(plain(item), call.columns, call.form), file=safe(sys.stdout), flush=True)
-    return 0
+    return EXIT_UNREACHABLE if aside.has_failed else 0
 
 
 async def _change(call: Call, shared: Mapping[str, Any]) -> int:
@@ -185,9 +204,11 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
         _confirm(call, plan, yes=shared["yes"])
         if plan.undo is not None:
             words = f"to undo it: orbitmq {undoing.save(plan.undo)}"
-            call.remark(words)
-            plan.warnings.append(words)
-        made = await plan.make(None if call.in_json else lambda step: _progress(call, step))
+            if call.in_json:
+                plan.warnings.append(words)
+            else:
+                call.remark(words)
+        made = await _make(call, plan)
         if shared["verify"]:
             made = await plan.verify(made)
     _tell(call, made)
@@ -195,6 +216,28 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
         return EXIT_CHECK_FAILED
     done = any(step.outcome in (Outcome.DONE, Outcome.CONFIRMED) for step in made.items)
     return _code_of(made) if done else _code_of(Found[Any](failures=made.failures))
+
+
+async def _make(call: Call, plan: Plan) -> Found[Step]:
+    """Whatever ends it early, Ctrl-C or a bug: what was made until then is told."""
+    so_far: list[Step] = []
+
+    def progress(step: Step) -> None:
+        so_far.append(step)
+        if not call.in_json:
+            _progress(call, step)
+
+    try:
+        return await plan.make(progress)
+    except BaseException:
+        left = plan.steps[len(so_far) :]
+        words = [
+            f"{one.target}: {one.action} {one.subject} was under way: whether it was done is not known"
+            for one in left[:1]
+        ]
+        skipped = [replace(step, outcome=Outcome.SKIPPED) for step in left[1:]]
+        _tell(call, Found([*so_far, *skipped], [*plan.warnings, *words], list(plan.failures)))
+        raise
 
 
 def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
