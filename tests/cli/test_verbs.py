@@ -19,6 +19,7 @@ from orbitmq.admin.answers import Found, failure_of
 from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
 from orbitmq.admin.session import Session
 from orbitmq.cli import undoing
+from orbitmq.cli.performing import Aside
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 from orbitmq.errors import AdminError, BrokerError, Conflict, ConnectError, NotFound, OrbitMQError, RemotingTimeout
 from orbitmq.wire.codes import ResponseCode
@@ -67,11 +68,23 @@ async def things(_session: Session, fails: Annotated[str | None, typer.Option("-
     return Found(list(THINGS))
 
 
+@feeds(app, "send", "Thing", COLUMNS)
+async def send(_session: Session) -> AsyncIterator[Thing]:
+    """Send a thing."""
+    values["sent"] = 1
+    yield THINGS[0]
+
+
 @streams(app, "tail", "Thing", COLUMNS)
-async def tail(_session: Session) -> AsyncIterator[Thing]:
+async def tail(
+    _session: Session, aside: Aside, fails: Annotated[bool, typer.Option("--fails")] = False
+) -> AsyncIterator[Thing]:
     """Things as they come."""
     for one in THINGS:
         yield one
+    if fails:
+        aside.warning("look twice")
+        aside.failure(failure_of("broker-b (127.0.0.1:2)", ConnectError("refused")))
 
 
 @feeds(app, "feed", "Thing", COLUMNS)
@@ -187,6 +200,13 @@ def test_a_stream_is_a_line_an_item() -> None:
     assert [json.loads(line)["name"] for line in lines] == ["one", LONG]
 
 
+def test_a_stream_that_misses_a_node_goes_on_and_says_so_in_its_exit_code() -> None:
+    told = run("tail", "-o", "jsonl", "--fails", code=5)
+    assert [json.loads(line)["name"] for line in told.stdout.splitlines()] == ["one", LONG]
+    assert told.stderr.startswith("warning: look twice\nbroker-b (127.0.0.1:2): UNREACHABLE: refused")
+    assert run("tail", "--fails", "-q", code=5).stderr == ""
+
+
 def outcomes(told: Any) -> list[str]:
     return [item["outcome"] for item in json.loads(told.stdout)["items"]]
 
@@ -240,6 +260,7 @@ def test_a_context_can_forbid_changes(tmp_path: Path, flag: str, code: int, word
     (tmp_path / "orbitmq").mkdir(exist_ok=True)
     (tmp_path / "orbitmq" / "config.toml").write_text(f'current = "p"\n[contexts.p]\n{flag} = true\n')
     assert word in run("set", "a", "1", "--yes", code=code).stderr
+    assert word in run("send", code=code).stderr
     assert values == {}
 
 

@@ -112,7 +112,7 @@ def perform(
                 code = asyncio.run(_change(call, shared))
             else:
                 if way == "feed":
-                    _refuse_readonly(call)
+                    _allow_feed(call)
                 code = asyncio.run(_stream(call, way))
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
@@ -249,19 +249,34 @@ def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
 def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
     """Ends the process unless it is said that the plan may be made."""
     _refuse_readonly(call)
-    context = call.context
-    typed = context.name if context.protected else plan.destroys
-    if yes and not context.protected:
+    if yes and not call.context.protected:
         return
-    if not sys.stdin.isatty():
-        reason = "the context is protected" if context.protected else "nobody is there to confirm it; --yes does"
-        fail(call.command, f"not done: {reason}", EXIT_CANCELLED)
     preview = plan.preview()
+    _must_be_there(call)
     output.write("Plan", preview, call.columns, "table", cluster=None, now_ms=_now_ms(), stream=sys.stderr)
     for warning in preview.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    wanted = typed or "yes"
-    print(f"{plan.title}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
+        print(clean(f"warning: {warning}"), file=sys.stderr)
+    _typed(call, plan.title, call.context.name if call.context.protected else plan.destroys or "yes")
+
+
+def _allow_feed(call: Call) -> None:
+    """Sending is a change, too: a protected context wants its name before, which standard input with messages cannot
+    give.
+    """
+    _refuse_readonly(call)
+    if call.context.protected:
+        _must_be_there(call)
+        _typed(call, "send these messages", call.context.name)
+
+
+def _must_be_there(call: Call) -> None:
+    if not sys.stdin.isatty():
+        reason = "the context is protected" if call.context.protected else "nobody is there to confirm it; --yes does"
+        fail(call.command, f"not done: {reason}", EXIT_CANCELLED)
+
+
+def _typed(call: Call, title: str, wanted: str) -> None:
+    print(f"{clean(title)}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != wanted:
         fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
 
