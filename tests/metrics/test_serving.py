@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +17,10 @@ from tests.support.loops import LoopFactory
 
 async def _hello() -> Answer:
     return Answer(b"hello" * 100_000)
+
+
+async def _large() -> Answer:
+    return Answer(b"hello" * 10_000_000)  # more than the kernel takes for a peer that does not read
 
 
 async def _fails() -> Answer:
@@ -100,6 +105,28 @@ async def test_a_peer_that_does_not_ask_is_closed(monkeypatch: pytest.MonkeyPatc
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /hello")
         assert await reader.read() == b""
+
+
+async def test_a_peer_that_does_not_read_is_cut_off(both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else answers pile up for peers that are counted no more."""
+    monkeypatch.setattr(serving, "ANSWER_SECONDS", 0.05)
+    writers: list[asyncio.StreamWriter] = []
+
+    class Watched(HttpServer):
+        async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            await super()._accepted(reader, writer)
+
+    server = Watched({"/hello": _large})
+    await server.start("127.0.0.1", 0, "port")
+    with socket.create_connection(("127.0.0.1", server.port)) as peer:
+        peer.sendall(_request())
+        async with asyncio.timeout(30):
+            while not (writers and writers[0].transport.is_closing()):  # noqa: ASYNC110 - nothing tells the end
+                await asyncio.sleep(0.01)
+            await writers[0].wait_closed()
+        assert not server._tasks
+    await server.stop()
 
 
 async def test_a_port_that_is_taken_is_told_with_its_option() -> None:

@@ -277,8 +277,8 @@ class ExporterFigures:
         for (group, topic), total in totals.items():
             is_derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
             wanted = topic.startswith(prefix) if prefix else not is_derived
-            members = groups[group]
-            if wanted and total is not None and not members.is_broadcast:
+            members = groups.get(group)  # None for a group that came while the figures were read
+            if members is not None and wanted and total is not None and not members.is_broadcast:
                 online = "" if self._steady else str(len(members.clients))
                 yield (group, topic, online, CLUSTERING), total
 

@@ -74,6 +74,7 @@ class HttpServer:
                 await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.CancelledError) as error:  # cancelled by `stop`, and by nobody else
             _log.debug("event=http_connection_lost reason=%r", error)
+            writer.transport.abort()  # `close` would wait for a peer that does not take what is buffered
         finally:
             self._tasks.discard(task)
             writer.close()
@@ -92,6 +93,8 @@ class HttpServer:
         async with asyncio.timeout(ANSWER_SECONDS):
             answer = await self._answer(request)
             await _send(http, writer, answer, with_body=request.method != b"HEAD")
+            writer.close()
+            await writer.wait_closed()  # what is buffered counts as long as the peer does not take it
 
     async def _answer(self, request: h11.Request) -> Answer:
         if request.method not in (b"GET", b"HEAD"):
