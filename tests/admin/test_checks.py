@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from orbitmq.admin import checks
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.checks import Checked, Figure, State, judged, nagios, prometheus, state_of
 from orbitmq.client.sync import Producer
@@ -96,3 +97,14 @@ def test_nobody_to_ask_and_a_wrong_use_are_unknown(here: tuple[str, str]) -> Non
     orbitmq("check", "lag", "no-such-group", *here, code=3)
     orbitmq("check", "disk", "-w", 90, "-c", 80, *here, code=3)
     orbitmq("check", "disk", "--format", "xml", *here, code=3)
+
+
+def test_a_bug_is_unknown_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ends a process with 1, which is a warning."""
+
+    async def broken(*_: object, **__: object) -> Checked:
+        raise TypeError("a table\nthat is none")
+
+    monkeypatch.setattr(checks, "disk", broken)
+    told = orbitmq("check", "disk", "-n", "127.0.0.1:1", code=3).stdout
+    assert told == "ORBITMQ DISK UNKNOWN - TypeError: a table that is none\n"

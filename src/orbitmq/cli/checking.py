@@ -58,6 +58,8 @@ def run(
         checked = asyncio.run(_asked(question, warning, critical, reach))
     except OrbitMQError as error:
         checked = Checked(check, State.UNKNOWN.name, told_error(error), [])
+    except Exception as error:  # Python's own exit code, 1, would be a warning
+        checked = Checked(check, State.UNKNOWN.name, f"{type(error).__name__}: {error}", [])
     print(FORMATS.get(form, checks.nagios)(checked))
     sys.stdout.flush()
     raise SystemExit(State[checked.state].value)

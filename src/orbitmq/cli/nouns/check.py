@@ -1,14 +1,24 @@
-"""Checks for monitoring systems on the command line, as Nagios plugins answer."""
+"""Checks for monitoring systems on the command line, as Nagios plugins answer.
+
+A check is a function of its own flags that gives the question it asks; the flags that all of them share stand once,
+with `_answer`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, noun
 
 app = noun("check", "One question for a monitoring system: exit code 0 well, 1 warning, 2 critical, 3 unknown.")
+
+Question = Callable[..., Any]
+"""One of `admin.checks`, which is not imported before it is asked: help must be there at once."""
 
 Warning_ = Annotated[float | None, typer.Option("-w", "--warning", metavar="N", help="From this value on.")]
 Critical = Annotated[float | None, typer.Option("-c", "--critical", metavar="N", help="From this value on.")]
@@ -19,8 +29,10 @@ Broker = Annotated[
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 
 
-@app.command("connection")
-def connection(
+def _answer(
+    check: str,
+    question: Question,
+    *,
     warning: Warning_ = None,
     critical: Critical = None,
     form: Form = "nagios",
@@ -30,6 +42,40 @@ def connection(
     mapped: Mapped = None,
     timeout: Timeout = 5.0,
 ) -> None:
+    """Ask and end the process; what can be named here is a flag of every check."""
+    from orbitmq.cli.checking import Limits, Reach, run
+
+    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
+    run(check, question, Limits(warning, critical), form, reach)
+
+
+def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function that are named, as typer reads them."""
+    hints = get_type_hints(function, include_extras=True)
+    return [
+        parameter.replace(annotation=hints[parameter.name])
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+
+
+def _check(function: Callable[..., Question]) -> Callable[..., Question]:
+    """A command of the function's name, with its flags and those of every check."""
+    own, check = _keywords(function), function.__name__
+
+    def call(**given: Any) -> None:
+        mine = {parameter.name: given.pop(parameter.name) for parameter in own}
+        _answer(check, function(**mine), **given)
+
+    call.__doc__ = function.__doc__
+    call.__signature__ = inspect.Signature([*own, *_keywords(_answer)])  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    app.command(check)(call)
+    return function
+
+
+@_check
+def connection() -> Question:
     """Whether every name server answers, and how fast. Limits in ms: 500, 2000.
 
     \b
@@ -38,24 +84,12 @@ def connection(
       orbitmq check connection -w 50 -c 200 -n '10.0.0.1:9876;10.0.0.2:9876'
     """
     from orbitmq.admin import checks
-    from orbitmq.cli.checking import Limits, Reach, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run("connection", checks.connection, Limits(warning, critical), form, reach)
+    return checks.connection
 
 
-@app.command("broker")
-def broker(
-    name: Broker = None,
-    warning: Warning_ = None,
-    critical: Critical = None,
-    form: Form = "nagios",
-    name_servers: NameServers = None,
-    context_name: ContextName = None,
-    cluster: ClusterName = None,
-    mapped: Mapped = None,
-    timeout: Timeout = 5.0,
-) -> None:
+@_check
+def broker(*, name: Broker = None) -> Question:
     """Whether brokers answer and take messages, and how long sends wait there. Limits in ms: 200, 1000.
 
     \b
@@ -63,27 +97,13 @@ def broker(
       orbitmq check broker
       orbitmq check broker --broker broker-a --format json
     """
-    from functools import partial
-
     from orbitmq.admin import checks
-    from orbitmq.cli.checking import Limits, Reach, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run("broker", partial(checks.broker, name=name), Limits(warning, critical), form, reach)
+    return partial(checks.broker, name=name)
 
 
-@app.command("disk")
-def disk(
-    name: Broker = None,
-    warning: Warning_ = None,
-    critical: Critical = None,
-    form: Form = "nagios",
-    name_servers: NameServers = None,
-    context_name: ContextName = None,
-    cluster: ClusterName = None,
-    mapped: Mapped = None,
-    timeout: Timeout = 5.0,
-) -> None:
+@_check
+def disk(*, name: Broker = None) -> Question:
     """How full the disks of brokers are. Limits in percent: 75, where old messages go early, and 85.
 
     \b
@@ -91,27 +111,13 @@ def disk(
       orbitmq check disk
       orbitmq check disk -w 60 -c 70
     """
-    from functools import partial
-
     from orbitmq.admin import checks
-    from orbitmq.cli.checking import Limits, Reach, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run("disk", partial(checks.disk, name=name), Limits(warning, critical), form, reach)
+    return partial(checks.disk, name=name)
 
 
-@app.command("lag")
-def lag(
-    group: Group,
-    warning: Warning_ = None,
-    critical: Critical = None,
-    form: Form = "nagios",
-    name_servers: NameServers = None,
-    context_name: ContextName = None,
-    cluster: ClusterName = None,
-    mapped: Mapped = None,
-    timeout: Timeout = 5.0,
-) -> None:
+@_check
+def lag(*, group: Group) -> Question:
     """How many messages a group is behind. Limits in messages: 10000, 100000.
 
     A broker that does not answer makes it unknown, unless what the others tell is critical already.
@@ -121,27 +127,13 @@ def lag(
       orbitmq check lag billing
       orbitmq check lag billing -w 100 -c 5000
     """
-    from functools import partial
-
     from orbitmq.admin import checks
-    from orbitmq.cli.checking import Limits, Reach, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run("lag", partial(checks.lag, group=group), Limits(warning, critical), form, reach)
+    return partial(checks.lag, group=group)
 
 
-@app.command("dlq")
-def dlq(
-    group: Group,
-    warning: Warning_ = None,
-    critical: Critical = None,
-    form: Form = "nagios",
-    name_servers: NameServers = None,
-    context_name: ContextName = None,
-    cluster: ClusterName = None,
-    mapped: Mapped = None,
-    timeout: Timeout = 5.0,
-) -> None:
+@_check
+def dlq(*, group: Group) -> Question:
     """How many dead letters of a group are kept. Limits in messages: 1, 100.
 
     \b
@@ -149,26 +141,13 @@ def dlq(
       orbitmq check dlq billing
       orbitmq check dlq billing -w 10 -c 1000 --format prometheus
     """
-    from functools import partial
-
     from orbitmq.admin import checks
-    from orbitmq.cli.checking import Limits, Reach, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run("dlq", partial(checks.dlq, group=group), Limits(warning, critical), form, reach)
+    return partial(checks.dlq, group=group)
 
 
-@app.command("replica")
-def replica(
-    warning: Warning_ = None,
-    critical: Critical = None,
-    form: Form = "nagios",
-    name_servers: NameServers = None,
-    context_name: ContextName = None,
-    cluster: ClusterName = None,
-    mapped: Mapped = None,
-    timeout: Timeout = 5.0,
-) -> None:
+@_check
+def replica() -> Question:
     """How far slaves are behind their masters. Limits in bytes: 16 and 256 MiB; no master at all is critical.
 
     \b
@@ -177,7 +156,5 @@ def replica(
       orbitmq check replica -w 1048576 -c 67108864
     """
     from orbitmq.admin import checks
-    from orbitmq.cli.checking import Limits, Reach, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run("replica", checks.replica, Limits(warning, critical), form, reach)
+    return checks.replica
