@@ -25,15 +25,8 @@ from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.topics import (
     DLQ_PREFIX,
-    FILTER_SERVER_GROUP,
-    MONITOR_GROUP,
-    ONS_API_OWNER_GROUP,
-    ONS_API_PERMISSION_GROUP,
-    ONS_API_PULL_GROUP,
-    ONS_HTTP_PROXY_GROUP,
     RETRY_PREFIX,
-    SELF_TEST_CONSUMER_GROUP,
-    TOOLS_CONSUMER_GROUP,
+    SYSTEM_GROUPS,
     check_group,
     dlq_topic,
     is_system_group,
@@ -46,12 +39,6 @@ from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import delete_topic, topic_stats
 from orbitmq.wire.bodies import ConsumeStatsList
 
-SYSTEM_GROUPS = frozenset(
-    (
-        TOOLS_CONSUMER_GROUP, FILTER_SERVER_GROUP, MONITOR_GROUP, SELF_TEST_CONSUMER_GROUP, ONS_HTTP_PROXY_GROUP,
-        ONS_API_PULL_GROUP, ONS_API_PERMISSION_GROUP, ONS_API_OWNER_GROUP,
-    )
-)  # fmt: skip
 SUMS_TIMEOUT_MS = 50_000.0
 """A broker with thousands of groups takes its time to sum up the lag of all; the stock tool's limit."""
 

@@ -51,6 +51,14 @@ ONS_API_PULL_GROUP = "CID_ONSAPI_PULL"
 ONS_API_PERMISSION_GROUP = "CID_ONSAPI_PERMISSION"
 ONS_API_OWNER_GROUP = "CID_ONSAPI_OWNER"
 
+SYSTEM_GROUPS = frozenset(
+    (
+        TOOLS_CONSUMER_GROUP, FILTER_SERVER_GROUP, MONITOR_GROUP, SELF_TEST_CONSUMER_GROUP, ONS_HTTP_PROXY_GROUP,
+        ONS_API_PULL_GROUP, ONS_API_PERMISSION_GROUP, ONS_API_OWNER_GROUP,
+    )
+)  # fmt: skip
+"""Groups of tools, whose names no prefix tells; every broker has rules for them."""
+
 
 def retry_topic(group: str) -> str:
     """Where messages wait that `group` could not consume."""

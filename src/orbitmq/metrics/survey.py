@@ -18,7 +18,7 @@ from orbitmq.admin.runtime import Runtime, parse
 from orbitmq.admin.session import Node
 from orbitmq.errors import ConnectError, OrbitMQError, RemotingTimeout, SendRequestError
 from orbitmq.message.config import TopicConfig
-from orbitmq.message.topics import is_system_group
+from orbitmq.message.topics import SYSTEM_GROUPS, is_system_group
 from orbitmq.metrics.lag import queue_lags
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.figures import runtime_info, statistic
@@ -34,10 +34,6 @@ ASKED_AT_ONCE = 8  # questions a broker has at a time: figures must not be felt 
 TIMEOUT_MS = 5000  # for one answer
 CLIENT_TIMEOUT_MS = 3000  # a client is asked through its broker, which itself waits 10 s for one that hangs
 CLIENTS_MAX = 500  # asked for their figures; each is a request to an application
-SYSTEM_GROUPS = frozenset(
-    ("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
-     "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER")
-)  # fmt: skip
 
 Pair = tuple[str, str]  # topic, group
 Timer = Callable[[], float]
