@@ -61,13 +61,14 @@ def test_a_broker_that_does_not_answer_stays_in_the_list_without_figures(half_de
 def test_sums_are_unknown_when_a_part_is(running: Cluster) -> None:
     (whole,) = asked(running.namesrv_address, cluster.overview).items
     assert (whole.masters, whole.put_today, whole.unreachable) == (2, 0, [])
+    assert whole.max_disk_ratio is not None
     running.disconnect(RequestCode.GET_BROKER_RUNTIME_INFO, times=None, broker="broker-b")
     try:
         found = asked(running.namesrv_address, cluster.overview)
     finally:
         running.heal()
     (part,) = found.items
-    assert (part.masters, part.put_today, part.in_per_s) == (2, None, None)
+    assert (part.masters, part.put_today, part.in_per_s, part.max_disk_ratio) == (2, None, None, None)
     assert [name.partition(" ")[0] for name in part.unreachable] == ["broker-b"]
     assert part.severity is Severity.CRITICAL
     assert "broker-b" in part.verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from orbitmq.admin import config_as_code
 from orbitmq.admin.answers import Failure
-from orbitmq.admin.declared import Document
-from orbitmq.admin.session import Session
+from orbitmq.admin.declared import Document, TopicEntry
+from orbitmq.admin.session import Node, Session
+from orbitmq.errors import AdminError, RemotingTimeout
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.codes import RequestCode
 from tests.support.commands import items, orbitmq
@@ -134,3 +136,51 @@ def test_a_broker_without_master_makes_it_incomplete(running: Cluster) -> None:
 
     for failures in asked(running.namesrv_address, look):
         assert [(one.target, one.message) for one in failures] == [("broker-z", "it has no master now")]
+
+
+def test_a_document_is_doubted_as_a_command_is(running: Cluster) -> None:
+    async def narrowed(session: Session) -> list[str]:
+        await (await config_as_code.plan_apply(session, _one_topic(4), lambda _: None)).make()
+        assert (await config_as_code.plan_apply(session, _one_topic(4), lambda _: None)).warnings == []
+        return (await config_as_code.plan_apply(session, _one_topic(2), lambda _: None)).warnings
+
+    written, left = asked(running.namesrv_address, narrowed)
+    assert written.startswith("queues 2 to 3 of CodeDoubted are written and never read")
+    assert "lower the write queues first" in left
+    for queues in (0, 5_000_000):
+        with pytest.raises(AdminError, match="1 to 65536 queues: CodeDoubted"):
+            asked(
+                running.namesrv_address,
+                lambda session, queues=queues: config_as_code.plan_apply(session, _one_topic(queues), lambda _: None),
+            )
+
+
+def _one_topic(read_queues: int) -> Document:
+    return Document(topics=[TopicEntry("CodeDoubted", read_queues, 4)])
+
+
+def test_accounts_nobody_could_tell_are_not_called_pruned(running: Cluster) -> None:
+    """Access control is off here, so that no broker tells any."""
+
+    async def look(session: Session) -> tuple[bool, list[str]]:
+        plan = await config_as_code.plan_apply(session, Document(accounts=[]), lambda _: None, prune=True)
+        return plan.changing, [one.target.partition(" ")[0] for one in plan.failures]
+
+    assert asked(running.namesrv_address, look) == (False, ["broker-a", "broker-b"])
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_once() -> None:
+    asked_nodes: list[Node] = []
+
+    async def read(node: Node) -> dict[str, object]:
+        asked_nodes.append(node)
+        raise RemotingTimeout("no answer")
+
+    async def compare() -> None:
+        told = config_as_code.AsTold(read)
+        for name in ("A", "B"):
+            with pytest.raises(RemotingTimeout):
+                await told.of(Node("C", "broker-a", 0, "127.0.0.1:1"), name)
+
+    asyncio.run(compare())
+    assert len(asked_nodes) == 1

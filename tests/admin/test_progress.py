@@ -226,6 +226,17 @@ def test_a_missing_broker_makes_sums_unknown_and_says_the_least() -> None:
     found = group(queue(0, 10, 4), whole=False)
     assert (found.lag_messages, found.known_lag_messages) == (None, 6)
     assert (found.members, found.consume_tps, found.retry_lag_messages) == (None, None, None)
+    assert _maxima(found) == (None, None, None, None)
+
+
+def _maxima(found: GroupProgress) -> tuple[float | None, ...]:
+    return found.delay_ms, found.latency_ms, found.last_consumed_age_ms, found.skew
+
+
+def test_the_worst_queue_is_known_when_all_are() -> None:
+    aged = QueueLag("T", "broker-a", 1, State.BEHIND, lag_messages=2, delay_ms=9, latency_ms=9, last_consumed_age_ms=5)
+    assert _maxima(group(queue(0, 10, 4), aged)) == (9, 9, 5, 1.5)
+    assert _maxima(group(queue(0, 10, 4), aged, reading(QueueFacts(QUEUE), NOW_MS))) == (None, None, None, None)
 
 
 def test_an_unknown_queue_makes_the_sum_unknown() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.answers import failure_of
-from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
+from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value, joined
 from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session, nearest
 from orbitmq.errors import BrokerError, ConnectError, NoNameServer, NotFound, RemotingTimeout
 from orbitmq.net.remoting import Remoting
@@ -168,3 +168,10 @@ def test_steps_after_a_failure_are_skipped_only_where_they_stand_on_it(chain: st
     }  # fmt: skip
     assert ("two" in values) is (last is Outcome.CONFIRMED)
     assert [failure.target for failure in found.failures] == ["a: set bad"]
+
+
+def test_what_several_plans_miss_is_told_once() -> None:
+    silent = failure_of("broker-b", RemotingTimeout("no answer in 5000 ms"))
+    plans = [Plan(name, warnings=["look twice", name], failures=[silent]) for name in ("one", "two")]
+    whole = joined("both", plans)
+    assert (whole.warnings, whole.failures) == (["look twice", "one", "two"], [silent])

@@ -106,6 +106,19 @@ def test_a_topic_is_made_everywhere_or_where_it_is_wanted(running: Cluster) -> N
     assert [row.broker for row in rows] == ["broker-b"]
 
 
+def test_order_settings_are_what_brokers_have_and_keep_other_brokers(running: Cluster) -> None:
+    made(running, "Ordered", write_queues=3, read_queues=3)
+    server = running.namesrv_address
+
+    async def again(session: Session) -> str | None:
+        for brokers in ((), ("broker-b",)):
+            plan = await topic_changes.plan_create(session, "Ordered", Wanted(), brokers=brokers, ordered=True)
+            await plan.make()
+        return await topic_changes.order_setting(session, "Ordered")
+
+    assert asked(server, again) == "broker-a:3;broker-b:3"
+
+
 def test_a_topic_that_is_different_is_not_made_over(running: Cluster) -> None:
     made(running, "Twice", write_queues=2, read_queues=2)
     with pytest.raises(Conflict, match="exists at broker-a"):

@@ -71,6 +71,7 @@ class Overview(Struct, frozen=True, rename="camel"):
     put_today: int | None
     got_today: int | None
     max_disk_ratio: float | None
+    """Of all brokers; None while one of them does not tell."""
     versions: list[str]
     findings: list[Finding]
     """The worst first."""
@@ -182,7 +183,8 @@ def _overview(cluster: str, seen: Seen) -> Overview:
     found = findings(mine)
     masters = [node for node in mine.nodes if node.is_master]
     figures = [mine.runtimes.get(node) for node in masters]
-    ratios = [runtime.log_disk_ratio for runtime in mine.runtimes.values() if runtime.log_disk_ratio is not None]
+    runtimes = [mine.runtimes.get(node) for node in mine.nodes]
+    ratios = [None if one is None else one.log_disk_ratio for one in runtimes]
     return Overview(
         cluster,
         sentence(found),
@@ -195,7 +197,7 @@ def _overview(cluster: str, seen: Seen) -> Overview:
         _sum([None if one is None else one.transferred_per_s.last_10_s for one in figures]),
         _whole([None if one is None else one.put_messages.today for one in figures]),
         _whole([None if one is None else one.got_messages.today for one in figures]),
-        max(ratios, default=None),
+        _most(ratios),
         sorted({runtime.version for runtime in mine.runtimes.values() if runtime.version is not None}),
         found,
     )
@@ -204,6 +206,11 @@ def _overview(cluster: str, seen: Seen) -> Overview:
 def _sum(parts: list[float | None]) -> float | None:
     known = [part for part in parts if part is not None]
     return sum(known) if parts and len(known) == len(parts) else None
+
+
+def _most(parts: list[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return max(known) if parts and len(known) == len(parts) else None
 
 
 def _whole(parts: list[int | None]) -> int | None:

@@ -18,7 +18,7 @@ from orbitmq.admin.masters import each_master
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topics import TopicType
-from orbitmq.errors import Conflict, NotFound
+from orbitmq.errors import Conflict, NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import perm_text
 from orbitmq.message.topics import check_group, check_topic
@@ -44,16 +44,24 @@ class Divergence(Struct, frozen=True, rename="camel"):
 
 
 class AsTold:
-    """A table read once for all that is compared with it: a broker is not asked for 5,000 topics 5,000 times."""
+    """A table read once for all that is compared with it: a broker is not asked for 5,000 topics 5,000 times, nor
+    waited for so often when it does not answer.
+    """
 
     def __init__(self, read: Callable[[Node], Awaitable[Mapping[str, C]]]) -> None:
         self._read = read
-        self._known: dict[Node, Mapping[str, object]] = {}
+        self._known: dict[Node, Mapping[str, object] | OrbitMQError] = {}
 
     async def of(self, node: Node, name: str) -> object:
         if node not in self._known:
-            self._known[node] = await self._read(node)
-        return self._known[node].get(name)
+            try:
+                self._known[node] = await self._read(node)
+            except OrbitMQError as error:
+                self._known[node] = error
+        known = self._known[node]
+        if isinstance(known, OrbitMQError):
+            raise known
+        return known.get(name)
 
 
 # ------------------------------------------------------------------------------------------------------------- apply
@@ -97,7 +105,10 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
         for node in _meant(tables.answers, entry.brokers):
             before = tables.answers[node].get(entry.name)
             new = TopicConfig(entry.name, topic_changes.NEW.read_queues, topic_changes.NEW.write_queues)
-            plan.changes.append(_topic(session, told, node, before, wanted.over(before or new)))
+            after = wanted.over(before or new)
+            if after != before:
+                plan.warnings += topic_changes.doubts(entry.name, before, after)
+            plan.changes.append(_topic(session, told, node, before, after))
         if entry.order is not None:
             plan.changes += (await topic_changes.plan_order(session, entry.name, entry.order)).changes
     if prune:
@@ -166,8 +177,9 @@ async def _plan_accounts(
         for entry in sorted(entries, key=lambda one: one.access_key)
     ]
     if prune:
-        present = {row.access_key for row in (await acl.listed(session)).items}
-        surplus = sorted(present - {entry.access_key for entry in entries})
+        known = await acl.listed(session)
+        plans.append(Plan("accounts", failures=known.failures))
+        surplus = sorted({row.access_key for row in known.items} - {entry.access_key for entry in entries})
         plans += [await acl.plan_delete(session, name) for name in surplus]
     return joined("accounts", plans)
 

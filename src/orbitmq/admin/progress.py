@@ -107,9 +107,9 @@ class GroupProgress(Struct, frozen=True, rename="camel"):
     drain_seconds: float | None
     """Until it has caught up at these rates; None when it never will."""
     skew: float | None
-    """The largest lag of a queue over the mean: 1 is even. None without lag."""
+    """The largest lag of a queue over the mean: 1 is even. None without lag, or when the part of one is not known."""
     delay_ms: int | None
-    """The largest of the queues, as are the next two."""
+    """The largest of the queues, as are the next two; None when the part of a queue or broker is not known."""
     last_consumed_age_ms: int | None
     latency_ms: int | None
     unowned_queues: list[str] | None
@@ -258,6 +258,7 @@ def summary(
     counted = [one for one in queues if not one.topic.startswith(RETRY_PREFIX)]
     known = [one.lag_messages for one in counted if one.lag_messages is not None]
     lag = _sum((one.lag_messages for one in counted), whole=whole)
+    of_all = counted if whole and all(one.state is not State.UNKNOWN for one in counted) else []
     at = None if reports is None else owners(reports)
     busy = set() if at is None else {client for queue, client in at.items() if not _is_retry(queue.topic)}
     return GroupProgress(
@@ -272,10 +273,10 @@ def summary(
         consume_tps=rates.consumed if whole else None,
         produce_tps=rates.produced if whole else None,
         drain_seconds=drain_seconds(lag, rates.consumed, rates.produced),
-        skew=skew(known),
-        delay_ms=_largest(one.delay_ms for one in counted),
-        last_consumed_age_ms=_largest(one.last_consumed_age_ms for one in counted),
-        latency_ms=_largest(one.latency_ms for one in counted),
+        skew=skew(known) if of_all else None,
+        delay_ms=_largest(one.delay_ms for one in of_all),
+        last_consumed_age_ms=_largest(one.last_consumed_age_ms for one in of_all),
+        latency_ms=_largest(one.latency_ms for one in of_all),
         unowned_queues=None if at is None else sorted(label(one) for one in counted if one.client_id is None),
         idle_clients=None if at is None else sorted(one.client_id for one in who.members if one.client_id not in busy),
         unread_queues=sorted(unread),

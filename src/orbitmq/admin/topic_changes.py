@@ -97,7 +97,8 @@ def told(config: TopicConfig | None) -> Value:
 async def plan_create(
     session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = (), ordered: bool = False
 ) -> Plan:
-    """Make the topic at these brokers, or at every master; `ordered` also enters it into the order settings.
+    """Make the topic at these brokers, or at every master; `ordered` also enters what they have of it into the order
+    settings, where other brokers stay as they are.
 
     One that is already as wanted is left; Conflict where it exists and is not. MessageIllegal for an illegal name.
     """
@@ -106,15 +107,20 @@ async def plan_create(
     nodes, present, failures = await _present(session, topic, brokers)
     config = wanted.over(replace(NEW, name=topic))
     plan = Plan(f"create topic {topic}", failures=failures, warnings=await untouched(session, brokers))
+    queues: dict[str, int] = {}
     for node in (node for node in nodes if node in present):
         before = present[node]
         after = config if before is None else wanted.over(before)
         if before is not None and after != before:
             raise Conflict(f"topic {topic} exists at {node} and is different", f"orbitmq topic alter {topic} ...")
         plan.changes.append(_put(session, node, before, after, "create topic"))
-    plan.warnings += _doubts(topic, None, config)
-    queues = {node.name: config.write_queues for node in nodes}
-    return joined(plan.title, [plan, await plan_order(session, topic, _order_text(queues))]) if ordered else plan
+        queues[node.name] = after.write_queues
+    plan.warnings += doubts(topic, None, config)
+    if ordered and queues:
+        known = await order_setting(session, topic)
+        setting = _order_text(_order_of(known) | queues if known else queues)
+        return joined(plan.title, [plan, await plan_order(session, topic, setting)])
+    return plan
 
 
 async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = ()) -> Plan:
@@ -126,18 +132,18 @@ async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: C
         if before is not None:
             after = wanted.over(before)
             plan.changes.append(_put(session, node, before, after, "alter topic"))
-            plan.warnings += [doubt for doubt in _doubts(topic, before, after) if doubt not in plan.warnings]
+            plan.warnings += [doubt for doubt in doubts(topic, before, after) if doubt not in plan.warnings]
     if not plan.changes and not failures:
         names = [row.topic for row in (await topics.listed(session, everything=True)).items]
         raise NotFound(f"there is no topic {topic}", nearest(topic, names) or f"orbitmq topic create {topic}")
     return plan
 
 
-def _doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[str]:
-    """What somebody should know who wants this."""
+def doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[str]:
+    """What somebody should know who wants this. AdminError for what cannot be."""
     found = []
     if not (0 < after.read_queues <= QUEUES_MAX and 0 < after.write_queues <= QUEUES_MAX):
-        raise AdminError(f"a topic has 1 to {QUEUES_MAX} queues")
+        raise AdminError(f"a topic has 1 to {QUEUES_MAX} queues: {topic} cannot be so")
     if after.read_queues < after.write_queues:
         last = f"{after.read_queues} to {after.write_queues - 1}"
         found.append(f"queues {last} of {topic} are written and never read: there are more write than read queues")
