@@ -107,12 +107,14 @@ def changes(app: typer.Typer, verb: str) -> Callable[[F], F]:
 
 
 def streams(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
-    """A verb that goes on: an asynchronous generator `(session, ...)` of items, each written as it comes."""
+    """A verb that goes on: an asynchronous generator `(session, aside, ...)` of items, each written as it comes; who
+    does not answer meanwhile it tells through `aside`, a `performing.Aside`.
+    """
     return _verb(app, verb, kind, columns, "stream", [])
 
 
 def feeds(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
-    """The same for a verb that sends something at each step, which a readonly context does not let happen."""
+    """A generator `(session, ...)` that sends something at each step, which a readonly context does not let happen."""
     return _verb(app, verb, kind, columns, "feed", [])
 
 
@@ -125,7 +127,7 @@ def _verb(
     ANSWERS[kind] = tuple(columns)
 
     def register(function: F) -> F:
-        _, *own = inspect.signature(function, eval_str=False).parameters.values()
+        own = list(inspect.signature(function, eval_str=False).parameters.values())[2 if way == "stream" else 1 :]
         names = [parameter.name for parameter in own]
         hints = function.__annotations__
         evaluated = [

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.sending import Sent
     from orbitmq.admin.session import Session
     from orbitmq.admin.stories import Story
+    from orbitmq.cli.performing import Aside
     from orbitmq.message.model import MessageExt
 
 app = noun("msg", "Messages: where one is, what is in it, reading and sending them.")
@@ -224,6 +225,7 @@ async def count(
 )
 async def tail(
     session: Session,
+    aside: Aside,
     topic: TopicArgument,
     begin: Annotated[
         str, typer.Option("--from", metavar="PLACE", help="-10 (the last ten), begin, end, offset:N, @2h or a time.")
@@ -267,7 +269,7 @@ async def tail(
     place = tailing.place_of(begin, SystemClock().now_ms())
     stop = tailing.stop_of(end, SystemClock().now_ms())
     async for message in tailing.tail(
-        session, topic, place, stop, wanted, number=number, broker=broker, queue_id=queue, on_failure=_complain
+        session, topic, place, stop, wanted, number=number, broker=broker, queue_id=queue, on_failure=aside.failure
     ):
         shown = view(message)
         if write is None:
@@ -463,12 +465,3 @@ def _pairs(given: list[str] | tuple[str, ...]) -> dict[str, str]:
             raise ConfigurationError(f"--property {text}: give NAME=VALUE")
         pairs[name] = value
     return pairs
-
-
-def _complain(failure: object) -> None:
-    import sys
-
-    from orbitmq.admin.answers import Failure
-
-    assert isinstance(failure, Failure), "nothing else fails here"
-    print(f"orbitmq msg tail: {failure.target}: {failure.message}", file=sys.stderr)
