@@ -43,6 +43,8 @@ def servers(*flags: str, context: str | None = None, **environment: str) -> tupl
 def test_flags_go_before_the_environment_and_that_before_the_context(file: Path) -> None:
     assert servers() == ("127.0.0.1:1111",)
     assert servers(ORBITMQ_CONTEXT="far") == ("10.0.0.1:9876", "10.0.0.2:9876")
+    assert servers(ORBITMQ_CONTEXT="far", NAMESRV_ADDR="a:1") == ("10.0.0.1:9876", "10.0.0.2:9876")
+    assert servers("c:3", ORBITMQ_CONTEXT="far") == ("c:3",)
     assert servers(NAMESRV_ADDR="a:1;b:2") == ("a:1", "b:2")
     assert servers("c:3,d:4", "e:5", NAMESRV_ADDR="a:1") == ("c:3", "d:4", "e:5")
     assert servers(context="far", NAMESRV_ADDR="a:1") == ("10.0.0.1:9876", "10.0.0.2:9876")

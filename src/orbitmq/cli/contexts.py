@@ -71,16 +71,18 @@ def choose(
     mapped: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> Context:
-    """What to ask. A name server that is given (flag, else NAMESRV_ADDR) goes before the context's, and then the
-    context's account is not used: it belongs to another cluster. A named context goes before NAMESRV_ADDR.
+    """What to ask. A name server that is given (flag, else NAMESRV_ADDR) goes before that of the context in use, and then
+    the context's account is not used: it belongs to another cluster. A context that is named, by flag or by
+    ORBITMQ_CONTEXT, goes before NAMESRV_ADDR.
     """
     given = split_addresses(name_servers)
+    context = context or (None if given else environment.get("ORBITMQ_CONTEXT") or None)
     if not given and context is None:
         given = split_addresses([environment.get("NAMESRV_ADDR", "")])
     if given and context is None:
         chosen = Context(name_servers=given)
     else:
-        chosen = _stored(context or environment.get("ORBITMQ_CONTEXT"), environment)
+        chosen = _stored(context, environment)
         chosen = replace(chosen, name_servers=given) if given else chosen
     if not chosen.access_key:
         access_key, secret = _account_of(environment)
