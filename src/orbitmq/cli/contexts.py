@@ -71,9 +71,9 @@ def choose(
     mapped: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> Context:
-    """What to ask. A name server that is given (flag, else NAMESRV_ADDR) goes before that of the context in use, and then
-    the context's account is not used: it belongs to another cluster. A context that is named, by flag or by
-    ORBITMQ_CONTEXT, goes before NAMESRV_ADDR.
+    """What to ask. A name server that is given (flag, else NAMESRV_ADDR) goes before those of the context in use, and
+    then its account is not used: it belongs to another cluster. A context that is named, by flag or by ORBITMQ_CONTEXT,
+    goes before NAMESRV_ADDR.
     """
     given = split_addresses(name_servers)
     context = context or (None if given else environment.get("ORBITMQ_CONTEXT") or None)
