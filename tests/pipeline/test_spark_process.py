@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from orbitmq.errors import ConfigurationError
+from orbitmq.pipeline import spark_process
 from orbitmq.pipeline.spark_process import Voice, launch
 from tests.support.process import wait_until
 
@@ -59,6 +62,33 @@ def test_a_jvm_that_does_not_start_is_one_sentence(tmp_path: Path, monkeypatch: 
         ConfigurationError, match=r"^Spark does not start, which needs Java 17 or later: .*no heap for you"
     ):
         launch({"spark.master": "local[1]"}, is_verbose=False)
+
+
+def test_spark_that_cannot_be_run_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"^Spark does not start \(.*spark-submit'\): it says nothing$"):
+        launch({"spark.master": "local[1]"}, is_verbose=False)
+
+
+def test_a_context_that_spark_refuses_is_one_sentence_and_leaves_no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "echo 'ERROR no port is free' >&2; echo '\tat java.lang.Thread.run' >&2; cat"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def launched(_conf: object, streams: dict[str, int]) -> SimpleNamespace:
+        started.append(subprocess.Popen(["sh", "-c", words], stdin=subprocess.PIPE, stderr=streams["stderr"]))
+        return SimpleNamespace(proc=started[0])
+
+    def refused(**_: object) -> None:
+        raise Py4JError("An error occurred\n: the master is none\n\tat org.apache.spark.SparkContext")
+
+    monkeypatch.setattr(spark_process, "launch_gateway", launched)
+    monkeypatch.setattr(spark_process.SparkContext, "__init__", lambda _self, **given: refused(**given))
+    for name in ("_gateway", "_jvm"):  # of the session that other tests share
+        monkeypatch.setattr(spark_process.SparkContext, name, None)
+    told = r"^Spark does not start \(An error occurred : the master is none\): ERROR no port is free$"
+    with pytest.raises(ConfigurationError, match=told):
+        launch({"spark.master": "none"}, is_verbose=False)
+    assert started[0].returncode == 0
 
 
 def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None:

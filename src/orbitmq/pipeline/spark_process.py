@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -22,7 +24,10 @@ from orbitmq.errors import ConfigurationError
 
 LINES_MAX = 200  # kept: a stack trace of Spark's, or a page of a JVM that may not start
 OF_ORBITMQ = re.compile(r"^event=\w+")
+FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")  # of a stack trace of Java's
+NO_JVM = "[JAVA_GATEWAY_EXITED]"
 NOT_SAID = "it says nothing"
+END_SECONDS = 10.0  # for a JVM that failed to end by itself
 
 
 class Voice(threading.Thread):
@@ -45,21 +50,50 @@ class Voice(threading.Thread):
 
 def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
     """Start the JVM with these settings of Spark; a session that is made next is made in it. With `is_verbose` all that
-    it says is passed on. ConfigurationError where it does not start."""
+    it says is passed on. ConfigurationError where it does not start, with what it said."""
     conf = SparkConf()
     conf.setAll(list(settings.items()))
     ear, mouth = os.pipe()
     voice = Voice(ear, _on_stderr, is_verbose=is_verbose)
     voice.start()
+    gateway = None
     try:
-        gateway = launch_gateway(conf, {"stderr": mouth})  # type: ignore[no-untyped-call]
-    except PySparkRuntimeError as error:
-        os.close(mouth)
-        voice.join()
-        said = " ".join(voice.last) or NOT_SAID
-        raise ConfigurationError(f"Spark does not start, which needs Java 17 or later: {said}") from error
-    os.close(mouth)
-    SparkContext(conf=conf, gateway=gateway)
+        try:
+            gateway = launch_gateway(conf, {"stderr": mouth})  # type: ignore[no-untyped-call]
+        finally:
+            os.close(mouth)
+        SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:  # of the system, of py4j, of Spark's Python and of its JVM: no common kind
+        reason = _reason(error)  # before the JVM ends: py4j asks it for the words
+        if gateway is not None:
+            _end(gateway)
+        voice.join(END_SECONDS)
+        raise ConfigurationError(f"Spark does not start{reason}: {_said(voice)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, PySparkRuntimeError) and NO_JVM in str(error):
+        return ", which needs Java 17 or later"  # its own words say no more than that the JVM has ended
+    return f" ({_plain(str(error).splitlines())})"
+
+
+def _said(voice: Voice) -> str:
+    return _plain(tuple(voice.last)) or NOT_SAID
+
+
+def _plain(lines: Iterable[str]) -> str:
+    """On one line, without the frames of stack traces."""
+    return " ".join(" ".join(line for line in lines if not FRAME.match(line)).split())
+
+
+def _end(gateway: Any) -> None:
+    """The JVM ends when nobody writes to it any more; a session that is made later has one of its own."""
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - nothing public forgets them
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
 
 
 def _on_stderr(line: str) -> None:
