@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from orbitmq.admin import browsing
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.browsing import Look, Stretch, Wanted, follow
 from orbitmq.admin.session import Node, Session
-from orbitmq.message.compression import compress
+from orbitmq.message.compression import compress, decompress
 from orbitmq.message.flags import COMPRESSED
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import encode_properties
@@ -38,6 +39,21 @@ def test_conditions(wanted: Wanted, *, is_taken: bool) -> None:
 
 def test_a_packed_body_is_unpacked_to_look_for_text() -> None:
     assert Wanted(text="hello").takes(MessageExt("T", compress(b"hello"), sys_flag=COMPRESSED))
+
+
+async def test_a_body_that_cannot_be_unpacked_ends_no_search() -> None:
+    async with fake_system() as system:
+        system.topics["Orders"] = 1
+        for body in (b"lost", b"broken", compress(b"found"), b"broken too"):
+            system.put("Orders", 0, body)
+        queue = system.messages["Orders", 0]
+        queue[1:] = [replace(unit, sys_flag=COMPRESSED) for unit in queue[1:]]
+        remoting = Remoting()
+        found = await browsing.browse(Session(remoting, [system.address]), "Orders", Wanted(text="ound"))
+        assert [decompress(one.body, one.sys_flag) for one in found.items] == [b"found"]
+        (warning,) = found.warnings
+        assert warning.startswith("what cannot be unpacked is not searched, the first is Orders/broker-a/0@3: ")
+        await remoting.close()
 
 
 async def test_what_was_read_is_shown_and_the_broker_that_failed_is_named() -> None:

@@ -1,13 +1,27 @@
-"""Where reading begins and ends, and what a message is in a format of one's own."""
+"""Where reading begins and ends, what a message is in a format of one's own, and that an outage loses nothing."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
+from orbitmq.admin import browsing, tailing
+from orbitmq.admin.answers import Failure
 from orbitmq.admin.bodies import BodyForm, shown
-from orbitmq.admin.tailing import Place, Stop, place_of, stop_of, writer
+from orbitmq.admin.browsing import Wanted
+from orbitmq.admin.session import Session
+from orbitmq.admin.tailing import Place, Stop, place_of, stop_of, tail, writer
 from orbitmq.errors import AdminError, ConfigurationError
 from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import encode_properties
+from orbitmq.net.connection import Connection
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.routing import Answer
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
+from tests.support.fake_system import FakeSystem, fake_system, refuse
 
 NOW_MS = 1_700_000_000_000
 
@@ -62,3 +76,73 @@ def test_a_format_is_filled_in() -> None:
 def test_a_field_that_is_none_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigurationError, match="is no field of a format"):
         writer(pattern)
+
+
+@asynccontextmanager
+async def orders(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeSystem]:
+    """One queue of a hundred messages; who does not answer is asked again at once."""
+    monkeypatch.setattr(browsing, "PAUSE_S", 0.0)
+    async with fake_system() as fake:
+        fake.topics["Orders"] = 1
+        for number in range(100):
+            fake.put("Orders", 0, b"%d" % number, encode_properties({"TAGS": "red"}))
+        yield fake
+
+
+END = Stop(at_end=True)
+
+
+async def tailed(
+    system: FakeSystem, place: Place, *, number: int | None = None, text: str | None = None
+) -> tuple[list[bytes], list[Failure], list[str]]:
+    failures: list[Failure] = []
+    warnings: list[str] = []
+    remoting = Remoting()
+    read = tail(
+        Session(remoting, [system.address]), "Orders", place, END if number is None else Stop(), Wanted(text=text),
+        number=number, on_failure=failures.append, on_warning=warnings.append,
+    )  # fmt: skip
+    bodies = [message.body async for message in read]
+    await remoting.close()
+    return bodies, failures, warnings
+
+
+ALL = [b"%d" % number for number in range(100)]
+
+
+async def test_a_broker_that_fails_while_its_queue_is_read_is_read_on_from_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+
+    def second_fails(_: Connection, command: Command) -> Answer:
+        nonlocal asked
+        asked += 1
+        return command.response(1, "no") if asked == 2 else None
+
+    async with orders(monkeypatch) as system:
+        system.answers[RequestCode.PULL_MESSAGE] = second_fails
+        bodies, failures, _ = await tailed(system, Place(), number=100)
+        assert bodies == ALL
+        assert [failure.name for failure in failures] == ["SYSTEM_ERROR"]
+
+
+async def test_a_queue_whose_limits_nobody_tells_at_first_is_followed_as_soon_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with orders(monkeypatch) as system:
+        system.answers[RequestCode.GET_MAX_OFFSET] = refuse(1, times=3)
+        bodies, failures, _ = await tailed(system, Place(), number=100)
+        assert bodies == ALL
+        assert [failure.name for failure in failures] == ["SYSTEM_ERROR"], "an outage is told once"
+        system.answers[RequestCode.GET_MAX_OFFSET] = refuse(1, times=1)
+        assert (await tailed(system, Place(offset=98), number=2))[0] == ALL[98:]
+
+
+async def test_the_last_ones_are_looked_for_within_a_budget_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "BUDGET", 40)
+    told = "of the newest 40 messages 1 are wanted; older ones were not looked at"
+    async with orders(monkeypatch) as system:
+        bodies, _, warnings = await tailed(system, Place(last=10), text="65")
+        assert (bodies, warnings) == ([b"65"], [f"{told}: --from with a time or an offset has no such limit"])
+        assert (await tailed(system, Place(last=3)))[::2] == (ALL[97:], [])

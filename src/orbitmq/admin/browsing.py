@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.admin.session import Node, Session
-from orbitmq.errors import NotFound, OrbitMQError
+from orbitmq.errors import NotFound, OrbitMQError, UnitError
 from orbitmq.message.compression import decompress
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -34,6 +35,9 @@ PAUSE_S = 1.0
 """After a broker did not answer, while a topic is followed."""
 LOG_SHIFT_MS = 1000
 """How far the index of time may be off: a search begins so much earlier, and the times of messages decide."""
+
+BeginOf = Callable[[Node, MessageQueue], Awaitable[int]]
+"""The offset from which a queue is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,25 @@ class Wanted:
         )
 
 
+@dataclass(slots=True)
+class Sieve:
+    """`Wanted` at work: a packed body that cannot be unpacked is not taken, and `warn` is told of the first."""
+
+    wanted: Wanted
+    warn: Callable[[str], None]
+    has_warned: bool = False
+
+    def takes(self, message: MessageExt) -> bool:
+        try:
+            return self.wanted.takes(message)
+        except UnitError as error:
+            if not self.has_warned:
+                place = f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}"
+                self.warn(f"what cannot be unpacked is not searched, the first is {place}: {error}")
+            self.has_warned = True
+            return False
+
+
 class TagCount(Struct, frozen=True, rename="camel"):
     """How many of the messages looked at have a tag."""
 
@@ -96,6 +119,14 @@ async def stretches(
     """What the readable queues of a topic hold, narrowed to those that may have messages of this time, one broker or
     one queue. NotFound when the topic, or that part of it, is not there.
     """
+    queues = await readable_queues(session, topic, broker=broker, queue_id=queue_id)
+    return await limits(session, queues, begin_ms=begin_ms, end_ms=end_ms)
+
+
+async def readable_queues(
+    session: Session, topic: str, *, broker: str | None = None, queue_id: int | None = None
+) -> dict[MessageQueue, Node]:
+    """The readable queues of a topic, of one broker or with one id, and who has them. NotFound when there is none."""
     route = await session.route(topic)
     homes = {node.name: node for node in await session.homes(topic)}
     queues = {
@@ -106,14 +137,27 @@ async def stretches(
     }
     if not queues:
         raise NotFound(f"topic {topic} has no such queue to read", f"orbitmq topic route {topic}")
+    return queues
+
+
+async def limits(
+    session: Session, queues: Mapping[MessageQueue, Node], *, begin_ms: int | None = None, end_ms: int | None = None
+) -> Found[Stretch]:
+    """What these queues hold, narrowed to what may be of this time."""
     names = {queue: f"{node}: queue {queue.queue_id}" for queue, node in queues.items()}
 
-    async def limits(queue: MessageQueue) -> Stretch:
-        node = queues[queue]
-        first, end = await _limits(session, node.address, queue, begin_ms, end_ms)
-        return Stretch(node, queue, first, max(first, end))
+    async def held(queue: MessageQueue) -> Stretch:
+        return await stretch(session, queues[queue], queue, begin_ms, end_ms)
 
-    return (await session.each(names, limits)).found()
+    return (await session.each(names, held)).found()
+
+
+async def stretch(
+    session: Session, node: Node, queue: MessageQueue, begin_ms: int | None = None, end_ms: int | None = None
+) -> Stretch:
+    """What one queue holds, narrowed to what may be of this time."""
+    first, end = await _limits(session, node.address, queue, begin_ms, end_ms)
+    return Stretch(node, queue, first, max(first, end))
 
 
 async def _limits(
@@ -214,6 +258,10 @@ class Look:
     def failures(self) -> list[Failure]:
         return [cursor.failure for cursor in self._cursors if cursor.failure is not None]
 
+    def unread(self) -> dict[MessageQueue, int]:
+        """Where reading, oldest first, has come to in each queue whose broker failed meanwhile."""
+        return {one.stretch.queue: one.left[0] for one in self._cursors if one.failure is not None}
+
     async def __aiter__(self) -> AsyncIterator[MessageExt]:
         sign = -1 if self._newest_first else 1
 
@@ -259,8 +307,9 @@ async def browse(
     )
     look = Look(session, parts.items, newest_first=newest_first, budget=budget, tag=wanted.tag)
     found = Found[MessageExt](warnings=parts.warnings)
+    sieve = Sieve(wanted, found.warnings.append)
     async for message in look:
-        if wanted.takes(message):
+        if sieve.takes(message):
             found.items.append(message)
             if len(found.items) >= limit:
                 break
@@ -297,14 +346,22 @@ async def follow(
     session: Session,
     parts: Collection[Stretch],
     *,
+    late: Mapping[MessageQueue, Node] = MappingProxyType({}),
+    begin_of: BeginOf | None = None,
     tag: str | None = None,
     on_failure: Callable[[Failure], None] = lambda _failure: None,
 ) -> AsyncGenerator[MessageExt, None]:
     """Messages that come to these queues from the end of each stretch on, until the caller stops. In a queue they come
-    in order; a broker that does not answer is told and asked again.
+    in order; a broker that does not answer is told and asked again. Of `late` queues nobody told the limits, which has
+    been told already: they are read from where `begin_of` says as soon as it is answered.
     """
-    arrived: asyncio.Queue[MessageExt] = asyncio.Queue(PULL_COUNT * max(len(parts), 1))
+    arrived: asyncio.Queue[MessageExt] = asyncio.Queue(PULL_COUNT * max(len(parts) + len(late), 1))
     tasks = [asyncio.ensure_future(_follow(session, part, tag or "*", arrived, on_failure)) for part in parts]
+    if begin_of is not None:
+        tasks += [
+            asyncio.ensure_future(_follow_late(session, node, queue, begin_of, tag or "*", arrived, on_failure))
+            for queue, node in late.items()
+        ]
     try:
         while tasks:
             yield await arrived.get()
@@ -339,6 +396,24 @@ async def _follow(
         for message in messages:
             await arrived.put(message)
         offset = reply.next_begin_offset
+
+
+async def _follow_late(
+    session: Session,
+    node: Node,
+    queue: MessageQueue,
+    begin_of: BeginOf,
+    tag: str,
+    arrived: asyncio.Queue[MessageExt],
+    on_failure: Callable[[Failure], None],
+) -> None:
+    while True:
+        await asyncio.sleep(PAUSE_S)
+        try:
+            begin = await begin_of(node, queue)
+        except OrbitMQError:
+            continue
+        return await _follow(session, Stretch(node, queue, begin, begin), tag, arrived, on_failure)
 
 
 async def at_queue_offset(session: Session, queue: MessageQueue, offset: int) -> MessageExt:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.bodies import StoredMessage
-from orbitmq.admin.browsing import BUDGET, Look, Stretch, Wanted, follow, stretches
+from orbitmq.admin.browsing import BUDGET, Look, Sieve, Stretch, Wanted, follow, limits, readable_queues, stretch
 from orbitmq.admin.moments import moment_ms
-from orbitmq.admin.session import Session
+from orbitmq.admin.session import Node, Session
 from orbitmq.errors import ConfigurationError
-from orbitmq.message.model import MessageExt
+from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.runtime.clock import SystemClock
 
 LAST_MAX = 10_000
@@ -110,60 +112,92 @@ async def tail(
     broker: str | None = None,
     queue_id: int | None = None,
     on_failure: Callable[[Failure], None] = lambda _failure: None,
+    on_warning: Callable[[str], None] = lambda _warning: None,
 ) -> AsyncIterator[MessageExt]:
     """Messages that are wanted from `place` on, `number` of them at most: what is there in the order of store times,
-    then what comes. A broker that does not answer is told through `on_failure`.
+    then what comes. A broker that does not answer is told through `on_failure`, asked again while the topic is
+    followed, and read from where reading has come to. `on_warning` is told what was not looked at.
     """
     left = number
-    async for message in _all(session, topic, place, stop, wanted, broker, queue_id, on_failure):
-        yield message
-        if left is not None:
-            left -= 1
-            if left <= 0:
-                return
-
-
-async def _all(
-    session: Session,
-    topic: str,
-    place: Place,
-    stop: Stop,
-    wanted: Wanted,
-    broker: str | None,
-    queue_id: int | None,
-    on_failure: Callable[[Failure], None],
-) -> AsyncIterator[MessageExt]:
-    parts = await stretches(session, topic, begin_ms=place.at_ms, broker=broker, queue_id=queue_id)
-    for failure in parts.failures:
-        on_failure(failure)
     wanted = replace(wanted, begin_ms=place.at_ms, end_ms=stop.at_ms)
-    look, found = _look(session, place, parts.items, wanted), []
-    if look is not None:
+    queues = await readable_queues(session, topic, broker=broker, queue_id=queue_id)
+    run = _Tail(session, place, stop, wanted, Sieve(wanted, on_warning), on_failure, on_warning)
+    async with aclosing(run.messages(queues)) as messages:  # whoever has enough ends what is asked, too
+        async for message in messages:
+            yield message
+            if left is not None:
+                left -= 1
+                if left <= 0:
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """One reading of a topic."""
+
+    session: Session
+    place: Place
+    stop: Stop
+    wanted: Wanted
+    sieve: Sieve
+    on_failure: Callable[[Failure], None]
+    on_warning: Callable[[str], None]
+
+    async def messages(self, queues: Mapping[MessageQueue, Node]) -> AsyncGenerator[MessageExt, None]:
+        begun_ms = SystemClock().now_ms()
+        parts = await limits(self.session, queues, begin_ms=self.place.at_ms)
+        self._tell(parts.failures)
+        look = _look(self.session, self.place, parts.items, self.wanted)
+        if look is not None:
+            async for message in self._present(look):
+                yield message
+        if self.stop.at_end:
+            return
+        starts, known = parts.items, {one.queue for one in parts.items}
+        if look is not None and self.place.last is None:
+            unread = look.unread()
+            starts = [replace(one, end=unread.get(one.queue, one.end)) for one in starts]
+        late = {queue: node for queue, node in queues.items() if queue not in known}
+        coming = follow(
+            self.session, starts, late=late, begin_of=partial(self._late_begin, begun_ms), tag=self.wanted.tag,
+            on_failure=self.on_failure,
+        )  # fmt: skip
+        try:
+            while (following := await _next(coming, self.stop)) is not None:
+                if self.sieve.takes(following):
+                    yield following
+        finally:
+            await coming.aclose()
+
+    async def _present(self, look: Look) -> AsyncIterator[MessageExt]:
+        """What is there already; of the last ones the oldest first, too."""
+        found: list[MessageExt] = []
         async for message in look:
-            if not wanted.takes(message):
+            if not self.sieve.takes(message):
                 continue
-            if place.last is None:
+            if self.place.last is None:
                 yield message
                 continue
             found.append(message)
-            if len(found) >= place.last:
+            if len(found) >= self.place.last:
                 break
-        for failure in look.failures:
-            on_failure(failure)
-    for message in reversed(found):
-        yield message
-    if stop.at_end:
-        return
-    coming = follow(session, parts.items, tag=wanted.tag, on_failure=on_failure)
-    try:
-        while True:
-            following = await _next(coming, stop)
-            if following is None:
-                return
-            if wanted.takes(following):
-                yield following
-    finally:
-        await coming.aclose()
+        self._tell(look.failures)
+        if look.is_cut:
+            told = f"of the newest {look.looked_at} messages {len(found)} are wanted; older ones were not looked at"
+            self.on_warning(f"{told}: --from with a time or an offset has no such limit")
+        for message in reversed(found):
+            yield message
+
+    async def _late_begin(self, begun_ms: int, node: Node, queue: MessageQueue) -> int:
+        """Where a queue begins whose limits were told late: at the place, or what has come since we began."""
+        place = self.place
+        at_ms = begun_ms if place.last is not None else place.at_ms
+        part = await stretch(self.session, node, queue, at_ms)
+        return part.begin if place.offset is None else min(max(part.begin, place.offset), part.end)
+
+    def _tell(self, failures: Iterable[Failure]) -> None:
+        for failure in failures:
+            self.on_failure(failure)
 
 
 def _look(session: Session, place: Place, parts: list[Stretch], wanted: Wanted) -> Look | None:

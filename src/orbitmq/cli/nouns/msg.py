@@ -269,8 +269,9 @@ async def tail(
     place = tailing.place_of(begin, SystemClock().now_ms())
     stop = tailing.stop_of(end, SystemClock().now_ms())
     async for message in tailing.tail(
-        session, topic, place, stop, wanted, number=number, broker=broker, queue_id=queue, on_failure=aside.failure
-    ):
+        session, topic, place, stop, wanted, number=number, broker=broker, queue_id=queue, on_failure=aside.failure,
+        on_warning=aside.warning,
+    ):  # fmt: skip
         shown = view(message)
         if write is None:
             yield shown
