@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.admin import config_as_code
+from orbitmq.admin import config_as_code, groups, offsets
 from orbitmq.admin.answers import Failure
-from orbitmq.admin.declared import Document, TopicEntry
+from orbitmq.admin.declared import Document, GroupEntry, TopicEntry
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import AdminError, RemotingTimeout
 from orbitmq.testing.cluster import Cluster
@@ -184,3 +184,20 @@ def test_a_broker_that_does_not_answer_is_waited_for_once() -> None:
 
     asyncio.run(compare())
     assert len(asked_nodes) == 1
+
+
+def test_groups_that_are_pruned_or_altered_have_one_way_back(running: Cluster) -> None:
+    async def look(session: Session) -> object:
+        for name in ("code-kept", "code-pruned"):
+            await (await groups.plan_create(session, name, {"retry_max_times": 3})).make()
+        document = Document(groups=[GroupEntry("code-kept", retry_max_times=9)])
+        plan = await config_as_code.plan_apply(session, document, lambda _: None, prune=True)
+        assert plan.undo is not None
+        await plan.make()
+        await (await offsets.plan_undo(session, plan.undo)).make()
+        return [
+            {row.retry_max_times for row in (await groups.rules(session, name)).items}
+            for name in ("code-kept", "code-pruned")
+        ]
+
+    assert asked(running.namesrv_address, look) == [{3}, {3}]

@@ -17,6 +17,8 @@ from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
 from tests.support.process import wait_until
 from tests.support.sessions import asked, without_master
 
@@ -121,6 +123,7 @@ def test_a_group_that_never_consumed_gets_offsets_and_there_is_nothing_to_bring_
         plan = await plan_skip(session, "never", "T")
         assert [(step.before, step.after) for step in plan.steps] == [(None, EACH)] * 4
         assert plan.undo is None
+        assert plan.warnings == ["4 queues have no offset of never yet: nothing takes the new one away again"]
         assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
         assert set((await stored(session, "never")).values()) == {EACH}
 
@@ -139,9 +142,65 @@ def test_offsets_are_cloned_queue_by_queue(cluster: Cluster) -> None:
     asked(cluster.namesrv_address, look)
 
 
+def kept(group: str, offset: int, *topics: str) -> dict[str, object]:
+    rows = [
+        {"topic": topic, "brokerName": name, "queueId": number, "offset": offset}
+        for topic in topics
+        for name in BROKERS
+        for number in range(2)
+    ]
+    return {"command": "offset undo", "group": group, "rules": {}, "offsets": rows}
+
+
+def test_several_groups_are_brought_back_and_brokers_are_asked_for_their_tables_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[RequestCode] = []
+
+    async def look(session: Session) -> None:
+        names = ["many-a", "many-b"]
+        for name in names:
+            await commit(session, name, 6)
+        call = session.remoting.call
+
+        async def counted(address: str, command: Command, timeout_ms: float) -> Command:
+            codes.append(RequestCode(command.code))
+            return await call(address, command, timeout_ms)
+
+        monkeypatch.setattr(session.remoting, "call", counted)
+        plan = await plan_undo(session, {"parts": [kept(name, 2, "T", "Gone") for name in names]})
+        assert codes.count(RequestCode.GET_ALL_CONSUMER_OFFSET) == 2, "one for each broker, not for each queue"
+        assert codes.count(RequestCode.GET_TOPIC_STATS_INFO) == 8, "one for each group, broker and topic"
+        assert "Gone/broker-a/0 is gone: its offset is not brought back" in plan.warnings
+        assert await carried_out(plan) == [Outcome.CONFIRMED] * 8
+        for name in names:
+            assert set((await stored(session, name)).values()) == {2}
+        assert plan.undo is not None
+        assert [part["group"] for part in plan.undo["parts"]] == names  # type: ignore[attr-defined]
+
+    asked(cluster.namesrv_address, look)
+
+
+def test_what_is_brought_back_elsewhere_does_not_wait_for_a_silent_broker(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        undo = {**kept("partly", 2, "T"), "rules": {name: {"retry_max_times": 7} for name in (*BROKERS, "broker-z")}}
+        plan = await plan_undo(session, undo)
+        assert [step.action for step in plan.steps if "broker-a" in step.target] == [
+            "restore rules", "set offset", "set offset",
+        ]  # fmt: skip
+        assert [step for step in plan.steps if "broker-a" not in step.target] == []
+        assert [one.target.partition(" ")[0] for one in plan.failures] == ["broker-z", "broker-b"]
+
+    cluster.disconnect(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, times=None, broker="broker-b")
+    try:
+        asked(cluster.namesrv_address, look)
+    finally:
+        cluster.heal()
+
+
 def test_a_file_of_another_form_is_refused(cluster: Cluster) -> None:
     async def look(session: Session) -> None:
-        for broken in ({}, {"group": "g", "offsets": [{"topic": "T"}]}, {"group": 1}):
+        for broken in ({}, {"group": "g", "offsets": [{"topic": "T"}]}, {"group": 1}, {"parts": 1}):
             with pytest.raises(AdminError, match="no undo file"):
                 await plan_undo(session, broken)
 

@@ -87,6 +87,8 @@ async def plan_apply(
     if deleted:
         plan.destroys = f"delete {len(deleted)}"
         plan.warnings.append(f"with all they hold are deleted: {', '.join(deleted)}")
+    if plan.undo is not None:
+        plan.warnings.append("the undo file keeps the rules of groups; topics and accounts are not in it")
     return plan
 
 
@@ -137,20 +139,25 @@ def _topic(session: Session, told: AsTold, node: Node, before: TopicConfig | Non
 
 async def _plan_groups(session: Session, entries: Iterable[GroupEntry], *, prune: bool) -> Plan:
     tables = await _group_tables(session)
-    plan = Plan("groups", failures=list(tables.failures))
+    plans = [Plan("groups", failures=list(tables.failures))]
     told = AsTold(partial(_groups_of, session))
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
         check_group(entry.name)
+        plan, lost = Plan("group"), {}
         for node in _meant(tables.answers, entry.brokers):
             before = tables.answers[node].get(entry.name)
             after = groups.with_rules(before or SubscriptionGroup(entry.name), entry.rules())
             plan.changes.append(_group(session, told, node, before, after))
+            if before is not None and before != after:
+                lost[node.name] = groups.plain_rules(before)
+        if lost:
+            plan.undo = {"command": groups.UNDO, "group": entry.name, "rules": lost, "offsets": []}
+        plans.append(plan)
     if prune:
         present = set[str]().union(*tables.answers.values())
         surplus = sorted(present - {entry.name for entry in entries})
-        deletions = [await groups.plan_delete(session, name) for name in surplus if not groups.is_system(name)]
-        plan = joined("groups", [plan, *deletions])
-    return plan
+        plans += [await groups.plan_delete(session, name) for name in surplus if not groups.is_system(name)]
+    return joined("groups", plans)
 
 
 def _group(

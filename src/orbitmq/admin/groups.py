@@ -39,6 +39,8 @@ from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import delete_topic, topic_stats
 from orbitmq.wire.bodies import ConsumeStatsList
 
+UNDO = "offset undo"
+"""The command that takes the undo files of groups, and of their offsets."""
 SUMS_TIMEOUT_MS = 50_000.0
 """A broker with thousands of groups takes its time to sum up the lag of all; the stock tool's limit."""
 
@@ -320,7 +322,7 @@ async def plan_alter(
     """Change the given rules wherever the group is; what is not given stays as it is on each broker."""
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     plan = Plan(f"change group {name}", failures=came.failures, warnings=await untouched(session, brokers))
-    plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
+    plan.undo = {"command": UNDO, "group": name, "rules": {}, "offsets": []}
     before = {node: table[name] for node, table in came.answers.items() if name in table}
     if not before and not came.failures:
         known = {one for table in came.answers.values() for one in table}
@@ -356,7 +358,7 @@ async def plan_delete(
     came = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
     plan = Plan(f"delete group {name}", failures=list(came.failures), destroys=name)
     plan.warnings = await untouched(session, brokers)
-    plan.undo = {"command": "offset undo", "group": name, "rules": {}, "offsets": []}
+    plan.undo = {"command": UNDO, "group": name, "rules": {}, "offsets": []}
     for node, (table, progress) in came.answers.items():
         _add_deletion(session, plan, node, name, table.get(name), _progress_of(progress, name), offsets=offsets)
     if topics:

@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,9 +18,9 @@ from msgspec import Struct
 
 from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Membership, membership, running
-from orbitmq.admin.groups import parts, plain_rules, with_rules
+from orbitmq.admin.groups import UNDO, parts, plain_rules, with_rules
 from orbitmq.admin.masters import each_master, lost
-from orbitmq.admin.plans import Change, Plan, Step, Value
+from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.progress import BROADCASTING, label
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.targets import Target, Where, applied, counted, described, told_apart, wanted
@@ -30,8 +31,6 @@ from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.groups import END_OF_QUEUE, create_group, reset_offsets
 from orbitmq.operations.offsets import (
-    max_offset,
-    min_offset,
     query_consumer_offset,
     search_offset,
     update_consumer_offset,
@@ -50,8 +49,6 @@ ORBITMQS_OWN = "differingGroups"
 """A figure that only brokers of orbitmq tell."""
 LISTENING = "CONSUME_PASSIVELY"
 """Members of this kind obey; those that poll or choose their queues do not."""
-UNDO = "offset undo"
-"""The command that takes the files these plans have kept."""
 
 
 class StoredOffset(Struct, frozen=True, rename="camel"):
@@ -258,12 +255,15 @@ async def plan_reset(
 def _finish(plan: OffsetPlan, group: str, queues: Iterable[_Queue]) -> None:
     """Undo data, and the words that say what the plan does."""
     moved = {step.subject for step in plan.steps if step.changes}
-    lost = [one for one in queues if label(one.queue) in moved and one.before is not None]
+    changed = [one for one in queues if label(one.queue) in moved]
     kept = [
         {"topic": at.topic, "brokerName": at.broker_name, "queueId": at.queue_id, "offset": one.before}
-        for one in lost
+        for one in changed
         for at in [one.queue]
+        if one.before is not None
     ]
+    if fresh := len(changed) - len(kept):
+        plan.warnings.append(f"{fresh} queues have no offset of {group} yet: nothing takes the new one away again")
     if kept:
         plan.undo = {"command": UNDO, "group": group, "rules": {}, "offsets": kept}
     replays, skips = plan.replayed_messages, plan.skipped_messages
@@ -441,68 +441,119 @@ async def _both(session: Session, node: Node, source: str, destination: str) -> 
 # ------------------------------------------------------------------------------------------------------------ undoing
 
 
-async def plan_undo(session: Session, undo: Mapping[str, Any]) -> OffsetPlan:
-    """What an undo file of an offset or a group command keeps is there again: rules first, then offsets.
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What an undo file keeps of one group."""
+
+    group: str
+    offsets: list[dict[str, Any]]
+    rules: dict[str, dict[str, Any]]
+
+    @property
+    def brokers(self) -> set[str]:
+        return {*self.rules, *(row["brokerName"] for row in self.offsets)}
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """What a broker has of all groups: asked once, however much is brought back."""
+
+    rules: dict[str, SubscriptionGroup]
+    offsets: dict[str, dict[int, int]]
+
+
+async def _there(session: Session, node: Node) -> _There:
+    rules, offsets = await asyncio.gather(
+        all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms),
+        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
+    )
+    return _There(rules.groups, offsets)
+
+
+async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
+    """What an undo file of one or several groups keeps is there again: rules first, then offsets. What a broker had
+    that does not answer stays away, and is a failure.
 
     Conflict while the group is online at a broker of RocketMQ 4.9. AdminError for a file of another form.
     """
-    group, kept, rules = _undo_parts(undo)
-    plan = OffsetPlan(f"bring back what {group} had")
-    nodes = {node.name: node for node in await session.masters()}
-    for name, before in rules.items():
-        if name in nodes:
-            plan.changes.append(await _rules_again(session, nodes[name], group, before))
-        else:
-            plan.warnings.append(f"{name} is not there: its rules are not brought back")
-    who = await membership(session, group)
-    plan.failures += who.failures
-    watch = _Watch(session, who)
-    moved: list[_Queue] = []
-    for name in sorted({row["brokerName"] for row in kept}):
-        rows = [row for row in kept if row["brokerName"] == name]
-        if name not in nodes:
-            plan.warnings.append(f"{name} is not there: {len(rows)} offsets are not brought back")
-            continue
-        queues = [await _queue_again(session, nodes[name], group, row) for row in rows]
-        moved += queues
-        await _add(session, plan, watch, who, nodes[name], queues, Target(Where.OFFSET), whole=False, force=True)
-    _finish(plan, group, moved)
+    kept = _undo_parts(undo)
+    names = set[str]().union(*(one.brokers for one in kept))
+    masters = {node.name: node for node in await session.masters()}
+    came = await session.each_node([masters[name] for name in sorted(names & masters.keys())], partial(_there, session))
+    plans = [await _plan_again(session, one, came.answers) for one in kept]
+    plan = joined(f"bring back what {len(plans)} groups had", plans) if len(plans) != 1 else plans[0]
+    gone = [lost(name) for name in sorted(names - masters.keys())]
+    plan.failures = list(dict.fromkeys([*gone, *came.failures, *plan.failures]))
     return plan
 
 
-def _undo_parts(undo: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]], dict[str, dict[str, Any]]]:
+async def _plan_again(session: Session, kept: _Kept, there: Mapping[Node, _There]) -> Plan:
+    plan = OffsetPlan(f"bring back what {kept.group} had")
+    for node, has in there.items():
+        if node.name in kept.rules:
+            plan.changes.append(_rules_again(session, node, has.rules.get(kept.group), kept))
+    if not kept.offsets:
+        return plan
+    who = await membership(session, kept.group)
+    plan.failures += who.failures
+    watch = _Watch(session, who)
+    again = await _queues_again(session, plan, kept, there)
+    for node, queues in again.items():
+        await _add(session, plan, watch, who, node, queues, Target(Where.OFFSET), whole=False, force=True)
+    _finish(plan, kept.group, [one for queues in again.values() for one in queues])
+    return plan
+
+
+async def _queues_again(
+    session: Session, plan: Plan, kept: _Kept, there: Mapping[Node, _There]
+) -> dict[Node, list[_Queue]]:
+    """The queues of the file as they are now; one request for each topic at each broker."""
+    rows: dict[tuple[Node, str], list[dict[str, Any]]] = defaultdict(list)
+    nodes = {node.name: node for node in there}
+    for row in kept.offsets:
+        if row["brokerName"] in nodes:
+            rows[nodes[row["brokerName"]], row["topic"]].append(row)
+    came = await session.each({at: at[0] for at in rows}, lambda at: _ranges_if_there(session, *at))
+    plan.failures += came.failures
+    found: dict[Node, list[_Queue]] = defaultdict(list)
+    for (node, topic), ranges in came.answers.items():
+        before = there[node].offsets.get(f"{topic}@{kept.group}", {})
+        for row in rows[node, topic]:
+            queue = MessageQueue(topic, node.name, int(row["queueId"]))
+            known = ranges.get(queue.queue_id)
+            if known is None:
+                plan.warnings.append(f"{label(queue)} is gone: its offset is not brought back")
+            else:
+                low, end = max(0, known.min_offset), known.max_offset
+                found[node].append(_Queue(queue, low, end, before.get(queue.queue_id), row["offset"]))
+    return found
+
+
+def _undo_parts(undo: Mapping[str, Any]) -> list[_Kept]:
     try:
-        group = msgspec.convert(undo["group"], str)
-        kept = msgspec.convert(undo.get("offsets", []), list[dict[str, Any]])
-        rules = msgspec.convert(undo.get("rules", {}), dict[str, dict[str, Any]])
-        for row in kept:
-            MessageQueue(str(row["topic"]), str(row["brokerName"]), int(row["queueId"]))
-            row["offset"] = int(row["offset"])
+        return [_undo_part(one) for one in msgspec.convert(undo.get("parts", [undo]), list[dict[str, Any]])]
     except (KeyError, TypeError, ValueError) as error:
         raise AdminError(f"this is no undo file of offsets: {error!r}") from error
-    return group, kept, rules
 
 
-async def _queue_again(session: Session, node: Node, group: str, row: Mapping[str, Any]) -> _Queue:
-    queue = MessageQueue(row["topic"], node.name, int(row["queueId"]))
-    low, end, stored = await asyncio.gather(
-        min_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
-        max_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms),
-        _stored(session, node, group),
-    )
-    before = stored.get(queue.topic, {}).get(queue.queue_id)
-    return _Queue(queue, max(0, low), end, before, row["offset"])
+def _undo_part(undo: Mapping[str, Any]) -> _Kept:
+    group = msgspec.convert(undo["group"], str)
+    offsets = msgspec.convert(undo.get("offsets", []), list[dict[str, Any]])
+    rules = msgspec.convert(undo.get("rules", {}), dict[str, dict[str, Any]])
+    for row in offsets:
+        MessageQueue(str(row["topic"]), str(row["brokerName"]), int(row["queueId"]))
+        row["offset"] = int(row["offset"])
+    return _Kept(group, offsets, rules)
 
 
-async def _rules_again(session: Session, node: Node, group: str, before: Mapping[str, Any]) -> Change:
-    wanted_rules = with_rules(SubscriptionGroup(group), before)
-    table = (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+def _rules_again(session: Session, node: Node, present: SubscriptionGroup | None, kept: _Kept) -> Change:
+    wanted_rules = with_rules(SubscriptionGroup(kept.group), kept.rules[node.name])
 
     async def read_back() -> Value:
         found = (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
-        return plain_rules(found.get(group))
+        return plain_rules(found.get(kept.group))
 
-    step = Step(str(node), "restore rules", group, plain_rules(table.get(group)), plain_rules(wanted_rules))
+    step = Step(str(node), "restore rules", kept.group, plain_rules(present), plain_rules(wanted_rules))
     return Change(
         step,
         lambda: create_group(session.remoting, node.address, wanted_rules, timeout_ms=session.timeout_ms),

@@ -152,10 +152,21 @@ def _with(step: Step, outcome: Outcome) -> Step:
 
 
 def joined(title: str, plans: Sequence[Plan]) -> Plan:
-    """Several plans as one, made in their order. What several of them warn of, or miss, is told once."""
+    """Several plans as one, made in their order, with one undo file. What several warn of, or miss, is told once.
+
+    An undo file is taken by one command: plans of different ones cannot be joined.
+    """
     whole = Plan(title)
     for plan in plans:
         whole.changes += plan.changes
     whole.warnings = list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
     whole.failures = list(dict.fromkeys(failure for plan in plans for failure in plan.failures))
+    undos = [part for plan in plans if plan.undo and plan.changing for part in _parts(plan.undo)]
+    assert len({part["command"] for part in undos}) <= 1, "one file, one command"
+    whole.undo = {"command": undos[0]["command"], "parts": undos} if len(undos) > 1 else next(iter(undos), None)
     return whole
+
+
+def _parts(undo: dict[str, object]) -> list[dict[str, object]]:
+    parts = undo.get("parts")
+    return parts if isinstance(parts, list) else [undo]

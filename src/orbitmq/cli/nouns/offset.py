@@ -119,14 +119,14 @@ async def clone(
 async def undo(
     session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")]
 ) -> Plan:
-    """Bring back the offsets, and the rules of a group, that an undo file keeps.
+    """Bring back the offsets, and the rules of groups, that an undo file keeps.
 
     \b
     Examples:
       orbitmq offset undo ~/.local/state/orbitmq/undo/20240501-080000-4711.json
       orbitmq offset undo before.json --dry-run
     """
-    from orbitmq.admin import offsets
+    from orbitmq.admin import groups, offsets
     from orbitmq.cli import undoing
 
-    return await offsets.plan_undo(session, undoing.load(file, offsets.UNDO))
+    return await offsets.plan_undo(session, undoing.load(file, groups.UNDO))
