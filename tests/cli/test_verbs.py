@@ -200,6 +200,15 @@ def test_a_stream_is_a_line_an_item() -> None:
     assert [json.loads(line)["name"] for line in lines] == ["one", LONG]
 
 
+def test_a_stream_is_written_in_every_format_item_by_item() -> None:
+    objects = [json.loads(line) for line in run("tail", "-o", "jsonl").stdout.splitlines()]
+    assert [json.loads(line) for line in run("tail", "-o", "json").stdout.splitlines()] == objects
+    assert list(yaml.safe_load_all(run("tail", "-o", "yaml").stdout)) == objects
+    assert run("tail", "-o", "csv").stdout == run("list", "-o", "csv").stdout
+    assert "Ada" in run("tail", "-o", "wide").stdout.splitlines()[0]
+    assert "Ada" not in run("tail").stdout
+
+
 def test_a_stream_that_misses_a_node_goes_on_and_says_so_in_its_exit_code() -> None:
     told = run("tail", "-o", "jsonl", "--fails", code=5)
     assert [json.loads(line)["name"] for line in told.stdout.splitlines()] == ["one", LONG]

@@ -9,10 +9,11 @@ a table on a terminal.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import string
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -56,23 +57,33 @@ def write(
         stream.writelines(texts.TEXTS[kind](item) for item in items)
     elif form in ("table", "wide"):
         _table(items, columns, stream, wide=form == "wide")
-    elif form == "csv":
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow([heading_of(column) for column in columns])
-        rows.writerows([_csv(value_of(item, path_of(column))) for column in columns] for item in items)
     else:
+        text.writelines(row + "\n" for row in headings(columns, form))
         text.writelines(line(item, columns, form) + "\n" for item in items)
 
 
+def headings(columns: Sequence[str], form: str) -> list[str]:
+    """The lines before the first `line`."""
+    return [_csv_row(map(heading_of, columns))] if form == "csv" else []
+
+
 def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
-    """One item of a stream, without the end of the line."""
+    """One item of a stream, without the end of the line. In JSON an object by itself, in YAML a document."""
+    if form == "csv":
+        return _csv_row(_csv(value_of(item, path_of(column))) for column in columns)
+    if form == "yaml":
+        return "---\n" + _yaml(item).rstrip("\n")
     if form == "name":
         return str(value_of(item, path_of(columns[0])))
     if form.startswith(TEMPLATE):
         return string.Template(form.removeprefix(TEMPLATE)).safe_substitute(_flat(item))
     if form in ("jsonl", "json"):
         return json.dumps(item, ensure_ascii=False)
-    return "  ".join(cell(path_of(column), value_of(item, path_of(column))) for column in columns if column[0] != "+")
+    return "  ".join(cell(path_of(column), value_of(item, path_of(column))) for column in _shown(columns, form))
+
+
+def _shown(columns: Sequence[str], form: str) -> list[str]:
+    return [column for column in columns if form == "wide" or not column.startswith("+")]
 
 
 def heading_of(column: str) -> str:
@@ -179,6 +190,12 @@ def _width(table: Any) -> int:
         for column, cells in zip(table.columns, lines, strict=True)
     ]
     return max(1, 2 * sum(widths) + 4 * len(widths))  # wide characters take two places
+
+
+def _csv_row(values: Iterable[Any]) -> str:
+    row = io.StringIO()
+    csv.writer(row, lineterminator="").writerow(list(values))
+    return row.getvalue()
 
 
 def _csv(value: Any) -> Any:

@@ -188,6 +188,8 @@ async def _stream(call: Call, way: str) -> int:
     beside = {"aside": aside} if way == "stream" else {}
     async with _opened(call) as session:
         items: AsyncIterator[Any] = call.verb(session, **beside, **call.arguments)
+        for heading in output.headings(call.columns, call.form):
+            print(heading, file=safe(sys.stdout), flush=True)
         async for item in items:
             print(output.line(plain(item), call.columns, call.form), file=safe(sys.stdout), flush=True)
     return EXIT_UNREACHABLE if aside.has_failed else 0

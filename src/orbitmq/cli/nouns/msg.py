@@ -252,7 +252,8 @@ async def tail(
     charset: Charset = "utf-8",
 ) -> AsyncIterator[StoredMessage]:
     """Messages as they come, as tail -f shows a file; nothing is committed. With -o jsonl as `msg send --jsonl` takes
-    them.
+    them; each message is written by itself, with -o json as an object a line, too: an item of the schema, no envelope.
+    Exit code: 5 when a broker did not answer meanwhile.
 
     \b
     Examples:
