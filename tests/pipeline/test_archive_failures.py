@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from orbitmq.client import Message, MessageQueue
 from orbitmq.client.sync import Producer
+from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import archive
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.opening import PARQUET, open_lake
@@ -126,6 +127,24 @@ def test_a_broker_that_is_down_holds_its_own_messages_back_alone(
     assert bodies(tmp_path) == sent[: 3 * COUNT], "the other broker's are archived"
     assert archive_now(spark, cluster, tmp_path, "Held") == COUNT
     assert bodies(tmp_path) == sent
+
+
+def test_a_first_archive_leaves_no_broker_out_that_is_named(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("Expected", queues=1)
+    send(cluster, "Expected", 0)
+    every = {"expectBrokers": ",".join(BROKERS)}
+    cluster.kill("broker-b")
+    try:
+        with pytest.raises(SourceError, match="ORBITMQ_BROKER_UNAVAILABLE: broker broker-b: no name server knows it"):
+            archive_now(spark, cluster, tmp_path / "lake", "Expected", **every)
+    finally:
+        cluster.restart("broker-b")
+    assert not (tmp_path / "lake").exists()
+    assert archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, dryRun="true") == 2 * COUNT
+    with pytest.raises(ConfigurationError, match="expectBrokers goes with input pull"):
+        archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, input="store", path=tmp_path)
 
 
 def test_a_broker_that_dies_while_a_task_reads_costs_the_batch_and_no_message(

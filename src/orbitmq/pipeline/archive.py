@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.archive_stream import ArchiveOptions, ArchiveSource
 from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake.lakes import sweep
@@ -25,7 +25,7 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, parts
 from orbitmq.spark.group_offsets import stored_offsets
-from orbitmq.spark.options import read_options
+from orbitmq.spark.options import ReadOptions, read_options
 from orbitmq.spark.reading import cluster_of
 from orbitmq.spark.selecting import selection
 from orbitmq.spark.stores.options import scan_options
@@ -65,6 +65,12 @@ class ArchiveJob(LakeOptions, BodyOptions, ConnectionOptions, JobOptions):
         unit="ms",
         minimum=0,
     )
+    expect_brokers: str = option(
+        "expectBrokers",
+        "",
+        "Names of brokers that must be registered when a run begins, separated by commas: a name server does not know "
+        "one that is dead, so a first archive would leave it out without a word. With input pull.",
+    )
     batch_rows: int = option(
         "batchRows",
         2_000_000,
@@ -88,6 +94,7 @@ def run(context: Context[ArchiveJob]) -> Outcome:
     lake = options.open()
     options.bodies()  # what is wrong with the schema is said now
     source_options(options)  # and with the source
+    _expect(options)
     if options.dry_run:
         return _waiting(options)
     before = {file.path for file in lake.files()}
@@ -123,6 +130,8 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
     if options.input == "store":
         if not options.path:
             raise ConfigurationError("option path is missing; input store needs the store directory")
+        if options.expect_brokers:
+            raise ConfigurationError("option expectBrokers goes with input pull; no broker is asked for a store")
         named = {} if options.topics == "*" else {"topics": options.topics}
         return shared | named | {"path": options.path, "maxBytesPerTrigger": str(1024 * options.batch_rows)}
     if not options.name_server:
@@ -133,6 +142,22 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
         "brokerUnavailableTimeoutMs": str(options.unavailable_timeout_ms),
     }
     return shared | connection(options) | topics_wanted(options.topics) | limits
+
+
+def _expect(options: ArchiveJob) -> None:
+    """SourceError for a broker that is named and that no name server knows."""
+    names = parts(options.expect_brokers, ",")
+    registered = cluster_of(_reading(options)).info().brokers if names else {}
+    missing = [name for name in names if name not in registered]
+    if missing:
+        text = f"broker {', '.join(missing)}: no name server knows it; nothing is archived"
+        raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
+
+
+def _reading(options: ArchiveJob) -> ReadOptions:
+    """What the topic source understands of them."""
+    own = ArchiveOptions.table()
+    return read_options({key: value for key, value in source_options(options).items() if key not in own})
 
 
 def topics_wanted(text: str) -> dict[str, str]:
@@ -193,8 +218,7 @@ def _waiting(options: ArchiveJob) -> Outcome:
     """What a run would archive, as far as brokers know: the checkpoint of Spark knows more exactly."""
     if options.input == "store":
         return _in_stores(options)
-    own = ArchiveOptions.table()
-    given = read_options({key: value for key, value in source_options(options).items() if key not in own})
+    given = _reading(options)
     cluster = cluster_of(given)
     queues = {queue: place.addresses for queue, place in selection(given).queues(cluster).items()}
     done = stored_offsets(cluster, options.group, queues)
