@@ -15,9 +15,10 @@ from orbitmq.admin.session import Session
 from orbitmq.client import ConsumeConcurrentlyStatus
 from orbitmq.client.sync import PushConsumer
 from orbitmq.errors import AdminError, Conflict, NotFound
-from orbitmq.message.config import SubscriptionGroup
+from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
+from orbitmq.operations.topics import create_topic
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
 from orbitmq.wire.codes import RequestCode
@@ -139,9 +140,9 @@ def test_a_group_whose_members_are_online_stays_unless_forced(cluster: Cluster) 
         subjects = [(step.action, step.subject) for step in plan.steps]
         assert subjects == [
             ("delete group", "busy"), ("delete group", "busy"),
-            ("delete topic", "%RETRY%busy"), ("delete topic", "%RETRY%busy"), ("delete topic", "%RETRY%busy"),
+            ("delete topic", "%RETRY%busy"), ("delete topic", "%RETRY%busy"), ("forget topic", "%RETRY%busy"),
         ]  # fmt: skip
-        assert plan.steps[-1].target.startswith("name server"), "routes go last"
+        assert plan.steps[-1].target == cluster.namesrv_address, "routes go last"
 
     with consumer:
         asked(cluster.namesrv_address, look)
@@ -159,6 +160,25 @@ def test_a_slave_takes_no_rules(cluster: Cluster) -> None:
         assert (await plan_create(session, "copied")).warnings == [
             "broker-z has no master now: nothing is changed there"
         ]
+
+    asked(cluster.namesrv_address, look)
+
+
+def test_topics_of_a_group_are_removed_where_they_are_and_that_is_looked_at(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await made(session, "derived")
+        node = (await session.masters())[1]
+        await create_topic(session.remoting, node.address, TopicConfig("%DLQ%derived", read_queues=1, write_queues=1))
+        cluster.disconnect(RequestCode.GET_TOPIC_STATS_INFO, broker=node.name)
+        silent = await plan_delete(session, "derived", topics=True)
+        assert (len(silent.steps), [one.target for one in silent.failures]) == (2, [str(node)])
+        plan = await plan_delete(session, "derived", topics=True)
+        assert [(step.target, step.action, step.before) for step in plan.steps[2:]] == [
+            (str(node), "delete topic", {"readQueues": 1, "writeQueues": 1, "perm": "RW-"}),
+            (cluster.namesrv_address, "forget topic", "routed"),
+        ]
+        done = await plan.verify(await plan.make())
+        assert [step.outcome for step in done.items] == [Outcome.CONFIRMED] * 4
 
     asked(cluster.namesrv_address, look)
 

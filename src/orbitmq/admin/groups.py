@@ -8,10 +8,12 @@ sums up itself; `progress` has the exact ones.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +23,8 @@ from orbitmq.admin.clients import Membership, membership
 from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
 from orbitmq.admin.session import Node, Session, nearest
+from orbitmq.admin.topic_changes import deletion, forgetting
+from orbitmq.admin.topics import table_of
 from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.topics import (
@@ -34,9 +38,9 @@ from orbitmq.message.topics import (
 )
 from orbitmq.operations.figures import broker_consume_stats
 from orbitmq.operations.groups import create_group, delete_group
-from orbitmq.operations.routes import forget_topic
+from orbitmq.operations.routes import route
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
-from orbitmq.operations.topics import delete_topic, topic_stats
+from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import ConsumeStatsList
 
 UNDO = "offset undo"
@@ -416,37 +420,22 @@ def _add_deletion(
 
 async def _add_topic(session: Session, plan: Plan, topic: str) -> None:
     """A derived topic goes from its brokers first and from the name servers last: a route that is gone too early
-    would be told again by the broker.
+    would be told again by the broker. While a broker does not answer, no route goes.
     """
-    try:
-        homes = await session.homes(topic)
-    except NotFound:
-        return
-    came = await session.each_node(
-        homes, lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
+    tables = await session.each_node(await session.masters(), partial(table_of, session))
+    homes = {node: table.topics[topic] for node, table in tables.answers.items() if topic in table.topics}
+    stats = await session.each_node(
+        list(homes), lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
     )
-    plan.failures += came.failures
-    left = sum(
-        one.max_offset - one.min_offset for stats in came.answers.values() for one in stats.offset_table.values()
+    routes = await session.every_name_server(
+        lambda server: route(session.remoting, server, topic, timeout_ms=session.timeout_ms)
     )
+    failures = [*plan.failures, *tables.failures, *stats.failures, *routes.failures]
+    plan.failures = list(dict.fromkeys(failures))
+    left = sum(one.max_offset - one.min_offset for node in stats.answers.values() for one in node.offset_table.values())
     if left and topic.startswith(DLQ_PREFIX):
         plan.warnings.append(f"{topic} holds {left} messages that are lost with it")
-    for node in came.answers:
-        plan.changes.append(_topic_deletion(session, node, topic))
-    for address in session.name_servers:
-        plan.changes.append(_route_deletion(session, address, topic))
-
-
-def _topic_deletion(session: Session, node: Node, topic: str) -> Change:
-    async def make() -> None:
-        await delete_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
-
-    return Change(Step(str(node), "delete topic", topic, "exists", None), make, chain=f"delete topic {topic}")
-
-
-def _route_deletion(session: Session, address: str, topic: str) -> Change:
-    async def make() -> None:
-        await forget_topic(session.remoting, address, topic, timeout_ms=session.timeout_ms)
-
-    step = Step(f"name server {address}", "delete topic", topic, "exists", None)
-    return Change(step, make, chain=f"delete topic {topic}")
+    changes = [deletion(session, node, topic, homes[node]) for node in stats.answers]
+    if not (tables.failures or stats.failures):
+        changes += [forgetting(session, server, topic, True) for server, found in routes.answers.items() if found]
+    plan.changes += [dataclasses.replace(change, chain=f"delete topic {topic}") for change in changes]

@@ -172,9 +172,9 @@ async def plan_delete(session: Session, topic: str) -> Plan:
         raise NotFound(f"there is no topic {topic}", nearest(topic, names))
     plan = Plan(f"delete topic {topic} with all its messages", destroys=topic)
     plan.failures = [*failures, *routes.failures]
-    plan.changes = [_delete(session, node, topic, config) for node, config in homes.items()]
+    plan.changes = [deletion(session, node, topic, config) for node, config in homes.items()]
     plan.changes += (await _without_order(session, topic)).changes
-    plan.changes += [_forget(session, server, topic, there) for server, there in known.items()]
+    plan.changes += [forgetting(session, server, topic, there) for server, there in known.items()]
     plan.changes = [dataclasses.replace(change, chain=f"delete topic {topic}") for change in plan.changes]
     plan.warnings = await _readers(session, topic) if any(known.values()) else []
     plan.warnings += [f"{one.target} does not answer: if it has the topic, it brings it back" for one in failures]
@@ -252,15 +252,16 @@ def _put(session: Session, node: Node, before: TopicConfig | None, after: TopicC
     return Change(step, make, partial(_read_back, session, node, after.name))
 
 
-def _delete(session: Session, node: Node, topic: str, config: TopicConfig) -> Change:
+def deletion(session: Session, node: Node, topic: str, config: TopicConfig) -> Change:
+    """The topic at one broker."""
     make = partial(delete_topic, session.remoting, node.address, topic, timeout_ms=max(30_000.0, session.timeout_ms))
     return Change(
         Step(str(node), "delete topic", topic, told(config), None), make, partial(_read_back, session, node, topic)
     )
 
 
-def _forget(session: Session, server: str, topic: str, there: bool) -> Change:
-    """The brokers have told it themselves by now, perhaps; asking again costs nothing."""
+def forgetting(session: Session, server: str, topic: str, there: bool) -> Change:
+    """The topic at one name server. Brokers have told it themselves by now, perhaps; asking again costs nothing."""
 
     async def read_back() -> Value:
         return "routed" if await route(session.remoting, server, topic, timeout_ms=session.timeout_ms) else None
