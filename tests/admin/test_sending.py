@@ -58,7 +58,11 @@ def test_a_line_says_what_it_wants_and_flags_the_rest() -> None:
         ('{"body":{"form":"base64","content":"?"}}', "the body is no base64"),
         ('{"body":{"form":"text","content":"x","truncated":true}}', "the beginning only"),
         ('{"body":{"form":"text","content":"x","charset":"klingon"}}', "the body is no text"),
+        ('{"body":{"form":"text","content":"x","charset":5}}', "the body is no text"),
         ('{"body":"x","keys":5}', "keys must be"),
+        ('{"body":"x","properties":[1]}', "properties must be an object"),
+        ('{"body":"x","flag":4294967296}', "flag must fit into 32 bits"),
+        ('{"body":"\udce9"}', "no JSON"),
         ('{"body":"x","delayLevel":"soon"}', "must be numbers"),
         ('{"body":"x","properties":{"":"x"}}', "must not be blank"),
     ],
@@ -66,6 +70,20 @@ def test_a_line_says_what_it_wants_and_flags_the_rest() -> None:
 def test_what_is_wrong_with_a_line_is_named(line: str, what: str) -> None:
     with pytest.raises(MessageIllegal, match=what):
         draft_of_json(Common("Orders"), line)
+
+
+def test_bytes_that_are_no_text_are_a_body_and_nothing_else() -> None:
+    """Python reads them from arguments, and the command from standard input, as characters that stand for one byte."""
+    assert draft(Common("Orders"), "caf\udce9")[0].body == b"caf\xe9"
+    wrong = (
+        Common("Orders", tags="\udce9"), Common("Orders", keys=["\udce9"]), Common("Orders", ordering_key="\udce9"),
+        Common("Orders", properties={"city": "\udce9"}),
+    )  # fmt: skip
+    for common in wrong:
+        with pytest.raises(MessageIllegal, match="must be UTF-8"):
+            draft(common, "x")
+        with pytest.raises(MessageIllegal, match="must be UTF-8"):
+            draft_of_json(common, '{"body":"x"}')
 
 
 def test_a_topic_is_needed_and_a_queue_has_a_broker() -> None:

@@ -42,3 +42,8 @@ def test_ids_are_read() -> None:
 def test_flags_that_make_no_sense_are_refused_before_anybody_is_asked(words: tuple[str, ...], told: str) -> None:
     ended = orbitmq(*words, "-n", "127.0.0.1:1", code=2 if "give --" not in told and "not to both" not in told else 1)
     assert told in ended.stderr
+
+
+def test_bytes_that_are_no_text_are_read_as_they_are() -> None:
+    ended = orbitmq("msg", "send", "T", "-n", "127.0.0.1:1", typed=b"caf\xe9\n", code=5)
+    assert "no name server answers" in ended.stderr

@@ -14,7 +14,7 @@ from orbitmq.cli.main import app
 SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "schemas"
 
 
-def orbitmq(*arguments: object, code: int = 0, typed: str | None = None) -> Any:
+def orbitmq(*arguments: object, code: int = 0, typed: str | bytes | None = None) -> Any:
     """The result of `orbitmq ARGUMENTS`, which must end with `code`; `typed` is its standard input."""
     result = CliRunner().invoke(app, list(map(str, arguments)), input=typed, prog_name="orbitmq")
     if result.exception is not None and not isinstance(result.exception, SystemExit):

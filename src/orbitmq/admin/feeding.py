@@ -19,6 +19,8 @@ from orbitmq.runtime.clock import Clock
 
 LINE_MAX = 16 << 20
 """Characters of a line: a body of 4 MiB as hexadecimal text, and its properties."""
+NO_TEXT = "surrogateescape"
+"""How bytes that are no text are kept in a text: arguments are read so, standard input should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,26 @@ def queue_of(broker: str | None, queue: int | None) -> tuple[str, int] | None:
 
 
 def draft(common: Common, body: str) -> tuple[Message, str | None]:
-    """A message with this text. ConfigurationError without a topic, MessageIllegal for an illegal property."""
+    """A message with this text; bytes that were no text when it was read are sent as they were. ConfigurationError
+    without a topic, MessageIllegal for an illegal property.
+    """
     if common.topic is None:
         raise ConfigurationError("give the topic")
     made = Message(
-        common.topic, body.encode(), tags=common.tags, keys=common.keys, delay_level=common.delay_level,
+        common.topic, body.encode(errors=NO_TEXT), tags=common.tags, keys=common.keys, delay_level=common.delay_level,
         properties=common.properties,
     )  # fmt: skip
-    return made, common.ordering_key
+    return _checked(made, common.ordering_key)
+
+
+def _checked(message: Message, ordering_key: str | None) -> tuple[Message, str | None]:
+    """Both. MessageIllegal when what is written as text, on the wire as on the disk, is none."""
+    try:
+        for text in (*message.properties, *message.properties.values(), ordering_key or ""):
+            text.encode()
+    except UnicodeEncodeError as error:
+        raise MessageIllegal(f"tags, keys and properties must be UTF-8: {error.reason}") from error
+    return message, ordering_key
 
 
 def draft_of_json(common: Common, line: str) -> tuple[Message, str | None]:
@@ -67,8 +81,10 @@ def draft_of_json(common: Common, line: str) -> tuple[Message, str | None]:
         "orderingKey": common.ordering_key,
     }
     said = {name: value for name, value in told.items() if value not in (None, [])}
-    said["properties"] = {**common.properties, **(said.get("properties") or {})}
-    return message_of_json({**ours, **said}, common.topic)
+    own = said.get("properties", {})
+    if not isinstance(own, dict):
+        raise MessageIllegal("properties must be an object")
+    return _checked(*message_of_json({**ours, **said, "properties": {**common.properties, **own}}, common.topic))
 
 
 async def feed(

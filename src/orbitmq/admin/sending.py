@@ -47,6 +47,7 @@ from orbitmq.wire.codes import ResponseCode
 PRODUCER_GROUP = "orbitmq-admin"
 SENDABLE = ("topic", "body", "tags", "keys", "properties", "delayLevel", "orderingKey", "flag")
 """What counts in a JSON line; whatever else a shown message has is passed over."""
+INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 _TRANSACTIONAL = ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__")
 
 
@@ -162,6 +163,8 @@ def message_of_json(told: Mapping[str, Any], topic: str | None = None) -> tuple[
         )
     except (TypeError, ValueError) as error:
         raise MessageIllegal(f"flag and delayLevel must be numbers: {error}") from error
+    if not INT_MIN <= made.flag <= INT_MAX:
+        raise MessageIllegal(f"flag must fit into 32 bits: {made.flag}")
     return made, None if ordering_key is None else str(ordering_key)
 
 
@@ -180,7 +183,7 @@ def _body_of(told: Any) -> bytes:
         if told.get("form") == "hex":
             return bytes.fromhex(content)
         return content.encode(told.get("charset") or "utf-8")
-    except (ValueError, LookupError, binascii.Error) as error:
+    except (ValueError, LookupError, TypeError, binascii.Error) as error:
         raise MessageIllegal(f"the body is no {told.get('form')}: {error}") from error
 
 

@@ -321,11 +321,14 @@ async def send(
       orbitmq msg send Orders 'hello' --tags red --key order-4711
       orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
     """
+    import io
     import sys
 
     from orbitmq.admin import feeding
     from orbitmq.runtime.clock import SystemClock
 
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors=feeding.NO_TEXT)  # bodies are bytes: whatever is piped in arrives as it is
     common = feeding.Common(
         topic, tags, keys or (), _pairs(properties or ()), delay_level, ordering_key, feeding.queue_of(broker, queue)
     )
