@@ -59,11 +59,11 @@ async def test_any_free_port_is_tried_again_when_its_neighbour_is_taken(
 
     async def unlucky(server: Server, host: str, port: int) -> int:
         asked_for.append(port)
-        if len(asked_for) == 2:
+        if port and asked_for.count(0) == len(asked_for) - 1:  # the first neighbour
             raise ConfigurationError("somebody has it")
         return await bind(server, host, port)
 
     monkeypatch.setattr(Server, "bind", unlucky)
     async with running(made_broker(tmp_path)) as broker:
-        assert [port == 0 for port in asked_for] == [True, False, True, False]
+        assert [port == 0 for port in asked_for][-3:] == [False, True, False]
         assert (await asked(broker.port - 2)).code == 0

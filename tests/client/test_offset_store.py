@@ -64,6 +64,35 @@ def test_asking_what_is_stored_does_not_undo_what_is_done() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("way", ["persist", "commit"])
+def test_the_first_offset_of_a_topic_goes_ahead_of_the_others(way: str) -> None:
+    """A RocketMQ broker that gets two first ones at the same time keeps one of them."""
+    asked: list[tuple[int, bool]] = []
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            instance, store = await broker_offsets(system)
+            for queue in Q:
+                store.table.set(queue, 5)
+            begin = store._commit
+
+            async def seen(queue: MessageQueue, offset: int) -> None:
+                asked.append((queue.queue_id, False))
+                await begin(queue, offset)
+                asked.append((queue.queue_id, True))
+
+            store._commit = seen  # type: ignore[method-assign]
+            await getattr(store, way)(Q)
+            await until(lambda: len(system.offsets) == len(Q))
+            await getattr(store, way)(Q)
+            await instance.close()
+
+    run(scenario())
+    assert asked[:2] == [(0, False), (0, True)], "the first is answered before another is sent"
+    later = [number for number, answered in asked[2:] if not answered]
+    assert later == ([] if way == "persist" else [1, 2, 0, 1, 2])
+
+
 def test_a_refused_offset_is_no_missing_offset(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with fake_system() as system:

@@ -327,7 +327,7 @@ def test_the_stock_commands_of_ours_change_accounts(guarded: System, monkeypatch
     _sign_as(monkeypatch, ADMIN)
     account = (*key, "-s", someone.secret_key, "-m", "false", "-i", "DENY", "-u", "SUB", "-t", f"{TOPIC}=PUB")
     assert "success" in orbitmq("mqadmin", "updateAclConfig", *broker, *account).stdout
-    assert send(guarded, someone)().code == 0
+    _wait(send(guarded, someone), 0)  # a broker of RocketMQ reads its files again, and some moments are in between
     shown = orbitmq("mqadmin", "getAclConfig", *broker).stdout
     assert re.findall(r"accessKey +: (.+)", shown)[-1] == someone.access_key
     assert re.findall(r"topicPerms +: (.*)", shown)[-1] == f"[{TOPIC}=PUB]"
@@ -335,6 +335,7 @@ def test_the_stock_commands_of_ours_change_accounts(guarded: System, monkeypatch
     line = orbitmq("mqadmin", "clusterAclConfigVersion", *broker).stdout.splitlines()[0].split()
     assert line[:4] == ["DefaultCluster", "broker-a", guarded.address, str(_home(guarded) / "conf/plain_acl.yml")]
     assert "success" in orbitmq("mqadmin", "deleteAclConfig", *broker, *key).stdout
+    _wait(send(guarded, someone), 1)
     assert _reason(send(guarded, someone)()) == f"No acl config for {someone.access_key}"
     assert "deleted failed" in orbitmq("mqadmin", "deleteAclConfig", *broker, *key, code=1).stderr
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,13 +118,20 @@ _MOVING = re.compile(
 
 
 def test_the_runtime_table_is_the_stock_tools(world: World) -> None:
-    stock = pairs(world.stock("brokerStatus", "-b", world.system.address), ":")
-    mine = {row["key"]: row["value"] for row in items("broker", "runtime", BROKER, *world.here)}
+    def look() -> tuple[dict[str, str], dict[str, str], dict[str, Any]] | None:
+        """The stock tool's view and ours, when nothing was stored between two looks of ours around them."""
+        (before,) = items("broker", "status", world.system.address, *world.here)
+        stock = pairs(world.stock("brokerStatus", "-b", world.system.address), ":")
+        mine = {row["key"]: row["value"] for row in items("broker", "runtime", BROKER, *world.here)}
+        (status,) = items("broker", "status", world.system.address, *world.here)
+        unmoved = before["runtime"]["logEndOffset"] == status["runtime"]["logEndOffset"]
+        return (stock, mine, status) if unmoved else None
+
+    stock, mine, status = wait_until(look, 60, "a moment in which nobody sends")  # type: ignore[misc]
     assert mine.keys() == stock.keys()
     still = [key for key in mine if not _MOVING.search(key)]
     assert len(still) >= 8
     assert {key: mine[key] for key in still} == {key: stock[key].strip() for key in still}
-    (status,) = items("broker", "status", world.system.address, *world.here)
     assert status["runtime"]["bootedAtMs"] == int(stock["bootTimestamp"])
     assert status["runtime"]["logEndOffset"] == int(stock["commitLogMaxOffset"])
     assert status["runtime"]["putTotal"] == int(stock["putMessageTimesTotal"])

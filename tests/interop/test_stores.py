@@ -77,7 +77,7 @@ def _note_progress_of_a_slave(store: Path) -> None:
     path = store / "config/consumerOffset.json"
     path.write_text(offsets._text()(), encoding="utf-8")
     assert '"committedHere":{"orders@readers":[0,1,2,3]}' in path.read_text()
-    path.with_name(path.name + ".bak").unlink()  # it would be read instead if this could not
+    path.with_name(path.name + ".bak").unlink(missing_ok=True)  # it would be read instead if this could not
 
 
 def _send(system: System, mode: str, indexes: range) -> list[Row]:

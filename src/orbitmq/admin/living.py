@@ -26,8 +26,8 @@ class Moment(Struct, frozen=True, rename="camel"):
     groups_in_all: int
 
 
-async def moment(session: Session, *, shown: int = GROUPS_SHOWN) -> Found[Moment]:
-    """Ask everybody once. ConnectError when no name server answers."""
+async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found[Moment]:
+    """Ask everybody once; `shown` groups, None for all. ConnectError when no name server answers."""
     overviews, members, found = await asyncio.gather(
         cluster.overview(session), cluster.listed(session), groups.groups(session, lag=True)
     )

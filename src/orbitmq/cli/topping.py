@@ -59,7 +59,7 @@ def run(
 
 async def _once(console: Console, context: Context, timeout_ms: float) -> int:
     async with opened(context, timeout_ms) as session:
-        found = await moment(session)
+        found = await moment(session, shown=None)
     wide = console if console.is_terminal else Console(file=sys.stdout, width=200, highlight=False)
     wide.print(screen(found, time.time(), lines=None))
     return EXIT_UNREACHABLE if found.partial else 0

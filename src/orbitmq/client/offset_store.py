@@ -9,7 +9,7 @@ import asyncio
 import fcntl
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from orbitmq.operations import offsets as operations
 from orbitmq.runtime.files import load_with_backup, save_with_backup
 
 _log = logging.getLogger(__name__)
+Offset = tuple[MessageQueue, int]
 
 
 class OffsetStore(Protocol):
@@ -48,6 +49,10 @@ class OffsetStore(Protocol):
         """Give the file back."""
 
 
+def _told_nobody(group: str, queue: MessageQueue, offset: int, error: OrbitMQError) -> None:
+    _log.warning("event=offset_not_stored group=%s queue=%s offset=%d error=%s", group, queue, offset, error)
+
+
 class BrokerOffsets:
     """Offsets of a clustering group, kept by each queue's broker."""
 
@@ -55,6 +60,8 @@ class BrokerOffsets:
         self.table = OffsetTable()
         self._instance = instance
         self._group = group
+        self._begun: set[tuple[str, str]] = set()
+        """Broker name and topic of which the broker has confirmed an offset of this group."""
 
     async def open(self) -> None:
         """Nothing to read before a queue is asked for."""
@@ -81,26 +88,50 @@ class BrokerOffsets:
             return next(iter(addresses.values()))
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        await asyncio.gather(*(self._tell(queue, offset) for queue, offset in self.table.own(queues).items()))
+        ahead, rest = self._in_turn(self.table.own(queues))
+        await asyncio.gather(*(self._begin(queue, offset) for queue, offset in ahead))
+        await asyncio.gather(*(self._tell(queue, offset) for queue, offset in rest))
+
+    def _in_turn(self, offsets: Mapping[MessageQueue, int]) -> tuple[list[Offset], list[Offset]]:
+        """What goes ahead, and the rest. A RocketMQ broker forgets one of two first offsets of a group and topic that
+        come at the same time: the first one is answered before the others are sent.
+        """
+        first: dict[tuple[str, str], Offset] = {}
+        rest: list[Offset] = []
+        for queue, offset in offsets.items():
+            place = (queue.broker_name, queue.topic)
+            if place in self._begun or place in first:
+                rest.append((queue, offset))
+            else:
+                first[place] = (queue, offset)
+        return list(first.values()), rest
+
+    async def _begin(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            await self._commit(queue, offset)
+        except OrbitMQError as error:
+            _told_nobody(self._group, queue, offset, error)
 
     async def _tell(self, queue: MessageQueue, offset: int) -> None:
         try:
             address = await self._address(queue)
             await operations.tell_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
         except OrbitMQError as error:
-            _log.warning(
-                "event=offset_not_stored group=%s queue=%s offset=%d error=%s", self._group, queue, offset, error
-            )
+            _told_nobody(self._group, queue, offset, error)
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
-        commits = (self._commit(queue, offset) for queue, offset in self.table.own(queues).items())
-        for outcome in await asyncio.gather(*commits, return_exceptions=True):
-            if isinstance(outcome, BaseException):
+        outcomes: list[BaseException | None] = []
+        for portion in self._in_turn(self.table.own(queues)):
+            commits = (self._commit(queue, offset) for queue, offset in portion)
+            outcomes += await asyncio.gather(*commits, return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
                 raise outcome
 
     async def _commit(self, queue: MessageQueue, offset: int) -> None:
         address = await self._address(queue)
         await operations.update_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
+        self._begun.add((queue.broker_name, queue.topic))
 
     async def release(self, queue: MessageQueue) -> None:
         await self.persist([queue])

@@ -95,6 +95,13 @@ class Mirror:
         if name not in self._enrolled:
             self._enroll(sorted({queue.topic for queue in queues}), channel)
             self._enrolled.add(name)
+        # A RocketMQ broker forgets one of two first offsets of a topic that come at the same time: one goes ahead.
+        known = {queue.topic for queue in self._told if queue.broker_name == name}
+        ahead = list({queue.topic: queue for queue in queues if queue.topic not in known}.values())
+        for portion in (ahead, [queue for queue in queues if queue not in ahead]):
+            self._tell_all(portion, offsets, channel)
+
+    def _tell_all(self, queues: list[MessageQueue], offsets: Mapping[MessageQueue, int], channel: Channel) -> None:
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         told = [
             request(code, UpdateConsumerOffsetHeader(self._group, queue.topic, queue.queue_id, offsets[queue]))
