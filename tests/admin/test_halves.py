@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from orbitmq.admin.halves import half_of
+from orbitmq.admin.halves import half_of, plan_resume
 from orbitmq.admin.session import Session
 from orbitmq.admin.stories import HalfState
+from orbitmq.errors import AdminError
 from orbitmq.message.hosts import encode_host
+from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageExt
 from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.message.unit import Unit, encode_unit
@@ -114,3 +116,47 @@ async def test_of_orbitmq_by_what_it_tells(pending: int, expected: tuple[HalfSta
             ResponseCode.SUCCESS, body=encode(PendingTransactions([one], -1))
         )
         assert await state(system) == expected
+
+
+@pytest.mark.parametrize(
+    ("topic", "pending", "before"),
+    [
+        ("TRANS_CHECK_MAX_TIME_TOPIC", 124, "given up"),
+        (HALF_TOPIC, OFFSET, "pending"),
+        (HALF_TOPIC, 124, "not pending"),
+    ],
+)
+async def test_a_plan_to_resume_says_how_the_message_stands(topic: str, pending: int, before: str) -> None:
+    async with fake_system() as system:
+        host, port = system.address.rsplit(":", 1)
+        store_host = encode_host(host, int(port))
+        unit = Unit(0, 0, 0, 0, OFFSET, 1000, 0, 1, HOST, 1, store_host, 0, 0, b"x", topic, "REAL_TOPIC\x01Orders\x02")
+        one = PendingTransaction(
+            topic="Orders", queue_id=0, unique_id="U", offset_message_id="O", producer_group="p", queue_offset=pending,
+            born_timestamp=1, age_ms=1, checks=5, next_check=77,
+        )  # fmt: skip
+        info = ClusterInfo({BROKER: BrokerData(BROKER, "C", {0: system.address})}, {"C": [BROKER]})
+        for code, body in {
+            RequestCode.GET_BROKER_CLUSTER_INFO: encode_standard(info),
+            RequestCode.GET_PENDING_TRANSACTIONS: encode(PendingTransactions([one], -1)),
+            RequestCode.VIEW_MESSAGE_BY_ID: encode_unit(unit),
+        }.items():
+            system.answers[code] = lambda _, command, body=body: command.response(0, body=body)
+        remoting = Remoting()
+        plan = await plan_resume(Session(remoting, [system.address]), offset_message_id(store_host, 1000))
+        await remoting.close()
+        (change,) = plan.changes
+        assert (change.step.before, change.step.after) == (before, "asked again")
+        assert bool(plan.warnings) is (before == "not pending")
+
+
+async def test_a_message_that_a_silent_broker_may_have_is_not_called_missing() -> None:
+    async with fake_system() as system:
+        info = ClusterInfo({BROKER: BrokerData(BROKER, "C", {0: "127.0.0.1:1"})}, {"C": [BROKER]})
+        system.answers[RequestCode.GET_BROKER_CLUSTER_INFO] = lambda _, command: command.response(
+            0, body=encode_standard(info)
+        )
+        remoting = Remoting()
+        with pytest.raises(AdminError, match="is not found, and not everybody answers: broker-a"):
+            await plan_resume(Session(remoting, [system.address]), offset_message_id(encode_host("127.0.0.1", 1), 1000))
+        await remoting.close()

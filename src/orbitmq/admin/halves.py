@@ -153,9 +153,13 @@ def _decides(body: bytes, half_offset: int) -> bool:
 
 async def plan_resume(session: Session, offset_id: str) -> Plan:
     """Have the producer of a half message asked again, from the beginning: of one that was given up, and at orbitmq's
-    brokers of one that is pending too. NotFound when there is no such message, Conflict when it is no half message.
+    brokers of one that is pending too. NotFound when there is no such message, AdminError when nobody could say so,
+    Conflict when it is no half message.
     """
     found = await by_offset_id(session, offset_id)
+    if found.failures:
+        silent = ", ".join(failure.target for failure in found.failures)
+        raise AdminError(f"{offset_id} is not found, and not everybody answers: {silent}", found.failures[0].hint)
     if not found.items:
         raise NotFound(f"there is no message {offset_id}", "give its offset id: orbitmq msg find tells it")
     (message,) = found.items
@@ -169,5 +173,16 @@ async def plan_resume(session: Session, offset_id: str) -> Plan:
         )
 
     topic = message.properties.get("REAL_TOPIC", "unknown topic")
-    step = Step(str(node), "resume check", f"{message.msg_id} of {topic}", "given up", "asked again")
-    return Plan(f"have the producer of {message.msg_id} asked again", [Change(step, make)])
+    before, warnings = await _standing(session, message)
+    step = Step(str(node), "resume check", f"{message.msg_id} of {topic}", before, "asked again")
+    return Plan(f"have the producer of {message.msg_id} asked again", [Change(step, make)], warnings)
+
+
+async def _standing(session: Session, message: MessageExt) -> tuple[str, list[str]]:
+    """How a half message stands, in a word, and what is doubtful about having its producer asked."""
+    if message.topic == TRANSACTION_CHECK_MAX_TOPIC:
+        return "given up", []
+    state = (await half_of(session, message)).state
+    if state is HalfState.DECIDED:
+        return "not pending", ["it is decided, or was asked for since and has a newer record: orbitmq msg find tells"]
+    return state.value, []
