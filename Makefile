@@ -55,7 +55,7 @@ format: setup
 
 # Three at a time: much of the time a test waits for a broker.
 test: setup java services check
-	$(BIN)/pytest -n 3 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 bench: setup java
 	$(BIN)/python bench/run.py
