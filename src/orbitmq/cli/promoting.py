@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from orbitmq.admin.session import MASTER_ID
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
 from orbitmq.cli.endings import EXIT_FAILED, fail, one_line_errors
 from orbitmq.cli.health import place_of
+from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import client_context
 from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file
 from orbitmq.operations.promotion import promote_slave
+from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.settings import broker_settings
 from orbitmq.store.options import StoreOptions
 from orbitmq.wire.promotion import PromotionReport
+
+SERVES_SECONDS = 30
+"""A broker that opens a log it has closed cleanly takes about one."""
+ASK_SECONDS, ASK_MS = 0.2, 3000.0
 
 
 def promote(config: Path | None, address: str | None, *, dry_run: bool, force: bool, sync: bool) -> None:
@@ -23,7 +34,8 @@ def promote(config: Path | None, address: str | None, *, dry_run: bool, force: b
         pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions, TlsOptions)
         options, tls = BrokerOptions.parse(pairs), TlsOptions.parse(with_tls_file(pairs))
         place = address or place_of(options.listen_address, options.listen_port)
-        report = asyncio.run(_ask(tls, place, dry_run=dry_run, force=force, sync=sync))
+        servers = options.name_servers
+        report, serves = asyncio.run(_promote(tls, place, servers, dry_run=dry_run, force=force, sync=sync))
     print("\n".join(_lines(report)))
     if report.alive is not None:
         fail(
@@ -33,15 +45,42 @@ def promote(config: Path | None, address: str | None, *, dry_run: bool, force: b
         )
     if report.doubts and not force:
         fail("broker promote", "refused: give --force to do it nevertheless", EXIT_FAILED)
-    print("it would be done" if dry_run else _done(report))
+    print("it would be done" if dry_run else _done(report, serves=serves))
 
 
-async def _ask(tls: TlsOptions, address: str, *, dry_run: bool, force: bool, sync: bool) -> PromotionReport:
+async def _promote(
+    tls: TlsOptions, address: str, servers: Sequence[str], *, dry_run: bool, force: bool, sync: bool
+) -> tuple[PromotionReport, bool]:
+    """What the slave says, and whether it has become the master since."""
     remoting = Remoting(tls=client_context(tls) if tls.mode == ENFORCING else None)
     try:
-        return await promote_slave(remoting, address, dry_run=dry_run, force=force, sync=sync)
+        report = await promote_slave(remoting, address, dry_run=dry_run, force=force, sync=sync)
+        refused = report.alive is not None or (report.doubts and not force)
+        return report, not dry_run and not refused and await _serves(remoting, address, servers, report)
     finally:
         await remoting.close()
+
+
+async def _serves(remoting: Remoting, address: str, servers: Sequence[str], report: PromotionReport) -> bool:
+    """Wait until clients find it: the name servers have it as the master; without any, that it answers again as one."""
+    ends = time.monotonic() + SERVES_SECONDS
+    while time.monotonic() < ends:
+        with contextlib.suppress(OrbitMQError):  # it starts anew, and is asked again
+            if await _is_master(remoting, address, servers, report):
+                return True
+        await asyncio.sleep(ASK_SECONDS)
+    return False
+
+
+async def _is_master(remoting: Remoting, address: str, servers: Sequence[str], report: PromotionReport) -> bool:
+    if not servers:
+        settings = (await broker_settings(remoting, address, timeout_ms=ASK_MS)).values
+        return settings.get("brokerRole") != "SLAVE"
+    for server in servers:
+        known = (await cluster_info(remoting, server, timeout_ms=ASK_MS)).brokers.get(report.broker_name)
+        if known is None or known.addresses.get(MASTER_ID) != report.address:
+            return False
+    return True
 
 
 def _lines(report: PromotionReport) -> list[str]:
@@ -56,10 +95,15 @@ def _lines(report: PromotionReport) -> list[str]:
     ]
 
 
-def _done(report: PromotionReport) -> str:
+def _done(report: PromotionReport, *, serves: bool) -> str:
+    if serves and report.saved:
+        return f"it is the master of {report.broker_name} now, and clients find it"
     kept = (
         ""
         if report.saved
         else "; its configuration cannot be written and still says SLAVE: set brokerRole and brokerId=0 there"
     )
-    return f"it starts anew as the master of {report.broker_name}{kept}"
+    begun = (
+        "it is" if serves else f"after {SERVES_SECONDS} s no client finds it yet; look at its log: it starts anew as"
+    )
+    return f"{begun} the master of {report.broker_name}{kept}"
