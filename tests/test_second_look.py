@@ -12,7 +12,7 @@ from tests.support import second_look
 SOUND, BROKEN = "def test_it() -> None:\n    assert True is True\n", "def test_it() -> None:\n    raise ValueError\n"
 
 
-@pytest.mark.parametrize(("text", "count", "code"), [(SOUND, 1, 0), (BROKEN, 1, 1), (SOUND, 4, 1), (SOUND, 0, 1)])
+@pytest.mark.parametrize(("text", "count", "code"), [(SOUND, 1, 0), (BROKEN, 1, 1), (SOUND, 6, 1), (SOUND, 0, 1)])
 def test_a_second_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], text: str, count: int, code: int
 ) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LIMIT = 3
+LIMIT = 5
 ROOT = Path(__file__).parents[2]
 LAST_FAILED = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
 

@@ -34,6 +34,8 @@ GROUPS = (
     "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "CONSUMED/s=consumeTps", "TOPICS=topics",
 )  # fmt: skip
 
+PIPE_WIDTH = 10_000
+"""Nothing is cut where a script reads."""
 _STYLES = {Severity.WELL: "green", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
 
 
@@ -60,7 +62,7 @@ def run(
 async def _once(console: Console, context: Context, timeout_ms: float) -> int:
     async with opened(context, timeout_ms) as session:
         found = await moment(session, shown=None)
-    wide = console if console.is_terminal else Console(file=sys.stdout, width=200, highlight=False)
+    wide = console if console.is_terminal else Console(file=sys.stdout, width=PIPE_WIDTH, highlight=False)
     wide.print(screen(found, time.time(), lines=None))
     return EXIT_UNREACHABLE if found.partial else 0
 
