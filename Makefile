@@ -53,9 +53,9 @@ format: setup
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-# Three at a time: much of the time a test waits for a broker. A few that fail beside others are run once more alone.
+# Three at a time: much of the time a test waits for a broker.
 test: setup java services check
-	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder || { [ $$? -eq 1 ] && $(BIN)/python -m tests.support.second_look; }
+	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 bench: setup java
 	$(BIN)/python bench/run.py
