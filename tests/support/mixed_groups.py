@@ -77,7 +77,8 @@ STEPS = (
     Step("leave", "python"),
     Step("join", "python", QUEUES[4:8]),
 )
-LAST_SEATS: tuple[Seat, ...] = ("java", "python")
+LAST_STEPS = (Step("leave", "java"), Step("leave", "python"))
+"""When everything is consumed."""
 
 
 class Delivery(NamedTuple):
@@ -141,7 +142,7 @@ def _allocated(group: Group, own: str, ids: tuple[str, ...]) -> list[str]:
     """Asked for over and over while members come and go."""
     strategy = python_members.strategy(group.strategy, TOPIC)
     all_queues = [queue_named(name) for name in QUEUES]
-    return [python_members.name_of(one) for one in allocate(strategy, group.name, own, all_queues, ids)]
+    return sorted(python_members.name_of(one) for one in allocate(strategy, group.name, own, all_queues, ids))
 
 
 Courses = Mapping[tuple[str, str], Course]  # by system and group
