@@ -60,6 +60,7 @@ ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 INT64 = np.dtype(">i8")
 INT16 = np.dtype(">i2")
 INT8 = np.dtype("i1")
+HEXADECIMAL = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)  # byte -> its two digits
 
 
 def unit_positions(buffer: Buffer) -> Positions:
@@ -226,9 +227,9 @@ class Units:
 
     def offset_ids(self) -> pa.StringArray:
         """Offset message ids: store host and physical offset in upper-case hexadecimal."""
-        hosts = translated(self._store_hosts, lambda host: host.hex().upper())
-        offsets = pa.array([f"{offset & 0xFFFFFFFFFFFFFFFF:016X}" for offset in self.field("physical_offset").tolist()])
-        return pc.binary_join_element_wise(hosts, offsets.cast(pa.string()), "")
+        offsets = pa.py_buffer(np.ascontiguousarray(self._head["physical_offset"]))
+        fixed = pa.Array.from_buffers(pa.binary(INT64.itemsize), len(self), [None, offsets])
+        return as_hexadecimal(pc.binary_join_element_wise(self._store_hosts, fixed.cast(pa.binary()), b""))
 
     def properties_text(self) -> pa.StringArray:
         """Properties as stored: `name 0x01 value 0x02 ...`."""
@@ -337,6 +338,15 @@ def as_text(values: pa.BinaryArray) -> pa.StringArray:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())
+
+
+def as_hexadecimal(values: pa.BinaryArray) -> pa.StringArray:
+    """Two upper-case digits for each byte. The values are an array of its own, no slice of one."""
+    count = len(values)
+    _, offsets, data = values.buffers()
+    bounds = np.frombuffer(offsets, np.int32, count + 1)
+    text = HEXADECIMAL[np.frombuffer(data, np.uint8, int(bounds[-1]))]
+    return pa.StringArray.from_buffers(count, pa.py_buffer(2 * bounds), pa.py_buffer(text))
 
 
 def hosts_as_text(hosts: pa.BinaryArray) -> pa.StringArray:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from orbitmq.pipeline.lake import writing
@@ -81,6 +83,25 @@ def test_a_task_that_fails_leaves_no_file(place: Place, monkeypatch: pytest.Monk
     assert list(place.files())
     writer.abandon()
     assert not list(place.files())
+
+
+def test_columns_are_told_apart_by_what_readers_do_with_them(place: Place) -> None:
+    """Dictionaries are for what repeats, also inside the columns made of bodies; bounds for what is compared."""
+    kind = pa.struct([("city", pa.string()), ("items", pa.list_(pa.string())), ("more", pa.map_("string", "string"))])
+    value = pa.array([{"city": "Rome", "items": ["a", "b"], "more": [("k", "v")]}] * 20, kind)
+    writer = LakeWriter(place, "archive")
+    writer.add(batch(rows("T", range(20))).append_column("value", value))
+    (file,) = writer.finish()
+    with place.read(file.path) as source:
+        group = pq.ParquetFile(source).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    indexed = {column.path_in_schema for column in columns if "RLE_DICTIONARY" in column.encodings}
+    of_value = {
+        f"value.{path}" for path in ("city", "items.list.element", "more.key_value.key", "more.key_value.value")
+    }
+    assert indexed == {"topic", "brokerName", "queueId", "storeTimestamp"} | of_value
+    compared = {column.path_in_schema for column in columns if column.is_stats_set}
+    assert compared == indexed | {"queueOffset", "msgId"}
 
 
 def test_no_message_makes_no_file(place: Place) -> None:

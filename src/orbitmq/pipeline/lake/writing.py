@@ -8,9 +8,10 @@ broker, queue and offset.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +24,9 @@ ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000
 GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader has to take into memory at once
 OWN_FILE_BYTES = 16 << 20  # below this much of a topic it shares a file
+# Columns whose values are seldom the same twice: a dictionary of them is given up again after its work is done.
+DISTINCT = frozenset(("queueOffset", "msgId", "keys", "body", "properties", "bodyCrc", "physOffset", "offsetMsgId"))
+NEVER_COMPARED = frozenset(("body", "properties"))  # no reader leaves out row groups by the smallest of them
 HELD_BYTES_MAX = 256 << 20  # in memory of one task; the largest topic gets its file before more is held
 
 
@@ -61,7 +65,8 @@ class _File:
                 self._sink,
                 table.schema,
                 compression=self._compression,
-                use_dictionary=[name for name in table.schema.names if name not in ("body", "queueOffset", "msgId")],
+                use_dictionary=leaves(table.schema, without=DISTINCT),
+                write_statistics=leaves(table.schema, without=NEVER_COMPARED),
             )
         self._parquet.write_table(table, row_group_size=table.num_rows)
         self._count(table)
@@ -172,15 +177,30 @@ def by_topic_and_day(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.Recor
     """The parts of a batch; the order of rows stays."""
     if not batch.num_rows:
         return
+    topics = batch.column("topic").dictionary_encode()
     days = batch.column("storeTimestamp").cast(pa.date32())  # a timestamp in UTC, so a day in UTC
-    keys = pa.table({"topic": batch.column("topic"), "day": days})
-    groups = keys.group_by(["topic", "day"]).aggregate([])
-    if groups.num_rows == 1:
-        yield groups["topic"][0].as_py(), groups["day"][0].as_py().isoformat(), batch
-        return
-    for group in groups.to_pylist():
-        wanted = pc.and_(pc.equal(keys["topic"], group["topic"]), pc.equal(days, group["day"]))
-        yield group["topic"], group["day"].isoformat(), batch.filter(wanted)
+    keys = days.cast(pa.int32()).to_numpy() * len(topics.dictionary) + topics.indices.to_numpy()
+    order = np.argsort(keys, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
+        first, is_whole = int(rows[0]), len(rows) == batch.num_rows
+        # A copy, not a slice: a topic that waits for more must not keep the rows of the others in memory.
+        part = batch if is_whole else batch.take(pa.array(rows))
+        yield topics[first].as_py(), days[first].as_py().isoformat(), part
+
+
+def leaves(schema: pa.Schema, without: Collection[str]) -> list[str]:
+    """What Parquet calls the columns that hold values, but for those within the columns `without`."""
+    return [path for field in schema if field.name not in without for path in _paths(field.name, field.type)]
+
+
+def _paths(name: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_struct(kind):
+        return [path for field in kind for path in _paths(f"{name}.{field.name}", field.type)]
+    if pa.types.is_list(kind):
+        return _paths(f"{name}.list.element", kind.value_type)
+    if pa.types.is_map(kind):
+        return _paths(f"{name}.key_value.key", kind.key_type) + _paths(f"{name}.key_value.value", kind.item_type)
+    return [name]
 
 
 def spans(table: pa.Table) -> list[QueueSpan]:
