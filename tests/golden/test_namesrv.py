@@ -16,9 +16,10 @@ from msgspec import structs
 
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
+from orbitmq.message.model import MASTER_ID
 from orbitmq.namesrv.kv import ORDER_TOPIC_NAMESPACE
 from orbitmq.namesrv.options import NamesrvOptions
-from orbitmq.namesrv.routes import MASTER_ID, BrokerIdentity
+from orbitmq.namesrv.routes import BrokerIdentity
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.bodies import (

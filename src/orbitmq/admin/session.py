@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from orbitmq.admin.answers import Gathered, failure_of
 from orbitmq.errors import AdminError, NoNameServer, NotFound, OrbitMQError, RemotingError
+from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.routes import cluster_info, route
 from orbitmq.wire.bodies import ClusterInfo, TopicRouteData
@@ -25,7 +26,6 @@ TIMEOUT_MS = 5000.0
 """What a node is given for an answer; the stock tool waits 20 s, longer than anyone looks at a terminal."""
 ASKED_AT_ONCE = 16
 """So many questions are under way at a time: an administrator's look must not be felt by the brokers."""
-MASTER_ID = 0
 _asks: ContextVar[bool] = ContextVar("asks", default=False)
 """Whether the task has one of the places."""
 

@@ -20,6 +20,7 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUSPEND
+from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
@@ -33,7 +34,7 @@ from orbitmq.wire.headers import PullMessageHeader
 _log = logging.getLogger(__name__)
 
 SCAN_SECONDS = 5.0  # how often held pulls are looked over, as in RocketMQ
-MASTER_ID = "0"  # where the next pull should go while reads from slaves are off
+AT_MASTER = str(MASTER_ID)  # where the next pull should go while reads from slaves are off
 
 # What a read found -> the code of the answer. An empty or unknown queue depends on the offset asked for.
 _CODES = {
@@ -152,16 +153,16 @@ class Pulling:
     def _suggested(self, header: PullMessageHeader, result: GetResult) -> str:
         """The broker id to ask next: a group that reads what is no longer in memory may be sent to a slave."""
         if not self._options.slave_read_enable:
-            return MASTER_ID
+            return AT_MASTER
         group = self._groups.find(header.consumer_group)
         if group is None:
-            return MASTER_ID
+            return AT_MASTER
         return str(group.broker_id_when_slow if result.is_behind else group.broker_id)
 
     def _home(self, header: PullMessageHeader) -> str:
         """The broker id the group reads from as a rule."""
         group = self._groups.find(header.consumer_group)
-        return str(group.broker_id) if group is not None else MASTER_ID
+        return str(group.broker_id) if group is not None else AT_MASTER
 
     # ------------------------------------------------------------------------------------------------------- checks
 

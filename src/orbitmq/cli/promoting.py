@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orbitmq.admin.session import MASTER_ID
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
 from orbitmq.cli.endings import EXIT_FAILED, fail, one_line_errors
 from orbitmq.cli.health import place_of
 from orbitmq.errors import OrbitMQError
+from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import client_context
 from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file

@@ -21,7 +21,7 @@ from orbitmq.client.core.identity import DEFAULT_INSTANCE, client_id
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.rebalance import Membership, change
-from orbitmq.client.core.route import MASTER_ID, read_address
+from orbitmq.client.core.route import read_address
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.lag import QueueLag, lag_of
@@ -33,7 +33,7 @@ from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.client.watching import ON_QUEUES, QueueListener, Watching
 from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError, RequestRejected
 from orbitmq.message.config import TAG, SubscriptionData
-from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.model import MASTER_ID, MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_CONSUMER_GROUP, RETRY_PREFIX, check_topic, retry_topic
 from orbitmq.operations import membership
 from orbitmq.wire.bodies import (

@@ -23,7 +23,6 @@ from orbitmq.client.background import Background, one_round
 from orbitmq.client.core.addresses import VIP_CODES, lookup_url, vip_address
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
 from orbitmq.client.core.retry import BROKER_MISSING
-from orbitmq.client.core.route import MASTER_ID
 from orbitmq.client.lookup import look_up
 from orbitmq.client.machine import own_addresses
 from orbitmq.client.nameservers import LookUp, NameServers
@@ -34,6 +33,7 @@ from orbitmq.client.routes import Routes
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientError, OrbitMQError
 from orbitmq.message.ids import UniqueIds
+from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting, RpcHook
 from orbitmq.net.routing import Router

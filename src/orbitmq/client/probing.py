@@ -6,10 +6,9 @@ import asyncio
 
 from orbitmq.client.background import one_round
 from orbitmq.client.core.latency import PROBE_LOOK_S, PROBE_TIMEOUT_MS, FaultTable
-from orbitmq.client.core.route import MASTER_ID
 from orbitmq.client.instance import Instance
 from orbitmq.errors import BrokerError, OrbitMQError
-from orbitmq.message.model import MessageQueue
+from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.operations import offsets
 

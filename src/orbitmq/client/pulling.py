@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from orbitmq.client.core.hooks import FilterContext, FilterHook, ReceiveContext, ReceiveHook, each
 from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.retry import BROKER_MISSING
-from orbitmq.client.core.route import MASTER_ID, ReadAddress, read_address
+from orbitmq.client.core.route import ReadAddress, read_address
 from orbitmq.client.instance import Instance
 from orbitmq.errors import BrokerError, ClientError, RemotingError
 from orbitmq.filter.tags import wants
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
-from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.model import MASTER_ID, MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import MAX_OFFSET, MIN_OFFSET, TRAN_MSG, UNIQ_KEY
 from orbitmq.message.unit import decode_units, message_of

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from orbitmq.client.core.retry import BROKER_MISSING, NO_ROUTE
 from orbitmq.client.core.route import (
-    MASTER_ID,
     PublishQueues,
     broker_addresses,
     from_template,
@@ -24,7 +23,7 @@ from orbitmq.client.core.route import (
 )
 from orbitmq.client.nameservers import NameServers
 from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
-from orbitmq.message.model import MessageQueue
+from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations import routes as operations
 from orbitmq.wire.bodies import TopicRouteData

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from orbitmq.client.core.route import MASTER_ID
 from orbitmq.client.instance import Instance
 from orbitmq.errors import BrokerError, ClientError, MessageIllegal, UnitError
 from orbitmq.message.ids import decode_offset_message_id, decode_unique_id
-from orbitmq.message.model import MessageExt
+from orbitmq.message.model import MASTER_ID, MessageExt
 from orbitmq.message.properties import UNIQ_KEY
 from orbitmq.message.unit import decode_unit, decode_units, message_of
 from orbitmq.operations import pulling, querying

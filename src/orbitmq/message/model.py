@@ -17,6 +17,9 @@ from orbitmq.message.properties import (
     WAIT,
 )
 
+MASTER_ID = 0
+"""The broker id of a master; slaves of its name have others."""
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class MessageQueue:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from orbitmq.message.model import MASTER_ID
 from orbitmq.metrics.model import Readers, Sample
-from orbitmq.namesrv.routes import MASTER_ID
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import Clock, SystemClock
 

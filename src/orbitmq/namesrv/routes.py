@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from orbitmq.message.config import DataVersion
 from orbitmq.message.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
+from orbitmq.message.model import MASTER_ID
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
 
 EXPIRED_AFTER_MS = 120_000  # four missed registrations
-MASTER_ID = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from orbitmq.client.core.retry import RETRY_CODES
-from orbitmq.client.core.route import MASTER_ID, broker_addresses, no_queue_cause, publish_queues
+from orbitmq.client.core.route import broker_addresses, no_queue_cause, publish_queues
 from orbitmq.errors import (
     BrokerError,
     ConnectError,
@@ -29,7 +29,7 @@ from orbitmq.errors import (
     RemotingError,
     SourceError,
 )
-from orbitmq.message.model import MessageQueue
+from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import asking_context

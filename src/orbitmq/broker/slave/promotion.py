@@ -17,6 +17,7 @@ from orbitmq.broker.settings import rewrite_configuration
 from orbitmq.broker.slave.kept_role import keep_role
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
+from orbitmq.message.model import MASTER_ID
 from orbitmq.message.topics import is_system_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
@@ -36,7 +37,6 @@ from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
 _log = logging.getLogger(__name__)
 
 ASK_MS = 3000
-MASTER_ID = 0
 TOPICS_A_TURN = 50  # found in the log, written and logged, before other work gets its turn: some 4 ms
 
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orbitmq.message.flags import PERM_READ, PERM_WRITE
-from orbitmq.message.model import MessageQueue
+from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
-
-MASTER_ID = 0
 
 
 @dataclass(frozen=True, slots=True)
