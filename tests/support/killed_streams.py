@@ -28,7 +28,7 @@ from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.session import DATA_SOURCES
 from tests.support.process import ChildProcess, wait_until
-from tests.support.streams import finished
+from tests.support.streams import finished, patiently
 
 TOPIC = "orders"
 COPIES = {"effectively-once": "orders-once", "at-least-once": "orders-again"}  # guarantee -> topic
@@ -122,8 +122,8 @@ def begin(
 def finish(spark: SparkSession, name_server: str, folder: Path, sinks: Sequence[str] = SINKS) -> Counts:
     """Have every stream read the rest; what each sink holds then."""
     for sink in sinks:
-        finished(partial(begin, spark, name_server, folder, sink, rows=REST_ROWS, availableNow=True))
-    return counts(spark, name_server, folder, sinks)
+        finished(partial(begin, spark, name_server, folder, sink, rows=REST_ROWS, availableNow=True), START_TIMEOUT_S)
+    return patiently(lambda: counts(spark, name_server, folder, sinks))
 
 
 def counts(spark: SparkSession, name_server: str, folder: Path, sinks: Sequence[str]) -> Counts:
@@ -197,7 +197,8 @@ def main(name_server: str, folder: Path, sinks: Sequence[str]) -> None:
     """`go` runs the streams until somebody ends them, `finish` reads the rest and counts."""
     spark = session()
     spark.streams.addListener(Batches())
-    spark.read.format("orbitmq").options(nameServer=name_server, columns="body").load(TOPIC).limit(1).collect()
+    topic = spark.read.format("orbitmq").options(nameServer=name_server, columns="body")
+    patiently(lambda: topic.load(TOPIC).limit(1).collect())
     tell("ready", {"jvm": spark.sparkContext._gateway.proc.pid})
     if sys.stdin.readline().strip() == "finish":
         tell("counts", finish(spark, name_server, folder, sinks))
@@ -218,7 +219,7 @@ def working(spark: SparkSession, name_server: str, folder: Path, sink: str) -> S
     """A stream that has planned for the first time: Spark gives the Python process for that ten seconds to come up, and
     on a busy machine four at once are late."""
     while True:
-        query = begin(spark, name_server, folder, sink, processingTime="4 seconds")
+        query = patiently(partial(begin, spark, name_server, folder, sink, processingTime="4 seconds"))
         wait_until(lambda running=query: running.recentProgress or not running.isActive, START_TIMEOUT_S, "a batch")
         if query.isActive:
             return query

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
-# Spark gives a Python process ten seconds to come up, however busy the machine is; then the query has to be started
-# again.
+T = TypeVar("T")
+
+# Spark gives a Python process ten seconds to come up, however busy the machine is; then the work has to be begun again.
 LATE = "Python worker failed to connect back"
 STARTS_MAX = 8
 PATIENCE_S = 240
 
 
-def finished(begin: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """The query that `begin` starts, once it has ended by itself; one that came up too late is started again."""
-    for attempt in range(STARTS_MAX):
-        query = begin()
+def patiently(work: Callable[[], T]) -> T:
+    """What `work` gives, which is begun again when a Python process came up too late for it."""
+    for _ in range(STARTS_MAX - 1):
         try:
-            assert query.awaitTermination(PATIENCE_S), "the stream goes on"
-            break
-        except StreamingQueryException as error:
-            if LATE not in str(error) or attempt == STARTS_MAX - 1:
+            return work()
+        except (PySparkException, Py4JError) as error:
+            if LATE not in str(error):
                 raise
-    return query
+    return work()
+
+
+def finished(begin: Callable[[], StreamingQuery], patience_s: float = PATIENCE_S) -> StreamingQuery:
+    """The query that `begin` starts, once it has ended by itself."""
+
+    def ended() -> StreamingQuery:
+        query = begin()
+        assert query.awaitTermination(patience_s), "the stream goes on"
+        return query
+
+    return patiently(ended)
