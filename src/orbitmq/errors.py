@@ -21,6 +21,7 @@ answers when the error reaches the border of a request.
     +-- RemotingError               the network's
     |   +-- ConnectError            no connection to the address
     |   |   +-- NoNameServer        none of the name servers can be reached
+    |   |   +-- BrokerAway          a broker that was registered lately, and is no more: it is not asked
     |   +-- SendRequestError        the connection broke before the request was written
     |   +-- RemotingTimeout         no answer in time (also a TimeoutError)
     |   +-- TooManyRequestsError    a limit of the client is reached, or no time is left to send
@@ -152,6 +153,17 @@ class NoNameServer(ConnectError):
     """None of the name servers can be reached; the text names each with its reason."""
 
 
+class BrokerAway(ConnectError):
+    """A broker that was registered lately and that no name server knows any more. It is not asked: by now its address
+    may be another's.
+    """
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+        """What to do about it."""
+
+
 class SendRequestError(RemotingError):
     """The connection broke before or while the request was under way."""
 
@@ -231,6 +243,14 @@ class NotFound(AdminError):
 
 class Conflict(AdminError):
     """What is asked for cannot be while something else is so: the text names it."""
+
+
+class BadField(AdminError):
+    """A field of a form or of a page's address has a value it cannot have."""
+
+
+class Forbidden(AdminError):
+    """Who is logged in may not do this."""
 
 
 class LakeError(OrbitMQError):

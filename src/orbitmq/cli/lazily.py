@@ -28,6 +28,7 @@ NOUNS = {
     "doctor": "Look at everything that keeps a client from working, and say what to do.",
     "check": "One question for a monitoring system, answered as a Nagios plugin does.",
     "wait": "Wait until something is so: for scripts and tests.",
+    "dashboard": "The web page of a cluster, and who may log in to it.",
     "top": "The cluster as it lives: brokers, groups that are behind, what is wrong.",
     "context": "Named clusters: which one commands mean.",
 }

@@ -1,0 +1,255 @@
+"""The command `dashboard`: which clusters, who may log in, where it listens. Must not know a page."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from orbitmq.cli import undoing
+from orbitmq.cli.contexts import Context, choose, load, path_of
+from orbitmq.cli.daemons import run_until_stopped, serve
+from orbitmq.cli.endings import one_line_errors
+from orbitmq.dashboard.accounts import AccountFile, put
+from orbitmq.dashboard.accounts import remove as remove_account
+from orbitmq.dashboard.app import Dashboard, Settings
+from orbitmq.dashboard.audit import AuditLog
+from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.roles import role_of
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.hosts import address_text
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.tls import client_context
+from orbitmq.net.tls_options import TlsOptions
+from orbitmq.runtime import logging
+from orbitmq.runtime.clock import SystemClock
+from orbitmq.wire.signature import sign
+
+DEFAULT_PLACE = "local"
+"""The name of a cluster that flags tell of and no context does."""
+CONNECTIONS_MAX = 200  # browsers hold six each; further ones are told to come back
+BACKLOG = 64
+STOP_SECONDS = 3  # for requests under way
+
+
+class Wanted(NamedTuple):
+    """What was said of the clusters."""
+
+    name_servers: tuple[str, ...]
+    contexts: tuple[str, ...]
+    every_context: bool
+    cluster: str | None
+    mapped: tuple[str, ...]
+    timeout_ms: float
+
+
+class Serving(NamedTuple):
+    """What was said of the page."""
+
+    host: str
+    port: int
+    descriptor: int | None
+    """A socket that listens already."""
+    accounts: Path | None
+    readonly: bool
+    hosts: frozenset[str]
+    certificate: Path | None
+    key: Path | None
+    audit_log: Path | None
+    sample_seconds: float
+
+
+def run(wanted: Wanted, serving: Serving, log_level: logging.Level) -> None:
+    """Ends with the process."""
+    with one_line_errors("dashboard"):
+        places = [_place(context, wanted, serving) for context in _contexts(wanted)]
+        settings = Settings(
+            places,
+            _accounts(serving, places),
+            readonly=serving.readonly,
+            hosts=frozenset(name.lower() for name in serving.hosts),
+            is_secure=serving.certificate is not None,
+            audit=AuditLog(serving.audit_log or _state("dashboard-audit.jsonl"), SystemClock()),
+            save_undo=undoing.save,
+        )
+        settings.audit.open()
+        if (serving.certificate is None) != (serving.key is None):
+            raise ConfigurationError("--tls-cert and --tls-key belong together")
+        listening = _listening(serving)
+        run_until_stopped(lambda stopped: _serve(settings, listening, serving, stopped), log_level)
+
+
+def _contexts(wanted: Wanted) -> list[Context]:
+    names: tuple[str | None, ...] = wanted.contexts or (None,)
+    if wanted.every_context:
+        names = tuple(load(path_of()).get("contexts", {}))
+        if not names:
+            raise ConfigurationError(f"there is no context in {path_of()}; orbitmq context add NAME")
+    return [choose(wanted.name_servers, name, wanted.cluster, wanted.mapped) for name in names]
+
+
+def _place(context: Context, wanted: Wanted, serving: Serving) -> Place:
+    credentials = context.credentials()
+    tls = None if context.tls is None else client_context(TlsOptions.parse(context.tls))
+    remoting = partial(
+        Remoting,
+        connect_timeout_ms=wanted.timeout_ms,
+        sign=None if credentials is None else partial(sign, credentials=credentials),
+        direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
+        tls=tls,
+    )
+    reach = Reach(
+        context.name_servers,
+        remoting,
+        context.cluster,
+        wanted.timeout_ms,
+        readonly=context.readonly,
+        protected=context.protected,
+        has_account=credentials is not None,
+    )
+    return Place(context.name or DEFAULT_PLACE, reach, sample_seconds=serving.sample_seconds)
+
+
+def accounts_path(environment: dict[str, str] | None = None) -> Path:
+    home = (environment or os.environ).get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "orbitmq" / "dashboard.toml"
+
+
+def _state(name: str) -> Path:
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(home).expanduser() / "orbitmq" / name
+
+
+def _accounts(serving: Serving, places: list[Place]) -> AccountFile | None:
+    """None where nobody has to log in: on loopback, with no account of a cluster to lend."""
+    path = serving.accounts or accounts_path()
+    if serving.accounts is not None or path.exists():
+        found = AccountFile(path)
+        if not found.accounts():
+            raise ConfigurationError(f"{path}: there is no account; orbitmq dashboard account NAME --role admin")
+        return found
+    if not _is_loopback(serving.host):
+        raise ConfigurationError(
+            f"--host {serving.host} is more than loopback, and nobody would have to log in; "
+            "make an account first: orbitmq dashboard account NAME --role admin"
+        )
+    for place in places:
+        if place.reach.has_account:
+            raise ConfigurationError(
+                f"cluster {place.name} is asked with an account of its own, which the page would lend to every user of "
+                "this machine; make an account first: orbitmq dashboard account NAME --role admin"
+            )
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listening(serving: Serving) -> socket.socket:
+    if serving.descriptor is not None:
+        return socket.socket(fileno=serving.descriptor)
+    return listen(serving.host, serving.port)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """ConfigurationError when the port cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        made = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"--port: cannot listen on {host}:{port}: {error}") from error
+    made.setblocking(False)
+    return made
+
+
+def _config(asgi: ASGIApp, serving: Serving) -> uvicorn.Config:
+    config = uvicorn.Config(
+        asgi,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        ssl_certfile=serving.certificate,
+        ssl_keyfile=serving.key,
+        ws="none",
+        http="h11",
+    )
+    try:
+        config.load()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"--tls-cert {serving.certificate}, --tls-key {serving.key}: {error}") from error
+    return config
+
+
+async def _serve(settings: Settings, listening: socket.socket, serving: Serving, stopped: asyncio.Event) -> None:
+    server = _Server(_config(Dashboard(settings).asgi, serving))
+    for place in settings.places:
+        place.start()
+    serving_task = asyncio.create_task(server.serve([listening]))
+    kind = "https" if serving.certificate is not None else "http"
+    port = listening.getsockname()[1]
+    try:
+        ended = asyncio.create_task(_first(stopped, serving_task))
+        await serve(ended, f"  {'dashboard':<12} {kind}://{address_text(serving.host, port)}/\n")
+    finally:
+        server.should_exit = True
+        await serving_task
+        for place in settings.places:
+            await place.stop()
+
+
+async def _first(stopped: asyncio.Event, task: asyncio.Task[None]) -> None:
+    waiting = asyncio.create_task(stopped.wait())
+    await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def account(name: str, role: str, path: Path | None, *, remove: bool) -> None:
+    """Written at once; the password comes from the terminal or from standard input."""
+    with one_line_errors("dashboard account"):
+        place = path or accounts_path()
+        if remove:
+            remove_account(place, name)
+            print(f"{name} may no longer log in ({place})")
+            return
+        try:
+            wanted = role_of(role)
+        except ValueError as error:
+            raise ConfigurationError(f"--role: {error}") from error
+        put(place, name, wanted, _password())
+        print(f"{name} may log in as {wanted.word} ({place})")
+
+
+def _password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    first = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != first:
+        raise ConfigurationError("the two are not the same; nothing was written")
+    return first

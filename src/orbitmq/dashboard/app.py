@@ -1,0 +1,357 @@
+"""The page as an ASGI application: every request passes the same checks before a page is asked.
+
+In this order: the host it was sent to, the size of what it carries, who it is, whether that role may do it, whether the
+form came from a page of ours. Every answer, errors included, forbids scripts, frames and sources from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from importlib import import_module
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from orbitmq.admin.answers import Failure, failure_of
+from orbitmq.admin.plans import Plan
+from orbitmq.dashboard import accounts, confirming, pages
+from orbitmq.dashboard.asking import PAGES, Answer, Asked, Download, Fields, Goes, Page, Shown
+from orbitmq.dashboard.audit import AuditLog
+from orbitmq.dashboard.guard import Headers, body_of, is_ours, refuse_host
+from orbitmq.dashboard.logins import Guesses, Login, Logins
+from orbitmq.dashboard.places import Place
+from orbitmq.dashboard.rendering import environment, rendered
+from orbitmq.dashboard.roles import Role
+from orbitmq.errors import (
+    BadField,
+    BrokerError,
+    ConfigurationError,
+    Conflict,
+    Forbidden,
+    MessageError,
+    NotFound,
+    OrbitMQError,
+    RemotingError,
+)
+from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.wire.codes import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+COOKIE = "orbitmq-session"
+LOCAL_NAME = "local"
+"""Who is told in the audit log where nobody has to log in."""
+LOGIN_BODY_MAX = 4096
+HASHED_AT_ONCE = 2  # each takes 16 MiB and a core for its time
+SAID_MAX = 300  # characters of a sentence that is carried to the next page
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `orbitmq dashboard` was told."""
+
+    places: Sequence[Place]
+    accounts: accounts.AccountFile | None = None
+    """None: whoever reaches the page is an administrator; for loopback only."""
+    readonly: bool = False
+    hosts: frozenset[str] = frozenset()
+    """Names of the page in addresses, besides those of loopback; with accounts and without any, every name is taken."""
+    is_secure: bool = False
+    """Cookies go over TLS only."""
+    audit: AuditLog = field(default_factory=lambda: AuditLog(None, SystemClock()))
+    clock: Clock = field(default_factory=SystemClock)
+    save_undo: Callable[[Mapping[str, Any]], str] | None = None
+    """Keeps what undoes a change; returns the words of the command that takes it."""
+
+
+class Dashboard:
+    """All pages over the places of `settings`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.places = {place.name: place for place in settings.places}
+        self.logins = Logins(time.monotonic)
+        self.guesses = Guesses(time.monotonic)
+        self._hashing = asyncio.Semaphore(HASHED_AT_ONCE)
+        self.templates = environment()
+        now = time.monotonic()
+        _, self._local = Logins(time.monotonic).begin(LOCAL_NAME, Role.ADMIN)
+        self._local.began = now
+        for name in pages.MODULES:
+            import_module(f"{pages.__name__}.{name}")
+        self.asgi = Headers(Starlette(routes=self._routes(), exception_handlers=self._handlers()))
+
+    def _routes(self) -> list[Route | Mount]:
+        below = [Route(f"/c/{{place}}/{page.path}", self._serves(page), methods=_methods(page)) for page in PAGES]
+        return [
+            Mount("/static", StaticFiles(packages=[("orbitmq.dashboard", "static")])),
+            Route("/", self._first),
+            Route("/healthz", self._healthz),
+            Route("/login", self._login_form, methods=["GET"]),
+            Route("/login", self._login, methods=["POST"]),
+            Route("/logout", self._logout, methods=["POST"]),
+            *below,
+            Route("/c/{place}/plans/{plan}", self._plan, methods=["GET"]),
+            Route("/c/{place}/plans/{plan}", self._confirm, methods=["POST"]),
+        ]
+
+    def _handlers(self) -> Mapping[Any, Any]:
+        return {HTTPException: self._http_error, Exception: self._bug}
+
+    # ------------------------------------------------------------------------------------------------------- who it is
+
+    def who(self, request: Request) -> Login | None:
+        if self.settings.accounts is None:
+            return self._local
+        key = request.cookies.get(COOKIE)
+        login = None if key is None else self.logins.find(key)
+        if login is None:
+            return None
+        known = self.settings.accounts.accounts().get(login.name)
+        if known is None or known.role is not login.role:  # taken away, or changed, meanwhile
+            self.logins.end(key or "")
+            return None
+        return login
+
+    async def _first(self, request: Request) -> Response:
+        refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
+        return RedirectResponse(f"/c/{quote(next(iter(self.places)))}/", HTTPStatus.SEE_OTHER)
+
+    async def _healthz(self, _request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _login_form(self, request: Request) -> Response:
+        refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
+        if self.who(request) is not None:
+            return RedirectResponse(_local_path(request.query_params.get("next", "/")), HTTPStatus.SEE_OTHER)
+        return self._page("login.html", request, {"wrong": "", "next": request.query_params.get("next", "/")[:2000]})
+
+    async def _login(self, request: Request) -> Response:
+        """A form without a token: there is no session yet. A page of another site cannot send it, its origin tells."""
+        refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
+        if not is_ours(request):
+            raise HTTPException(HTTPStatus.FORBIDDEN, "this form came from another site")
+        form = Fields(await body_of(request, LOGIN_BODY_MAX))
+        name, password = form.text("name", at_most=accounts.NAME_CHARS_MAX), form.raw("password", at_most=1024)
+        peer = request.client.host if request.client else ""
+        wait = self.guesses.wait_seconds(f"name {name}", f"peer {peer}")
+        if wait > 0:
+            return self._wrong(request, form, f"too many wrong passwords; try again in {wait:.0f} s", 429, wait)
+        account = await self._account(name, password)
+        if account is None:
+            self.guesses.wrong(f"name {name}", f"peer {peer}")
+            await asyncio.to_thread(self.settings.audit.write, name, "", peer, "log in", "refused")
+            return self._wrong(request, form, "name or password is wrong", 401)
+        self.guesses.right(f"name {name}", f"peer {peer}")
+        await asyncio.to_thread(self.settings.audit.write, name, account.role.word, peer, "log in", "done")
+        key, _ = self.logins.begin(name, account.role)
+        answer = RedirectResponse(_local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
+        answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=self.settings.is_secure, path="/")
+        return answer
+
+    async def _account(self, name: str, password: str) -> accounts.Account | None:
+        assert self.settings.accounts is not None
+        account = self.settings.accounts.accounts().get(name)
+        async with self._hashing:
+            kept = accounts.NOBODY if account is None else account.hashed
+            right = await asyncio.to_thread(accounts.is_right, password, kept)
+        return account if right else None
+
+    def _wrong(self, request: Request, form: Fields, text: str, status: int, wait: float = 0) -> Response:
+        answer = self._page("login.html", request, {"wrong": text, "next": form.text("next", "/")}, status=status)
+        if wait:
+            answer.headers["retry-after"] = str(round(wait) + 1)
+        return answer
+
+    async def _logout(self, request: Request) -> Response:
+        login = self.who(request)
+        form = Fields(await body_of(request, LOGIN_BODY_MAX))
+        if login is None or not is_ours(request) or not login.is_token(form.raw("csrf")):
+            raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of a page of yours; load it again")
+        self.logins.end(request.cookies.get(COOKIE, ""))
+        answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        answer.delete_cookie(COOKIE, path="/")
+        return answer
+
+    # ----------------------------------------------------------------------------------------------------------- pages
+
+    def _serves(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            asked = await self.asked(request, page.role, page.body_bytes_max if page.writes else 0)
+            if isinstance(asked, Response):
+                return asked
+            if page.writes and page.says:
+                return await confirming.do(self, request, page, asked)
+            return await self.answered(request, page, asked, await page.endpoint(asked))
+
+        return self.guarded(serve)
+
+    async def asked(self, request: Request, role: Role, body_bytes_max: int) -> Asked | Response:
+        """The request, checked; a response where it goes no further. A size of 0 is that of a request to look."""
+        refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
+        login = self.who(request)
+        if login is None:
+            return self._to_login(request)
+        place = self.places.get(request.path_params["place"])
+        if place is None:
+            raise NotFound(f"there is no cluster {request.path_params['place']}", f"there are {', '.join(self.places)}")
+        if login.role < role:
+            raise Forbidden(f"{login.name} is {login.role.word}; this takes {role.word}")
+        form = Fields(await body_of(request, body_bytes_max)) if body_bytes_max else Fields()
+        if body_bytes_max:
+            token = request.headers.get("x-csrf-token") or form.raw("csrf")
+            if not is_ours(request) or not login.is_token(token):
+                raise Forbidden("this form is not of a page of yours", "load the page again, and send it from there")
+            if self.settings.readonly or place.reach.readonly:
+                raise Forbidden("nothing is changed through this page: it is read-only")
+        return Asked(
+            place,
+            place.session(),
+            login,
+            Fields(request.url.query),
+            form,
+            {name: str(value) for name, value in request.path_params.items()},
+            self.settings.clock.now_ms(),
+            self.settings.audit,
+        )
+
+    def _to_login(self, request: Request) -> Response:
+        if request.method != "GET" or request.headers.get("hx-request"):
+            return PlainTextResponse("log in first\n", HTTPStatus.UNAUTHORIZED, {"HX-Redirect": "/login"})
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?next={quote(target)}", HTTPStatus.SEE_OTHER)
+
+    async def answered(self, request: Request, page: Page, asked: Asked, answer: Answer) -> Response:
+        if isinstance(answer, Plan):
+            return confirming.kept(page, asked, answer, time.monotonic())
+        if isinstance(answer, Goes):
+            said = f"?said={quote(answer.said[:SAID_MAX])}" if answer.said else ""
+            return RedirectResponse(f"/c/{quote(asked.place.name)}/{answer.path}{said}", HTTPStatus.SEE_OTHER)
+        if isinstance(answer, Download):
+            name = quote(answer.name)
+            headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
+            return Response(answer.body, media_type=answer.content_type, headers=headers)
+        assert page.template is not None
+        return self.shown(request, page.template, asked, answer)
+
+    def shown(self, request: Request, template: str, asked: Asked, answer: Shown) -> Response:
+        failures: list[Failure] = [failure for found in answer.found for failure in found.failures]
+        warnings = [warning for found in answer.found for warning in found.warnings]
+        values = {
+            **answer.values,
+            "asked": asked,
+            "failures": list({one.target: one for one in failures}.values()),
+            "warnings": list(dict.fromkeys(warnings)),
+            "age_seconds": answer.age_seconds,
+            "said": asked.query.raw("said")[:SAID_MAX],
+        }
+        return self._page(template, request, values, asked=asked, status=answer.status)
+
+    async def _plan(self, request: Request) -> Response:
+        return await self.guarded(lambda one: confirming.show(self, one))(request)
+
+    async def _confirm(self, request: Request) -> Response:
+        return await self.guarded(lambda one: confirming.confirm(self, one))(request)
+
+    # ---------------------------------------------------------------------------------------------------------- errors
+
+    def guarded(self, serve: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Errors of the family become a page that says what is wrong and what to do."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await serve(request)
+            except OrbitMQError as error:
+                return self._error(request, status_of(error), failure_of("", error))
+
+        return guarded
+
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        failure = Failure(
+            "", error.status_code, HTTPStatus(error.status_code).phrase, error.detail, None, retryable=False
+        )
+        return self._error(request, error.status_code, failure)
+
+    async def _bug(self, request: Request, error: Exception) -> Response:
+        _log.error("event=page_failed path=%s", request.url.path, exc_info=error)
+        text = "this page has failed; the log of the dashboard tells where"
+        return self._error(request, 500, Failure("", 500, "Internal Server Error", text, None, retryable=False))
+
+    def _error(self, request: Request, status: int, failure: Failure) -> Response:
+        try:
+            login = self.who(request)
+        except OrbitMQError:  # the accounts cannot be read: that is the error that is shown
+            login = None
+        place = None if login is None else self.places.get(request.path_params.get("place", ""))
+        values = {"failure": failure, "status": status, "login": login, "place": place}
+        return self._page("error.html", request, values, status=status)
+
+    def _page(
+        self,
+        template: str,
+        request: Request,
+        values: Mapping[str, Any],
+        *,
+        asked: Asked | None = None,
+        status: int = 200,
+    ) -> Response:
+        common = {
+            "login": None if asked is None else asked.login,
+            "place": None if asked is None else asked.place,
+            "places": list(self.places),
+            "base": None if asked is None else f"/c/{quote(asked.place.name)}",
+            "path": request.url.path,
+            "now_ms": self.settings.clock.now_ms(),
+            "needs_login": self.settings.accounts is not None,
+            "readonly": self.settings.readonly or (asked is not None and asked.place.reach.readonly),
+            "pages": pages.NAVIGATION,
+        }
+        merged = {**common, **values}
+        if merged["base"] is None and merged["place"] is not None:
+            merged["base"] = f"/c/{quote(merged['place'].name)}"
+        text = rendered(template, merged, self.templates)
+        return Response(text, status, media_type="text/html")
+
+
+def _methods(page: Page) -> list[str]:
+    return ["POST"] if page.writes else ["GET"]
+
+
+def _local_path(text: str) -> str:
+    """Where a login leads: a path of this page, whatever somebody has put into a link."""
+    parts = urlsplit(text)
+    is_path = not parts.scheme and not parts.netloc and text.startswith("/") and not text.startswith(("//", "/\\"))
+    return text if is_path and text.isprintable() else "/"
+
+
+_STATUS: Sequence[tuple[type[OrbitMQError], HTTPStatus]] = (
+    (BadField, HTTPStatus.BAD_REQUEST),
+    (Forbidden, HTTPStatus.FORBIDDEN),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Conflict, HTTPStatus.CONFLICT),
+    (MessageError, HTTPStatus.BAD_REQUEST),
+    (RemotingError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (ConfigurationError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+_MISSING = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND}
+
+
+def status_of(error: OrbitMQError) -> int:
+    """The status that fits."""
+    if isinstance(error, BrokerError):
+        if error.code in _MISSING:
+            return HTTPStatus.NOT_FOUND
+        return HTTPStatus.FORBIDDEN if error.code == ResponseCode.NO_PERMISSION else HTTPStatus.BAD_GATEWAY
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.BAD_REQUEST)

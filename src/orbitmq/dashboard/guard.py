@@ -1,0 +1,105 @@
+"""What is looked at before a page is asked: the host, the origin, the size; and what every answer says to the browser.
+
+Knows no page and no account.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Set as AbstractSet
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Headers:
+    """Puts `HEADERS` on every answer of `app`; nothing but files of ours is kept by a browser."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_file = scope["path"].startswith("/static/")
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers["cache-control"] = "public, max-age=3600" if is_file else "no-store"
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+def refuse_host(request: Request, hosts: AbstractSet[str], *, open_to_all: bool) -> None:
+    """HTTPException for a name that is not ours: a foreign site may have its name point to this machine, and would then
+    read the page as its own. Where there are accounts it gains nothing, and any name is taken unless some are given.
+    """
+    host = request.headers.get("host", "")
+    name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
+    if name.lower() in LOOPBACK_NAMES or name.lower() in hosts or (open_to_all and not hosts and _is_name(name)):
+        return
+    raise HTTPException(421, f"this page is not {name[:100]!r}; start it with --allowed-host if it is to be")
+
+
+def _is_name(text: str) -> bool:
+    """Whether it can be a host's name or address."""
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return bool(text) and all(
+            part and part.replace("-", "").isalnum() and part.isascii() for part in text.split(".")
+        )
+    return True
+
+
+def is_ours(request: Request) -> bool:
+    """Whether the browser says that one of our pages has sent it; clients that say nothing are not browsers."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("origin")
+    if origin is None:
+        return True
+    return urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+async def body_of(request: Request, bytes_max: int) -> str:
+    """A form's text. HTTPException when it is larger, or no form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind not in ("", "application/x-www-form-urlencoded"):
+        raise HTTPException(415, "forms are sent as application/x-www-form-urlencoded")
+    data = bytearray()
+    try:
+        async for piece in request.stream():
+            data += piece
+            if len(data) > bytes_max:
+                raise HTTPException(413, f"more than the {bytes_max} bytes this form may have")
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the form was cut off") from error
+    try:
+        return data.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise HTTPException(400, "a form escapes what is not ASCII") from error

@@ -1,0 +1,138 @@
+"""Who is logged in: sessions behind a cookie, the token that each form carries, and brakes for those who guess.
+
+Everything is in memory and ends with the process. Must not know HTTP.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.plans import Plan, Step
+from orbitmq.dashboard.roles import Role
+
+LOGINS_MAX = 1000  # the one that was idle longest gives way
+IDLE_SECONDS = 2 * 3600.0
+LIFE_SECONDS = 12 * 3600.0
+PLANS_MAX = 20  # a login's previews; the oldest gives way
+PLAN_SECONDS = 600.0  # what is shown grows old: a plan is made within ten minutes or not at all
+FREE_TRIES = 5
+WAIT_SECONDS_MAX = 300.0
+GUESSED_MAX = 10_000  # names and addresses that are remembered for wrong passwords
+
+
+@dataclass(slots=True)
+class Pending:
+    """A plan that was shown. It is made once."""
+
+    plan: Plan
+    place: str
+    back: str
+    role: Role
+    shown_at: float
+    result: Found[Step] | None = None
+    undo: str | None = None
+    """The words of the command that undoes it."""
+    is_running: bool = False
+
+
+@dataclass(slots=True)
+class Login:
+    """One browser."""
+
+    name: str
+    role: Role
+    csrf: str
+    began: float
+    seen: float
+    pending: OrderedDict[str, Pending] = field(default_factory=OrderedDict)
+
+    def is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self.csrf.encode())
+
+    def keep(self, one: Pending) -> str:
+        """The id under which a plan waits to be confirmed."""
+        while len(self.pending) >= PLANS_MAX:
+            self.pending.popitem(last=False)
+        key = secrets.token_urlsafe(12)
+        self.pending[key] = one
+        return key
+
+    def kept(self, key: str, now: float) -> Pending | None:
+        """The plan of this id; None when there is none, or it has grown old without being made."""
+        one = self.pending.get(key)
+        if one is not None and one.result is None and not one.is_running and now - one.shown_at > PLAN_SECONDS:
+            del self.pending[key]
+            return None
+        return one
+
+
+class Logins:
+    """`clock` gives seconds that only grow."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._logins: OrderedDict[str, Login] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._logins)
+
+    def begin(self, name: str, role: Role) -> tuple[str, Login]:
+        """A new session: the value of its cookie, and who it is."""
+        now = self._clock()
+        while len(self._logins) >= LOGINS_MAX:
+            self._logins.popitem(last=False)
+        key, login = secrets.token_urlsafe(32), Login(name, role, secrets.token_urlsafe(32), now, now)
+        self._logins[key] = login
+        return key, login
+
+    def find(self, key: str) -> Login | None:
+        """Who it is, unless the session has ended."""
+        login = self._logins.get(key)
+        if login is None:
+            return None
+        now = self._clock()
+        if now - login.seen > IDLE_SECONDS or now - login.began > LIFE_SECONDS:
+            del self._logins[key]
+            return None
+        login.seen = now
+        self._logins.move_to_end(key)
+        return login
+
+    def end(self, key: str) -> None:
+        self._logins.pop(key, None)
+
+
+class Guesses:
+    """Wrong passwords by name and by address: after a few of them each further one has to wait longer."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def wait_seconds(self, *who: str) -> float:
+        """How long the next try of these has to wait; 0 when it may come now."""
+        now = self._clock()
+        return max([0.0, *(self._until(one) - now for one in who)])
+
+    def _until(self, who: str) -> float:
+        count, at = self._wrong.get(who, (0, 0.0))
+        if count < FREE_TRIES:
+            return 0.0
+        return at + min(WAIT_SECONDS_MAX, 2.0 ** (count - FREE_TRIES))
+
+    def wrong(self, *who: str) -> None:
+        now = self._clock()
+        for one in who:
+            count, _ = self._wrong.pop(one, (0, 0.0))
+            self._wrong[one] = (count + 1, now)
+        while len(self._wrong) > GUESSED_MAX:
+            self._wrong.popitem(last=False)
+
+    def right(self, *who: str) -> None:
+        for one in who:
+            self._wrong.pop(one, None)

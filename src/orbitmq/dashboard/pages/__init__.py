@@ -1,0 +1,20 @@
+"""The pages. A module a subject; each registers its pages when it is imported."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MODULES = ("overview", "audit")
+"""All modules of this folder."""
+
+
+class Entry(NamedTuple):
+    """A line of the navigation."""
+
+    path: str
+    """Below the place."""
+    text: str
+    role: str = "viewer"
+
+
+NAVIGATION = (Entry("", "Overview"), Entry("audit", "Audit", "admin"))

@@ -1,0 +1,188 @@
+"""The clusters the page shows, by name: how each is reached, and answers that are kept for a while.
+
+A page that asks thousands of things shows what was found a few seconds ago, with its age, and has it looked up anew
+beside. Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from orbitmq.admin.living import Moment, moment
+from orbitmq.admin.session import Session
+from orbitmq.errors import OrbitMQError
+from orbitmq.net.remoting import Remoting
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FRESH_SECONDS = 5.0  # shown without asking again
+STALE_SECONDS = 120.0  # older than that is not shown: the page waits for a new answer
+KEPT_MAX = 200  # answers of one cluster; the one asked for longest ago goes
+SAMPLE_SECONDS = 15.0
+SAMPLES = 120  # of each figure: half an hour at the usual pace
+SERIES_MAX = 20_000  # brokers, and groups with a lag; further ones have no curve
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[T]):
+    """An answer, and when it was given."""
+
+    value: T
+    at: float
+    """The loop's time."""
+
+    @property
+    def age_seconds(self) -> float:
+        return asyncio.get_running_loop().time() - self.at
+
+
+class History:
+    """The last samples of figures by name; None where a sample did not have it."""
+
+    def __init__(self, samples: int = SAMPLES) -> None:
+        self._samples = samples
+        self._series: OrderedDict[str, deque[float | None]] = OrderedDict()
+        self._taken = 0
+
+    def add(self, figures: Mapping[str, float | None]) -> None:
+        """One sample. Series that nobody has told of for as long as a series lasts are forgotten."""
+        self._taken += 1
+        for name, series in self._series.items():
+            series.append(figures.get(name))
+        for name, value in figures.items():
+            if value is not None and name not in self._series and len(self._series) < SERIES_MAX:
+                before = min(self._taken - 1, self._samples - 1)
+                self._series[name] = deque([*[None] * before, value], maxlen=self._samples)
+        for name in [name for name, series in self._series.items() if all(value is None for value in series)]:
+            del self._series[name]
+
+    def of(self, name: str) -> list[float | None]:
+        """The oldest first; empty for what was never seen."""
+        return list(self._series.get(name, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a cluster is asked."""
+
+    name_servers: Sequence[str]
+    remoting: Callable[[], Remoting]
+    """Makes the connections; called on the event loop."""
+    cluster: str | None = None
+    timeout_ms: float = 5000.0
+    readonly: bool = False
+    protected: bool = False
+    """Every change asks for the place's name."""
+    has_account: bool = False
+    """Requests are signed with an account, which the page lends to whoever uses it."""
+
+
+class Place:
+    """One cluster of the page. `name` stands in its addresses."""
+
+    def __init__(self, name: str, reach: Reach, *, sample_seconds: float = SAMPLE_SECONDS) -> None:
+        self.name = name
+        self.reach = reach
+        self.history = History()
+        self._remoting: Remoting | None = None
+        self._sample_seconds = sample_seconds
+        self._kept: OrderedDict[str, Kept[Any]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[Any]] = {}
+        self._sampling: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to sample; 0 seconds between samples is never."""
+        if self._sample_seconds > 0:
+            self._sampling = asyncio.create_task(self._sample())
+
+    async def stop(self) -> None:
+        for task in [self._sampling, *self._asking.values()]:
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, OrbitMQError):
+                    await task
+        if self._remoting is not None:
+            await self._remoting.close()
+
+    def session(self) -> Session:
+        """A look of its own, over shared connections."""
+        if self._remoting is None:
+            self._remoting = self.reach.remoting()
+        return Session(
+            self._remoting, self.reach.name_servers, cluster=self.reach.cluster, timeout_ms=self.reach.timeout_ms
+        )
+
+    async def kept(
+        self, key: str, make: Callable[[Session], Awaitable[T]], fresh_seconds: float = FRESH_SECONDS
+    ) -> Kept[T]:
+        """The last answer to `key`. One that is no longer fresh is given once more while a new one is made; the first
+        time, and after a pause, it is waited for. What `make` raises is raised to those who wait.
+        """
+        found: Kept[T] | None = self._kept.get(key)
+        if found is None or found.age_seconds > STALE_SECONDS:
+            return await asyncio.shield(self._ask(key, make))
+        self._kept.move_to_end(key)
+        if found.age_seconds > fresh_seconds:
+            self._ask(key, make).add_done_callback(_told)
+        return found
+
+    def _ask(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Kept[T]]:
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(self._keep(key, make))
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        return task
+
+    async def _keep(self, key: str, make: Callable[[Session], Awaitable[T]]) -> Kept[T]:
+        value = await make(self.session())
+        kept = self._kept[key] = Kept(value, asyncio.get_running_loop().time())
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+        return kept
+
+    def forget(self) -> None:
+        """After a change: nothing that was found before it is shown again."""
+        self._kept.clear()
+
+    async def moment(self) -> Kept[Any]:
+        """`living.moment` with all groups, kept: a `Found[Moment]`."""
+        return await self.kept("moment", lambda session: moment(session, shown=None))
+
+    async def _sample(self) -> None:
+        while True:
+            try:
+                (now,) = (await self.kept("moment", _moment, self._sample_seconds / 2)).value.items
+                self.history.add(figures_of(now))
+            except OrbitMQError as error:  # the page says so to whoever looks
+                _log.info("event=sample_failed place=%s error=%s", self.name, error)
+                self.history.add({})
+            await asyncio.sleep(self._sample_seconds)
+
+
+def _moment(session: Session) -> Awaitable[Any]:
+    return moment(session, shown=None)
+
+
+def _told(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.info("event=refresh_failed error=%s", error)
+
+
+def figures_of(now: Moment) -> dict[str, float | None]:
+    """What is sampled of a moment: `in/<broker>:<id>`, `out/<broker>:<id>`, `lag/<group>`."""
+    figures: dict[str, float | None] = {}
+    for broker in now.brokers:
+        figures[f"in/{broker.broker}:{broker.broker_id}"] = broker.in_per_s
+        figures[f"out/{broker.broker}:{broker.broker_id}"] = broker.out_per_s
+    for group in now.groups:
+        figures[f"lag/{group.name}"] = group.lag_messages
+    return figures

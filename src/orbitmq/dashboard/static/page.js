@@ -1,0 +1,56 @@
+// What a page cannot do without a script: its own time zone, refreshing, copying, ticking all boxes. Works without htmx, too.
+"use strict";
+
+const two = (number) => String(number).padStart(2, "0");
+
+function localTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]:not([data-words])")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+    time.textContent = `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  }
+}
+
+// The box remembers for this tab and page that it is ticked.
+function refreshing() {
+  const box = document.querySelector("[data-refresh]");
+  if (!box) return;
+  const key = `refresh ${location.pathname}`;
+  box.checked = sessionStorage.getItem(key) === "1";
+}
+
+let passed = 0;
+setInterval(() => {
+  const box = document.querySelector("[data-refresh]");
+  if (!box || !box.checked || document.hidden || !window.htmx) return;
+  passed += 1;
+  if (passed < Number(box.dataset.refresh)) return;
+  passed = 0;
+  const typing = document.activeElement && ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeElement.tagName) && document.activeElement !== box;
+  if (typing) return;
+  htmx.ajax("GET", location.href, { source: "#content", target: "#content", select: "#content", swap: "outerHTML" });
+}, 1000);
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-refresh]")) {
+    passed = 0;
+    sessionStorage.setItem(`refresh ${location.pathname}`, event.target.checked ? "1" : "0");
+  }
+  if (event.target.matches("[data-all]")) {
+    for (const box of document.querySelectorAll(`input[type=checkbox][name="${event.target.dataset.all}"]`)) box.checked = event.target.checked;
+  }
+});
+
+document.addEventListener("click", (event) => {
+  const copy = event.target.closest("[data-copy]");
+  if (!copy || !navigator.clipboard) return;
+  navigator.clipboard.writeText(copy.dataset.copy).then(() => {
+    const before = copy.textContent;
+    copy.textContent = "copied";
+    setTimeout(() => { copy.textContent = before; }, 1500);
+  });
+});
+
+document.addEventListener("htmx:afterSwap", (event) => { localTimes(document); refreshing(); });
+document.addEventListener("DOMContentLoaded", () => { localTimes(document); refreshing(); });
