@@ -1,0 +1,143 @@
+"""Answers are kept while they are fresh, renewed beside the page, and waited for when they are old."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orbitmq.admin.session import Session
+from orbitmq.dashboard import places
+from orbitmq.dashboard.places import History, Place, Reach
+from orbitmq.errors import ConnectError
+from orbitmq.net.remoting import Remoting
+from tests.support.loops import LoopFactory, settle, turned_loop
+
+
+class Asked:
+    """Counts questions; each waits until it is answered."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.hold: asyncio.Event | None = None
+        self.error: Exception | None = None
+
+    async def __call__(self, _session: Session) -> int:
+        self.count += 1
+        number = self.count
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.error is not None:
+            raise self.error
+        return number
+
+
+def place() -> Place:
+    return Place("local", Reach(["127.0.0.1:1"], Remoting), sample_seconds=0)
+
+
+async def test_an_answer_is_fresh_then_renewed_beside_then_waited_for(turned_clock: LoopFactory) -> None:
+    one, asked = place(), Asked()
+    assert [(await one.kept("k", asked)).value for _ in range(3)] == [1, 1, 1]
+    await turned_loop().turn(places.FRESH_SECONDS + 1)
+    asked.hold = asyncio.Event()
+    old = await one.kept("k", asked)
+    assert (old.value, round(old.age_seconds)) == (1, round(places.FRESH_SECONDS + 1))
+    await one.kept("k", asked)
+    await settle()
+    assert asked.count == 2, "whoever looks meanwhile does not ask again"
+    asked.hold.set()
+    await settle()
+    assert (await one.kept("k", asked)).value == 2
+    await turned_loop().turn(places.STALE_SECONDS + 1)
+    assert (await one.kept("k", asked)).value == 3
+    await one.stop()
+
+
+async def test_all_who_wait_get_the_same_answer_or_error(turned_clock: LoopFactory) -> None:
+    one, asked = place(), Asked()
+    asked.hold, asked.error = asyncio.Event(), ConnectError("nobody there")
+    waiting = [asyncio.create_task(one.kept("k", asked)) for _ in range(3)]
+    await settle()
+    asked.hold.set()
+    found: list[Any] = await asyncio.gather(*waiting, return_exceptions=True)
+    assert asked.count == 1
+    assert [str(error) for error in found] == ["nobody there"] * 3
+    asked.error = None
+    assert (await one.kept("k", asked)).value == 2, "an error is not kept"
+    await one.stop()
+
+
+async def test_a_refresh_that_fails_leaves_the_old_answer(turned_clock: LoopFactory) -> None:
+    one, asked = place(), Asked()
+    await one.kept("k", asked)
+    asked.error = ConnectError("nobody there")
+    await turned_loop().turn(places.FRESH_SECONDS + 1)
+    await one.kept("k", asked)
+    await settle()
+    assert (await one.kept("k", asked)).value == 1
+    await settle()
+    assert asked.count == 3
+    await one.stop()
+
+
+async def test_nothing_is_kept_over_a_change_and_no_more_than_so_many(
+    turned_clock: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "KEPT_MAX", 2)
+    one, asked = place(), Asked()
+    for key in ("a", "b", "c"):
+        await one.kept(key, asked)
+    assert (await one.kept("a", asked)).value == 4
+    one.forget()
+    assert (await one.kept("a", asked)).value == 5
+    await one.stop()
+
+
+async def test_what_was_asked_before_a_change_is_not_kept_after_it(turned_clock: LoopFactory) -> None:
+    one, asked = place(), Asked()
+    asked.hold = asyncio.Event()
+    early = asyncio.create_task(one.kept("k", asked))
+    await settle()
+    one.forget()
+    late = asyncio.create_task(one.kept("k", asked))
+    await settle()
+    asked.hold.set()
+    assert ((await early).value, (await late).value, (await one.kept("k", asked)).value) == (1, 2, 2)
+    await one.stop()
+
+
+async def test_who_has_no_patience_goes_without_and_finds_the_answer_later(turned_clock: LoopFactory) -> None:
+    one, asked = place(), Asked()
+    asked.hold = asyncio.Event()
+    waiting = asyncio.create_task(one.soon("k", asked))
+    await settle()
+    await turned_loop().turn(places.PATIENCE_SECONDS)
+    assert await waiting is None
+    asked.hold.set()
+    await settle()
+    found = await one.soon("k", asked)
+    assert (found is not None and found.value, asked.count) == (1, 1)
+    await one.stop()
+
+
+def test_history_keeps_gaps_and_forgets_what_is_gone() -> None:
+    history = History(3)
+    history.add({"a": 1.0})
+    history.add({"a": 2.0, "b": 5.0})
+    history.add({"b": None})
+    assert history.of("a") == [1.0, 2.0, None]
+    assert history.of("b") == [None, 5.0, None]
+    for _ in range(2):
+        history.add({"b": 6.0})
+    assert history.of("a") == []
+    assert history.of("b") == [None, 6.0, 6.0]
+    assert history.of("never") == []
+
+
+def test_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "SERIES_MAX", 2)
+    history = History()
+    history.add({str(number): 1.0 for number in range(5)})
+    assert [len(history.of(str(number))) for number in range(5)] == [1, 1, 0, 0, 0]
