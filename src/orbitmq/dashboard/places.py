@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 FRESH_SECONDS = 5.0  # shown without asking again
 STALE_SECONDS = 120.0  # older than that is not shown: the page waits for a new answer
+PATIENCE_SECONDS = 0.5  # of a page for an answer it can do without for the moment
 KEPT_MAX = 200  # answers of one cluster; the one asked for longest ago goes
 SAMPLE_SECONDS = 15.0
 SAMPLES = 120  # of each figure: half an hour at the usual pace
@@ -95,7 +96,8 @@ class Place:
         self._remoting: Remoting | None = None
         self._sample_seconds = sample_seconds
         self._kept: OrderedDict[str, Kept[Any]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[Any]] = {}
+        self._asking: dict[tuple[str, int], asyncio.Task[Any]] = {}
+        self._changes = 0
         self._sampling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -134,16 +136,35 @@ class Place:
             self._ask(key, make).add_done_callback(_told)
         return found
 
+    async def soon(
+        self,
+        key: str,
+        make: Callable[[Session], Awaitable[T]],
+        fresh_seconds: float = FRESH_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> Kept[T] | None:
+        """`kept`, where that takes no longer than the patience; else None, and whoever asks again finds the answer."""
+        asking = asyncio.create_task(self.kept(key, make, fresh_seconds))
+        done, _ = await asyncio.wait({asking}, timeout=patience_seconds)
+        if done:
+            return asking.result()
+        asking.add_done_callback(_told)
+        return None
+
     def _ask(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Kept[T]]:
-        task = self._asking.get(key)
+        one = (key, self._changes)  # what was asked before a change may lack it
+        task = self._asking.get(one)
         if task is None:
-            task = self._asking[key] = asyncio.create_task(self._keep(key, make))
-            task.add_done_callback(lambda _: self._asking.pop(key, None))
+            task = self._asking[one] = asyncio.create_task(self._keep(key, make))
+            task.add_done_callback(lambda _: self._asking.pop(one, None))
         return task
 
     async def _keep(self, key: str, make: Callable[[Session], Awaitable[T]]) -> Kept[T]:
-        value = await make(self.session())
-        kept = self._kept[key] = Kept(value, asyncio.get_running_loop().time())
+        changes = self._changes
+        kept = Kept(await make(self.session()), asyncio.get_running_loop().time())
+        if changes != self._changes:
+            return kept
+        self._kept[key] = kept
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
@@ -151,6 +172,7 @@ class Place:
 
     def forget(self) -> None:
         """After a change: nothing that was found before it is shown again."""
+        self._changes += 1
         self._kept.clear()
 
     async def moment(self) -> Kept[Any]:
