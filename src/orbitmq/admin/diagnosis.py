@@ -178,6 +178,7 @@ def forbidden(e: Evidence) -> Iterator[Finding]:
             "broker-not-readable",
             f"{name} gives nobody messages: its brokerPermission lacks reading",
             f"orbitmq broker config set brokerPermission=6 --broker {name}",
+            broker=name,
             brokerPermission=e.broker_perms[name],
         )
     for place in e.places:
@@ -186,6 +187,7 @@ def forbidden(e: Evidence) -> Iterator[Finding]:
                 "topic-not-readable",
                 f"{place.topic} cannot be read on {place.broker_name}: consumers are not shown its queues there",
                 f"orbitmq topic permission {place.topic} RW --broker {place.broker_name}",
+                topic=place.topic,
                 perm=place.perm,
             )
 
@@ -196,6 +198,7 @@ def no_topic(e: Evidence) -> Iterator[Finding]:
             "no-topic",
             f"{e.group} subscribes {topic}, and no name server knows that topic",
             f"orbitmq topic create {topic}",
+            topic=topic,
         )
 
 
@@ -220,6 +223,7 @@ def unsubscribed(e: Evidence) -> Iterator[Finding]:
                 "not-subscribed",
                 f"{e.group} is {lag} messages behind in {topic}, which no member subscribes any more",
                 f"orbitmq offset skip {e.group} {topic}",
+                topic=topic,
                 lagMessages=lag,
             )
 
@@ -300,6 +304,7 @@ def suspended(e: Evidence) -> Iterator[Finding]:
                 f"{report.client_id} has {_place(queue)} and has not asked for messages for {IDLE_MS // 1000} s: it is "
                 "suspended, or its pulling has died",
                 f"orbitmq client stack {e.group} --client {report.client_id}",
+                clientId=report.client_id,
                 lastPullAtMs=since,
                 lagMessages=behind[_place(queue)],
             )
@@ -312,6 +317,7 @@ def ahead(e: Evidence) -> Iterator[Finding]:
             f"the group's offset is beyond the end of {len(queues)} queues of {topic}: the topic was made anew or its "
             "store was lost, and nothing comes until the queues have grown that long",
             f"orbitmq offset reset {e.group} {topic} --to end",
+            topic=topic,
             queues=[f"{_place(one)}: {one.consumer_offset} > {one.max_offset}" for one in queues],
         )
 
@@ -400,6 +406,7 @@ def unread(e: Evidence) -> Iterator[Finding]:
                 f"{place.topic} has {place.write_queues} queues to write and {place.read_queues} to read on "
                 f"{place.broker_name}: messages in the others are shown to nobody",
                 f"orbitmq topic alter {place.topic} --read-queues {place.write_queues} --broker {place.broker_name}",
+                topic=place.topic,
                 queues=queues,
             )
 
@@ -524,6 +531,7 @@ def fresh(e: Evidence) -> Iterator[Finding]:
             f"{e.group} has no offset of {len(queues)} queues, and its members begin at the end: what was sent before "
             "they came is not consumed",
             f"orbitmq offset reset {e.group} {queues[0].topic} --to begin",
+            topic=queues[0].topic,
             queues=[_place(one) for one in queues],
             consumeFromWhere=e.start,
         )

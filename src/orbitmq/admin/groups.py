@@ -240,13 +240,14 @@ async def _add_members(session: Session, found: Found[Group]) -> None:
     whos = await asyncio.gather(*(membership(session, row.name) for row in found.items))
     told = {failure.target for failure in found.failures}
     for index, (row, who) in enumerate(zip(found.items, whos, strict=True)):
-        found.items[index] = _with_members(row, who)
+        found.items[index] = with_members(row, who)
         fresh = [failure for failure in who.failures if failure.target not in told]
         told |= {failure.target for failure in fresh}
         found.failures += fresh
 
 
-def _with_members(row: Group, who: Membership) -> Group:
+def with_members(row: Group, who: Membership) -> Group:
+    """The row with what is known of who is online; brokers sum up no lag of a group that broadcasts."""
     oldest = min((one.version for one in who.members if one.version), default=None)
     no_lag = {"lag_messages": None, "known_lag_messages": None} if who.model == "BROADCASTING" else {}
     return msgspec.structs.replace(

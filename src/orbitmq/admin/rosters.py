@@ -1,0 +1,80 @@
+"""Who is online in every group at once, and the same turned round: which groups each client is in.
+
+One question a group and broker: with thousands of groups an answer that is kept, not one to wait for. Knows no lag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Failure
+from orbitmq.admin.clients import Member, Membership, membership
+from orbitmq.admin.groups import groups, is_system
+from orbitmq.admin.session import Session
+
+
+class Client(Struct, frozen=True, rename="camel"):
+    """One client that consumes."""
+
+    client_id: str
+    groups: list[str]
+    address: str | None
+    """Where it connects from, `host:port`, as a broker sees it."""
+    language: str | None
+    version: str | None
+    brokers: list[str]
+    """Names of the brokers it is connected to, for whichever group."""
+    missing: list[str]
+    """Names of brokers where other members of its groups are and it is not."""
+
+
+@dataclass(slots=True)
+class Roster:
+    """All members at one time."""
+
+    groups: dict[str, Membership] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
+async def roster(session: Session) -> Roster:
+    """The members of every group that has rules or offsets, those of the system included."""
+    found = await groups(session, system=True)
+    names = [row.name for row in found.items]
+    whos = await asyncio.gather(*(membership(session, name) for name in names))
+    failures = [*found.failures, *(failure for who in whos for failure in who.failures)]
+    return Roster(dict(zip(names, whos, strict=True)), list({one.target: one for one in failures}.values()))
+
+
+# ---------------------------------------------------------------------------------------------------------- pure parts
+
+
+def clients_of(whos: Mapping[str, Membership], *, system: bool = False) -> list[Client]:
+    """Every client by id, with the groups it is in; those of the system's own groups are left out unless asked for."""
+    seen: dict[str, dict[str, Member]] = defaultdict(dict)
+    for group, who in whos.items():
+        for member in who.members:
+            if system or not is_system(group):
+                seen[member.client_id][group] = member
+    return [_client(client_id, seen[client_id]) for client_id in sorted(seen)]
+
+
+def _client(client_id: str, memberships: Mapping[str, Member]) -> Client:
+    told = list(memberships.values())
+    return Client(
+        client_id,
+        sorted(memberships),
+        next((one.address for one in told if one.address), None),
+        next((one.language for one in told if one.language), None),
+        next((one.version for one in told if one.version), None),
+        _union(one.brokers for one in told),
+        _union(one.missing for one in told),
+    )
+
+
+def _union(names: Iterable[list[str]]) -> list[str]:
+    return sorted({name for some in names for name in some})

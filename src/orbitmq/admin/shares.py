@@ -1,0 +1,65 @@
+"""The queues of one group summed up: by topic, and by the member that has them. Pure: asks nobody.
+
+What is not known of one queue is not known of the sum.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from orbitmq.admin.progress import QueueLag
+
+
+class Share(Struct, frozen=True, rename="camel"):
+    """Some queues of a group."""
+
+    name: str
+    """The topic, or the client."""
+    queues: int
+    lag_messages: int | None
+    known_lag_messages: int
+    """Of the queues that are known: the least it is."""
+    expired_messages: int | None
+    delay_ms: int | None
+    """The longest that a next message has waited since it was stored; None when that of a queue is not known."""
+    last_consumed_at_ms: int | None
+    """When the newest message that was consumed was stored."""
+
+
+def by_topic(queues: Iterable[QueueLag]) -> list[Share]:
+    """In the order topics first come."""
+    return _shares(queues, lambda one: one.topic)
+
+
+def by_client(queues: Iterable[QueueLag]) -> dict[str, Share]:
+    """By client id; queues that nobody has, or whose owner is not known, are in none."""
+    return {one.name: one for one in _shares(queues, lambda one: one.client_id)}
+
+
+def _shares(queues: Iterable[QueueLag], name: Callable[[QueueLag], str | None]) -> list[Share]:
+    found: dict[str, list[QueueLag]] = defaultdict(list)
+    for one in queues:
+        if (key := name(one)) is not None:
+            found[key].append(one)
+    return [_share(key, some) for key, some in found.items()]
+
+
+def _share(name: str, queues: list[QueueLag]) -> Share:
+    lags = [one.lag_messages for one in queues]
+    delays = [one.delay_ms for one in queues]
+    return Share(
+        name,
+        len(queues),
+        _sum(lags),
+        sum(lag or 0 for lag in lags),
+        _sum([one.expired_messages for one in queues]),
+        None if None in delays else max((delay for delay in delays if delay is not None), default=None),
+        max((one.last_consumed_at_ms for one in queues if one.last_consumed_at_ms is not None), default=None),
+    )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    return None if None in counts else sum(count for count in counts if count is not None)
