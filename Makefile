@@ -5,6 +5,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
+# Where Python may not keep what it compiled, each of the processes that tests start would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup java services check format test bench spark-kills bench-frozen bench-spark soak demo reference lock
 
 help:
