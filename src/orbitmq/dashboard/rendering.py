@@ -20,6 +20,13 @@ UNKNOWN = Markup('<span class="unknown" title="not known">–</span>')
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 CURVE_WIDTH, CURVE_HEIGHT = 120, 24
+_PICTURES = {code: chr(0x2400 + code) for code in range(32)} | {0x7F: "\u2421"}
+_UNSEEN = (  # no glyph of their own, or they turn the order of others round: C1, soft hyphen, bidi, zero width, halves
+    (0x80, 0xA0), (0xAD, 0xAE), (0x61C, 0x61D), (0x180E, 0x180F), (0x200B, 0x200C), (0x200E, 0x2010), (0x2028, 0x202F),
+    (0x2060, 0x2070), (0xD800, 0xE000), (0xFEFF, 0xFF00), (0xFFF9, 0xFFFC), (0xE0000, 0xE0080),
+)  # fmt: skip
+_VISIBLE = _PICTURES | {code: f"⟨U+{code:04X}⟩" for begin, end in _UNSEEN for code in range(begin, end)}
+_VISIBLE_LINES = {code: shown for code, shown in _VISIBLE.items() if chr(code) not in "\n\t"}
 
 
 def environment() -> Environment:
@@ -42,6 +49,7 @@ def environment() -> Environment:
         known=known,
         part=part,
         curve=curve,
+        visible=visible,
     )
     made.globals.update(Role=Role)
     return made
@@ -50,6 +58,13 @@ def environment() -> Environment:
 def part(text: object) -> str:
     """A name as a part of an address: `/`, `%` and `?` in it are escaped."""
     return quote(str(text), safe="")
+
+
+def visible(text: object, *, lines: bool = False) -> str:
+    """What came out of a message, with control characters and those that hide or turn text round as marks; with `lines`
+    line ends and tabs stay.
+    """
+    return str(text).translate(_VISIBLE_LINES if lines else _VISIBLE)
 
 
 def known(value: Any) -> Any:
