@@ -11,6 +11,7 @@ import gc
 import os
 import shlex
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +23,8 @@ import uvloop
 from orbitmq import __version__
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.cli import configuration
+from orbitmq.cli import beside, configuration
+from orbitmq.cli.beside import listen
 from orbitmq.cli.endings import leave, one_line_errors
 from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.metrics.daemons import parts_of, served
@@ -37,6 +39,8 @@ from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
 
 DATA_DIR = Path("~/.orbitmq")
+LOOPBACK = "127.0.0.1"
+DASHBOARD_PORT = 8082  # that of RocketMQ's own
 
 # Collections of the youngest generation after this many new containers, not Python's 700: a loaded broker makes that
 # many in a millisecond, and nearly all of them die without the collector's help.
@@ -56,9 +60,16 @@ D = TypeVar("D", bound=Daemon)
 
 
 def up(
-    data_dir: Path | None, namesrv_port: int, broker_port: int | None, config: Path | None, log_level: logging.Level
+    data_dir: Path | None,
+    namesrv_port: int,
+    broker_port: int | None,
+    config: Path | None,
+    page: int | None,
+    log_level: logging.Level,
 ) -> None:
-    """Name server and broker in one process; what the file does not place elsewhere is kept below `data_dir`."""
+    """Name server and broker in one process; what the file does not place elsewhere is kept below `data_dir`. `page` is
+    the port of the web page, None where there is to be none.
+    """
     with one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         port = None if broker_port is None else str(broker_port)
@@ -78,7 +89,20 @@ def up(
         )
         _warn(remarks)
         metrics = MetricsOptions.parse(pairs)
-        run_until_stopped(lambda stopped: _up(names, broker, store, config, tls, metrics, stopped), log_level)
+        listening = None if page is None else _listening(page)
+        run_until_stopped(
+            lambda stopped: _up(names, broker, store, config, tls, metrics, listening, stopped), log_level
+        )
+
+
+def _listening(port: int) -> socket.socket:
+    """For the web page; a free port where the usual one is taken, by another `orbitmq up` say."""
+    try:
+        return listen(LOOPBACK, port)
+    except ConfigurationError:
+        if port != DASHBOARD_PORT:
+            raise
+        return listen(LOOPBACK, 0)
 
 
 def namesrv(
@@ -135,9 +159,10 @@ async def _up(
     config: Path | None,
     tls: TlsOptions,
     metrics: MetricsOptions,
+    listening: socket.socket | None,
     stopped: asyncio.Event,
 ) -> None:
-    async with _running(NameServer(names, tls=tls)) as nameserver:
+    async with _running(NameServer(names, tls=tls)) as nameserver, beside.dashboard(listening, nameserver.address):
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
         broker = Broker(options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls)
         parts = parts_of(metrics, broker, nameserver)
@@ -148,6 +173,7 @@ async def _up(
                 _address("name server", nameserver.address),
                 _address("broker", daemon.address),
                 *_page(page),
+                *_dashboard(listening),
                 f"  {'data':<12} {store.root}\n\n",
                 "Any Apache RocketMQ client works with it. To send a message and read it back from here:\n\n",
                 _first_steps(nameserver.address),
@@ -236,6 +262,10 @@ def _stop_signal() -> asyncio.Event:
 
 def _page(address: str | None) -> tuple[str, ...]:
     return () if address is None else (_address("figures", address),)
+
+
+def _dashboard(listening: socket.socket | None) -> tuple[str, ...]:
+    return () if listening is None else (_address("dashboard", f"http://{LOOPBACK}:{listening.getsockname()[1]}/"),)
 
 
 def _address(name: str, address: str) -> str:

@@ -18,6 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orbitmq.cli import undoing
+from orbitmq.cli.beside import listen
 from orbitmq.cli.contexts import Context, choose, load, path_of
 from orbitmq.cli.daemons import run_until_stopped, serve
 from orbitmq.cli.endings import one_line_errors
@@ -39,7 +40,6 @@ from orbitmq.wire.signature import sign
 DEFAULT_PLACE = "local"
 """The name of a cluster that flags tell of and no context does."""
 CONNECTIONS_MAX = 200  # browsers hold six each; further ones are told to come back
-BACKLOG = 64
 STOP_SECONDS = 3  # for requests under way
 
 
@@ -166,17 +166,6 @@ def _listening(serving: Serving) -> socket.socket:
     return listen(serving.host, serving.port)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """ConfigurationError when the port cannot be had."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"--port: cannot listen on {host}:{port}: {error}") from error
-    made.setblocking(False)
-    return made
-
-
 def _config(asgi: ASGIApp, serving: Serving) -> uvicorn.Config:
     config = uvicorn.Config(
         asgi,
@@ -203,6 +192,8 @@ async def _serve(settings: Settings, listening: socket.socket, serving: Serving,
     server = _Server(_config(Dashboard(settings).asgi, serving))
     for place in settings.places:
         place.start()
+    if serving.descriptor is not None:
+        _end_with_input(stopped)
     serving_task = asyncio.create_task(server.serve([listening]))
     kind = "https" if serving.certificate is not None else "http"
     port = listening.getsockname()[1]
@@ -214,6 +205,18 @@ async def _serve(settings: Settings, listening: socket.socket, serving: Serving,
         await serving_task
         for place in settings.places:
             await place.stop()
+
+
+def _end_with_input(stopped: asyncio.Event) -> None:
+    """Whoever gave us the socket holds the other end of standard input: it ends when they do."""
+    loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def read() -> None:
+        if not os.read(number, 4096):
+            loop.remove_reader(number)
+            stopped.set()
+
+    loop.add_reader(number, read)
 
 
 async def _first(stopped: asyncio.Event, task: asyncio.Task[None]) -> None:

@@ -57,9 +57,18 @@ def up(
         int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.", show_default="10911")
     ] = None,
     config: Annotated[Path | None, typer.Option("-c", help="Properties file of the broker.", metavar="FILE")] = None,
+    dashboard_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="0 takes a free port.", show_default="8082, else a free one"
+        ),
+    ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard/--no-dashboard", help="Serve the web page, on loopback.")
+    ] = True,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run a name server and a broker in one process, for development and small installations.
+    """Run a name server, a broker and the web page, for development and small installations.
 
     \b
     Examples:
@@ -68,7 +77,8 @@ def up(
     """
     from orbitmq.cli import daemons
 
-    daemons.up(data_dir, namesrv_port, broker_port, config, log_level)
+    page = daemons.DASHBOARD_PORT if dashboard_port is None else dashboard_port
+    daemons.up(data_dir, namesrv_port, broker_port, config, page if dashboard else None, log_level)
 
 
 health = typer.Typer(
