@@ -83,10 +83,16 @@ def java_command(version: str, main: str, home: Path, *, jvm: tuple[str, ...] = 
         "java.net.preferIPv4Stack": "true",
     }
     definitions = [f"-D{name}={value}" for name, value in properties.items()]
-    archive = archive_path(version, "driver" if process == "driver" else "daemon")
-    if archive.exists() and jvm == SMALL_JVM:
+    archive = archive_path(version, "driver" if main.startswith("orbitmq.") else "daemon")
+    if archive.exists() and _is_small(jvm):
         jvm = (*jvm, f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
     return ["java", *_FULL_DISK_IS_FINE, *jvm, *_OPENS, *definitions, "-cp", class_path(version), main]
+
+
+def _is_small(jvm: tuple[str, ...]) -> bool:
+    """Whether an archive fits: one is made with these options, and more properties do not matter to it."""
+    more = jvm[len(SMALL_JVM) :]
+    return jvm[: len(SMALL_JVM)] == SMALL_JVM and all(option.startswith("-D") for option in more)
 
 
 class _JavaDaemon(Daemon):
