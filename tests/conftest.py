@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import tempfile
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,17 @@ SPARK = ("spark", "pipeline")  # rooms whose tests share Spark's session, which 
 # The long ones first, so that at the end no process waits for another: after them what is left is small.
 FIRST = ("spark", "pipeline", "scenarios", "interop")
 TESTS = Path(__file__).parent
+
+# What commands remember and cache of one test is no other's business, nor that of whoever runs them.
+_HOMES = tempfile.TemporaryDirectory(prefix="orbitmq-homes-")
+_NUMBERS = count()
+
+
+def pytest_runtest_setup() -> None:
+    number = next(_NUMBERS)
+    os.environ["XDG_STATE_HOME"] = f"{_HOMES.name}/state-{number}"
+    os.environ["XDG_CACHE_HOME"] = f"{_HOMES.name}/cache-{number}"
+
 
 # Machines that run tests are busy: how long one example takes proves nothing.
 settings.register_profile("orbitmq", deadline=None)

@@ -22,6 +22,8 @@ from orbitmq.operations.settings import broker_settings
 from orbitmq.wire.bodies_access import AccountConfig, AclConfig
 
 MASKED = "******"
+OFF = "access control is off"
+"""How a broker is told that checks nobody."""
 KEY_LENGTH_MIN = 7
 """Of an access key and of a secret: brokers refuse shorter ones."""
 PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB", "ANY")
@@ -255,4 +257,4 @@ async def _must_be_on(session: Session, node: Node) -> None:
     """RocketMQ leaves these requests without an answer while access control is off. Conflict instead of the wait."""
     settings = await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)
     if settings.values.get("aclEnable", "").strip().lower() == "false":
-        raise Conflict(f"access control is off at {node}", "aclEnable=true in its configuration file, and a restart")
+        raise Conflict(f"{OFF} at {node}", "aclEnable=true in its configuration file, and a restart")

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from orbitmq.errors import (
     AdminError,
+    BrokerAway,
     BrokerError,
     ConnectError,
     NoNameServer,
@@ -89,6 +90,8 @@ def failure_of(target: str, error: OrbitMQError) -> Failure:
     if isinstance(error, RemotingTimeout):
         return Failure(target, None, "TIMEOUT", str(error), "give it longer: --timeout", retryable=True)
     if isinstance(error, (ConnectError, SendRequestError)):
+        if isinstance(error, BrokerAway):
+            return Failure(target, None, "UNREACHABLE", str(error), error.hint, retryable=True)
         if isinstance(error, NoNameServer):
             return Failure(target, None, "UNREACHABLE", str(error), _WHICH, retryable=True)
         hint = "is it running, and reachable from here? brokers register the address they were told: --map-addr"

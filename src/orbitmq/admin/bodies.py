@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from orbitmq.errors import ConfigurationError, UnitError
-from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB, decompress
+from orbitmq.message.compression import COMPRESSION_FLAGS, DECOMPRESSED_SIZE_MAX, ZLIB, decompress
 from orbitmq.message.flags import (
     COMPRESSED,
     COMPRESSION_MASK,
@@ -100,13 +100,20 @@ class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def body_view(
-    body: bytes, sys_flag: int, form: BodyForm = BodyForm.AUTO, charset: str = "utf-8", limit: int | None = SHOWN_BYTES
+    body: bytes,
+    sys_flag: int,
+    form: BodyForm = BodyForm.AUTO,
+    charset: str = "utf-8",
+    limit: int | None = SHOWN_BYTES,
+    unpacked_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> Body:
-    """The first `limit` bytes of a body as stored, unpacked first. ConfigurationError for an unknown charset."""
+    """The first `limit` bytes of a body as stored, unpacked first unless that gives more than `unpacked_max` bytes.
+    ConfigurationError for an unknown charset.
+    """
     check_charset(charset)
     packed, problem = _compression(sys_flag), None
     try:
-        whole = decompress(body, sys_flag)
+        whole = decompress(body, sys_flag, unpacked_max)
     except UnitError as error:
         whole, problem, form = body, str(error), BodyForm.BASE64
     part = whole if limit is None else whole[:limit]

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import each_runtime
+from orbitmq.admin.masters import each_master, untouched
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session, nearest
@@ -116,9 +117,9 @@ _CLEANING: Mapping[Cleaning, Callable[..., Awaitable[None]]] = {
 }
 
 
-async def chosen(session: Session, broker: str | None, *, masters: bool = False) -> list[Node]:
+async def chosen(session: Session, broker: str | None) -> list[Node]:
     """The one that is named, or all of them."""
-    return await session.nodes(masters=masters) if broker is None else [await session.node(broker)]
+    return await session.nodes() if broker is None else [await session.node(broker)]
 
 
 async def status(session: Session, broker: str | None = None) -> Found[BrokerStatus]:
@@ -167,13 +168,15 @@ async def plan_settings(
         raise Conflict(
             f"{fixed[0]} says who the broker is or where its files are", "change it in its file and restart the broker"
         )
-    nodes = await chosen(session, broker, masters=not slaves)
+    everybody = broker is None and not slaves
+    nodes = await session.masters() if everybody else await chosen(session, broker)
     gathered = await session.each_node(nodes, partial(_settings, session))
     known = set[str]().union(*gathered.answers.values())
     for key in pairs:
         if known and key not in known:
             raise NotFound(f"there is no setting {key}", nearest(key, known))
     plan = Plan(f"set {', '.join(pairs)} at {len(gathered.answers)} brokers", failures=list(gathered.failures))
+    plan.warnings = await untouched(session) if everybody else []
     for node, table in gathered.answers.items():
         plan.changes += [_setting(session, node, key, table.get(key), value) for key, value in pairs.items()]
     return plan
@@ -209,7 +212,7 @@ def cleaning_of(text: str) -> Cleaning:
 
 async def differences(session: Session) -> Found[Difference]:
     """Settings that the masters of a cluster do not agree about, but for those that must differ."""
-    gathered = await session.each_node(await session.masters(), partial(_settings, session))
+    gathered = await each_master(session, partial(_settings, session))
     found = Found[Difference](failures=list(gathered.failures))
     for key in sorted(set[str]().union(*gathered.answers.values()) - FIXED_SETTINGS):
         values = {node.name: table.get(key) for node, table in gathered.answers.items()}
@@ -251,7 +254,7 @@ async def consumption(session: Session, broker: str | None = None, *, lag_min: i
 
 async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = None) -> Plan:
     """Have one broker, or every broker, remove what it would remove by itself some time."""
-    nodes = await chosen(session, broker)
+    nodes = await session.registered() if broker is None else [await session.node(broker)]
     timeout_ms = max(30_000.0, session.timeout_ms)
     return Plan(
         f"have {len(nodes)} brokers remove {what.value}",
@@ -262,6 +265,7 @@ async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = N
             )
             for node in nodes
         ],
+        failures=await session.absent() if broker is None else [],
     )
 
 
@@ -270,7 +274,7 @@ async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
 
     Producers follow when they ask for routes again, within 30 s.
     """
-    known = {node.name for node in await session.nodes()}
+    known = {node.name for node in await session.registered()}
     if broker not in known:
         raise NotFound(f"there is no broker {broker}", nearest(broker, known))
     change = add_write_permission if allowed else wipe_write_permission
@@ -310,8 +314,13 @@ async def send_test(
     """Send to the topic each broker has under its own name, one message after the other, and take the time."""
     if count < 1:
         raise AdminError("a test needs at least one message")
-    nodes = await chosen(session, broker, masters=True)
-    gathered = await session.each_node(nodes, lambda node: _send_test(session, node, count, body_bytes))
+
+    async def one(node: Node) -> SendTest:
+        return await _send_test(session, node, count, body_bytes)
+
+    gathered = await (
+        each_master(session, one) if broker is None else session.each_node([await session.node(broker)], one)
+    )
     return Found(list(gathered.answers.values()), failures=list(gathered.failures))
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure, Found, failure_of
-from orbitmq.admin.session import Node, Session
+from orbitmq.admin.session import Node, Session, stood_in
 from orbitmq.errors import NotFound, OrbitMQError, UnitError
 from orbitmq.message.compression import decompress
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -27,6 +27,11 @@ from orbitmq.wire.headers import PullMessageHeader
 
 PULL_COUNT = 32
 """Messages asked for at a time: RocketMQ gives no more."""
+FIRST_COUNT = 4
+"""Of each queue that is read backwards, doubled with every answer: the last ones are all that most looks take, and of
+the largest messages those of eight queues are 128 MiB."""
+PULLED_BYTES = 1 << 20
+"""Larger answers are not doubled, but halved."""
 BUDGET = 10_000
 """Messages one look reads unless it is told otherwise: some seconds, and hardly felt by a broker."""
 HOLD_MS = 15_000
@@ -120,7 +125,15 @@ async def stretches(
     one queue. NotFound when the topic, or that part of it, is not there.
     """
     queues = await readable_queues(session, topic, broker=broker, queue_id=queue_id)
-    return await limits(session, queues, begin_ms=begin_ms, end_ms=end_ms)
+    found = await limits(session, queues, begin_ms=begin_ms, end_ms=end_ms)
+    found.failures += [] if broker else await lacking(session, topic)
+    return found
+
+
+async def lacking(session: Session, topic: str) -> list[Failure]:
+    """Why what the readable queues hold may not be all of the topic, before they are asked."""
+    homes = await session.homes(topic)
+    return [*await session.absent(topic), *(stood_in(node) for node in homes if node.stands_in)]
 
 
 async def readable_queues(
@@ -128,7 +141,7 @@ async def readable_queues(
 ) -> dict[MessageQueue, Node]:
     """The readable queues of a topic, of one broker or with one id, and who has them. NotFound when there is none."""
     route = await session.route(topic)
-    homes = {node.name: node for node in await session.homes(topic)}
+    homes = {node.name: node for node in await session.homes(topic) if not node.is_away}
     queues = {
         MessageQueue(topic, data.broker_name, number): homes[data.broker_name]
         for data in route.queue_datas
@@ -136,6 +149,8 @@ async def readable_queues(
         if data.broker_name in homes and broker in (None, data.broker_name) and queue_id in (None, number)
     }
     if not queues:
+        if broker is not None:
+            await session.node(broker)  # the one that is meant may be away
         raise NotFound(f"topic {topic} has no such queue to read", f"orbitmq topic route {topic}")
     return queues
 
@@ -188,9 +203,20 @@ class _Cursor:
     """What is not read yet."""
     messages: deque[MessageExt] = field(default_factory=deque)
     failure: Failure | None = None
+    count: int = FIRST_COUNT
+    """Asked for at a time, backwards."""
 
     def __post_init__(self) -> None:
         self.left = (self.stretch.begin, self.stretch.end)
+
+    @property
+    def rest(self) -> tuple[int, int]:
+        """What is not handed out yet."""
+        begin, end = self.left
+        if not self.messages:
+            return begin, end
+        first = self.messages[0].queue_offset
+        return (begin, first + 1) if self.newest_first else (first, end)
 
     async def fill(self, session: Session) -> None:
         """Read on until there is a message, or nothing is left, or the broker does not answer."""
@@ -202,7 +228,8 @@ class _Cursor:
 
     async def _pull(self, session: Session) -> None:
         begin, end = self.left
-        at = max(begin, end - PULL_COUNT) if self.newest_first else begin
+        first = max(begin, end - self.count)
+        at = first if self.newest_first else begin
         upto = end if self.newest_first else min(end, begin + PULL_COUNT)
         found: list[MessageExt] = []
         while at < upto:  # a broker may give fewer than asked for, and of one tag only, from far behind
@@ -211,8 +238,10 @@ class _Cursor:
             if not self.newest_first:
                 break
         if self.newest_first:
-            self.left = (begin, max(begin, end - PULL_COUNT))
+            self.left = (begin, first)
             self.messages.extend(one for one in reversed(found) if one.queue_offset < upto)
+            is_large = sum(len(one.body) for one in found) > PULLED_BYTES
+            self.count = max(1, self.count // 2) if is_large else min(PULL_COUNT, self.count * 2)
         else:
             self.left = (at, end)
             self.messages.extend(one for one in found if one.queue_offset < end)
@@ -250,6 +279,7 @@ class Look:
         self._newest_first = newest_first
         self._budget = budget
         self._cursors = [_Cursor(part, newest_first, tag or "*") for part in parts]
+        self._parts = tuple(self._cursors)
         self.looked_at = 0
         self.is_cut = False
         """The budget was used up before everything was read."""
@@ -257,6 +287,10 @@ class Look:
     @property
     def failures(self) -> list[Failure]:
         return [cursor.failure for cursor in self._cursors if cursor.failure is not None]
+
+    def rest(self) -> dict[MessageQueue, tuple[int, int]]:
+        """What of each stretch has not been handed out: from an offset to one that is not in it."""
+        return {one.stretch.queue: one.rest for one in self._parts}
 
     def unread(self) -> dict[MessageQueue, int]:
         """Where reading, oldest first, has come to in each queue whose broker failed meanwhile."""

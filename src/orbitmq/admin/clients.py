@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure, Found, Gathered
+from orbitmq.admin.masters import each_master
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionData
@@ -273,6 +274,7 @@ async def membership(session: Session, group: str) -> Membership:
     came = await session.each_node(
         nodes,
         lambda node: asked.consumer_connections(session.remoting, node.address, group, timeout_ms=session.timeout_ms),
+        slaves_suffice=True,  # consumers tell slaves of themselves, too
     )
     return Membership(group, members_of(came.answers), came.answers, came.failures)
 
@@ -386,7 +388,7 @@ async def producers(session: Session, group: str | None = None) -> Found[Produce
                 raise
             return await _of_group(session, node, group)
 
-    came = await session.each_node(await session.masters(), ask_either)
+    came = await each_master(session, ask_either)
     return Found(_merged(one for some in came.answers.values() for one in some), failures=came.failures)
 
 

@@ -36,6 +36,8 @@ class Member(Struct, frozen=True, rename="camel"):
     """`master` or `slave`."""
     address: str
     answers: bool
+    registered_at_ms: int | None = None
+    """Of a broker that no name server knows any more: when one did last. None while it is registered."""
     version: str | None = None
     in_per_s: float | None = None
     """Messages stored a second, the mean of the last ten."""
@@ -62,7 +64,7 @@ class Overview(Struct, frozen=True, rename="camel"):
     masters: int
     slaves: int
     unreachable: list[str]
-    """Brokers that are registered and do not answer."""
+    """Brokers that do not answer, or are not registered any more."""
     headless: list[str]
     """Broker names without a master."""
     in_per_s: float | None
@@ -138,7 +140,7 @@ def _registered(info: ClusterInfo, cluster: str | None) -> frozenset[str]:
 
 
 async def listed(session: Session) -> Found[Member]:
-    """Every registered broker, also those that do not answer."""
+    """Every registered broker, also those that do not answer, and those that are missed."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
     return Found([_member(node, runtimes.answers.get(node)) for node in nodes], failures=list(runtimes.failures))
@@ -147,7 +149,8 @@ async def listed(session: Session) -> Found[Member]:
 def _member(node: Node, runtime: Runtime | None) -> Member:
     role = "master" if node.is_master else "slave"
     if runtime is None:
-        return Member(node.cluster, node.name, node.id, role, node.address, answers=False)
+        seen_at_ms = node.seen_at_ms
+        return Member(node.cluster, node.name, node.id, role, node.address, answers=False, registered_at_ms=seen_at_ms)
     return Member(
         node.cluster,
         node.name,
@@ -260,7 +263,7 @@ async def replicas(session: Session) -> Found[Replica]:
     """Every slave with what it lacks."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
-    masters = {node.name: node for node in nodes if node.is_master}
+    masters = {node.name: node for node in nodes if node.is_master and not node.is_away}
     rows = [_replica(node, masters.get(node.name), runtimes.answers) for node in nodes if not node.is_master]
     return Found(rows, failures=list(runtimes.failures))
 

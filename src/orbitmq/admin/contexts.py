@@ -17,5 +17,7 @@ class NamedCluster(Struct, frozen=True, rename="camel"):
     secret: str | None
     """Where the secret key is kept: `env MQ_SECRET`; never the secret."""
     tls: bool
+    remember: str | None
+    """How long a broker that is gone is missed; None for the usual 72 hours."""
     protected: bool
     readonly: bool

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import real_topic
+from orbitmq.admin.masters import each_master
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, UnitError
 from orbitmq.message.topics import SCHEDULE_TOPIC
@@ -37,7 +38,7 @@ class DelayQueue(Struct, frozen=True, rename="camel", kw_only=True):
 
 async def delayed(session: Session, now_ms: int) -> Found[DelayQueue]:
     """The levels at which messages wait, of every master."""
-    asked = await session.each_node(await session.masters(), lambda node: _levels(session, node, now_ms))
+    asked = await each_master(session, lambda node: _levels(session, node, now_ms))
     items = [one for levels in asked.answers.values() for one in levels]
     return Found(sorted(items, key=lambda one: (one.broker_name, one.level)), failures=asked.failures)
 

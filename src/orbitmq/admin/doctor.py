@@ -107,7 +107,8 @@ def _reason(message: str, reason: str | None) -> str:
 
 def _remedy(seen: Seen, subject: str, usual: str | None) -> str | None:
     """For an address of a container or of another network, how it can be reached all the same."""
-    node = next((node for node in seen.nodes if str(node) == subject and node not in seen.runtimes), None)
+    silent = (node for node in seen.nodes if node not in seen.runtimes and not node.is_away)
+    node = next((node for node in silent if str(node) == subject), None)
     host, _, port = ("", "", "") if node is None else node.address.rpartition(":")
     if node is None or not is_private(host):
         return usual

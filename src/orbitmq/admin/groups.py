@@ -221,7 +221,7 @@ async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], kn
     came = await session.each_node(
         nodes, lambda node: broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms)
     )
-    found.failures += came.failures
+    found.failures += [failure for failure in came.failures if failure not in found.failures]
     sums = summed(came.answers.values())
     for index, row in enumerate(found.items):
         one = sums.get(row.name)

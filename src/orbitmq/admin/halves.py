@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from orbitmq.admin.answers import Found
+from orbitmq.admin.masters import each_master
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.session import Node, Session
@@ -51,7 +52,7 @@ class PendingHalf(Struct, frozen=True, rename="camel", kw_only=True):
 
 async def pending(session: Session, topic: str | None = None, group: str | None = None) -> Found[PendingHalf]:
     """Messages that wait for a decision, of every master, oldest first. Only orbitmq brokers tell; others are named."""
-    asked = await session.each_node(await session.masters(), lambda node: _pending(session, node, topic, group))
+    asked = await each_master(session, lambda node: _pending(session, node, topic, group))
     items = [one for found in asked.answers.values() for one in found]
     warnings = [f"only the first {PENDING_MAX} of a broker are listed"] if len(items) >= PENDING_MAX else []
     return Found(sorted(items, key=lambda one: one.born_at_ms), warnings, asked.failures)

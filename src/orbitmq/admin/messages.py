@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from orbitmq.admin.answers import Found
 from orbitmq.admin.browsing import BUDGET, Wanted, browse
 from orbitmq.admin.ids import StoredPlace, identify
-from orbitmq.admin.session import Node, Session
+from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import AdminError, BrokerError, NotFound, UnitError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import UNIQ_KEY
@@ -147,7 +147,7 @@ async def search(session: Session, topics: Sequence[str], name: str) -> Found[Me
 
     async def ask(target: tuple[Node, str]) -> list[MessageExt]:
         node, topic = target
-        return [one for one in await _query(session, node, topic, name, 0, EVER_MS) if one.topic == topic]
+        return [one for one in await _query(session, present(node), topic, name, 0, EVER_MS) if one.topic == topic]
 
     asked = await session.each(targets, ask)
     matching = (one for messages in asked.answers.values() for one in messages if has_name(one, name))

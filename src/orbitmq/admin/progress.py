@@ -383,7 +383,7 @@ async def measured(
         told = await running(session, who)
         reports, failures = told.answers, [*failures, *told.failures]
         asked = not told.failures
-    gone = vanished(reports, (await session.info()).brokers)
+    gone = vanished(reports, {node.name for node in await session.nodes()})
     dead, missing = await _dead_letters(session, who.group)
     failures = _joined(failures, [*gone, *missing])
     at = owners(reports)

@@ -124,7 +124,8 @@ class Outlet:
     async def _known(self, topic: str) -> tuple[list[MessageQueue], dict[str, Node], RoundRobin]:
         if topic not in self._queues:
             route = await self._session.route(topic)
-            masters = {node.name: node for node in await self._session.homes(topic) if node.is_master}
+            homes = await self._session.homes(topic)
+            masters = {node.name: node for node in homes if node.is_master and not node.is_away}
             queues = [
                 MessageQueue(topic, data.broker_name, number)
                 for data in route.queue_datas

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TypeVar
 
-from orbitmq.admin.answers import Gathered, failure_of
-from orbitmq.errors import AdminError, NoNameServer, NotFound, OrbitMQError, RemotingError
+from orbitmq.admin.answers import Failure, Gathered, failure_of
+from orbitmq.admin.envelope import rfc3339
+from orbitmq.admin.memory import Memory, Remembered
+from orbitmq.errors import AdminError, BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
 from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.routes import cluster_info, route
@@ -38,6 +40,10 @@ class Node:
     name: str
     id: int
     address: str
+    seen_at_ms: int | None = field(default=None, compare=False)
+    """When it was registered last, of one that no name server knows any more; None of one that is registered."""
+    stands_in: bool = field(default=False, compare=False)
+    """A slave that is asked because its master is not there: it may lack the newest."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.address})" if self.is_master else f"{self.name}:{self.id} ({self.address})"
@@ -46,11 +52,17 @@ class Node:
     def is_master(self) -> bool:
         return self.id == MASTER_ID
 
+    @property
+    def is_away(self) -> bool:
+        """Whether no name server knows it any more."""
+        return self.seen_at_ms is not None
+
 
 class Session:
     """What the name servers say is asked once and kept: a session is one look, not a watch.
 
-    `cluster` narrows it to one of the clusters they know. `timeout_ms` holds for each request.
+    `cluster` narrows it to one of the clusters they know. `timeout_ms` holds for each request. With a `memory`, brokers
+    it knows that are not registered any more are in every look, as failures: one that dies makes no figure smaller.
     """
 
     def __init__(
@@ -60,12 +72,15 @@ class Session:
         *,
         cluster: str | None = None,
         timeout_ms: float = TIMEOUT_MS,
+        memory: Memory | None = None,
     ) -> None:
         self.remoting = remoting
         self.name_servers = tuple(name_servers)
         self.cluster = cluster
         self.timeout_ms = timeout_ms
+        self.memory = memory
         self._info: ClusterInfo | None = None
+        self._away: list[Node] = []
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def any_name_server(self, question: Callable[[str], Awaitable[T]]) -> T:
@@ -85,51 +100,65 @@ class Session:
     async def info(self) -> ClusterInfo:
         """Every broker that is registered, kept from the first time."""
         if self._info is None:
-            self._info = await self.any_name_server(
+            found = await self.any_name_server(
                 lambda address: cluster_info(self.remoting, address, timeout_ms=self.timeout_ms)
             )
+            if self.memory is not None:
+                here = [Remembered(one.cluster, one.name, one.id, one.address) for one in _registered(found)]
+                away = await self.memory.look(here)
+                self._away = [Node(one.cluster, one.name, one.id, one.address, one.seen_at_ms) for one in away]
+            self._info = found
         return self._info
 
     def forget(self) -> None:
         """Ask the name servers anew next time."""
         self._info = None
 
-    async def nodes(self, *, masters: bool = False) -> list[Node]:
-        """The registered brokers in the order of their names. NotFound for a cluster no name server knows."""
+    async def registered(self) -> list[Node]:
+        """The brokers that name servers know, in the order of their names. NotFound for a cluster nobody knows."""
+        return [node for node in await self.nodes() if not node.is_away]
+
+    async def nodes(self) -> list[Node]:
+        """Those, and the ones that are missed: who asks each of them is told what is lacking."""
         info = await self.info()
-        if self.cluster is not None and self.cluster not in info.clusters:
-            raise NotFound(f"there is no cluster {self.cluster}", nearest(self.cluster, info.clusters))
-        found = [
-            Node(broker.cluster, name, number, address)
-            for name, broker in info.brokers.items()
-            for number, address in broker.addresses.items()
-            if self.cluster is None or broker.cluster == self.cluster
-        ]
-        return sorted(node for node in found if node.is_master or not masters)
+        found = [*_registered(info), *self._away]
+        clusters = {*info.clusters, *(node.cluster for node in self._away)}
+        if self.cluster is not None and self.cluster not in clusters:
+            raise NotFound(f"there is no cluster {self.cluster}", nearest(self.cluster, clusters))
+        return sorted(node for node in found if self.cluster in (None, node.cluster))
 
     async def masters(self) -> list[Node]:
         """Whoever takes changes. Broker names that have lost their master are not in it: `headless` tells them."""
-        return await self.nodes(masters=True)
+        return [node for node in await self.registered() if node.is_master]
 
     async def readable(self) -> list[Node]:
-        """One node of each broker name to be asked about its data: the master, or its first slave when it has none."""
-        chosen: dict[str, Node] = {}
-        for node in await self.nodes():
-            chosen.setdefault(node.name, node)
-        return list(chosen.values())
+        """One node of each broker name to be asked about its data: the master, or a slave that stands in for it."""
+        return _chosen(await self.nodes())
 
     async def headless(self) -> list[str]:
         """Broker names without a master."""
-        return [node.name for node in await self.readable() if not node.is_master]
+        return [node.name for node in await self.readable() if node.is_away or not node.is_master]
+
+    async def absent(self, topic: str | None = None) -> list[Failure]:
+        """What is lacking in an answer of the name servers themselves: brokers that are missed, with all they have; of
+        a topic those that may have queues of it.
+        """
+        nodes = await self.readable() if topic is None else await self.homes(topic)
+        return [failure_of(str(node), away(node)) for node in nodes if node.is_away]
 
     async def node(self, name_or_address: str) -> Node:
-        """The broker of this name (its master, else a slave), `name:id` or address. NotFound names the nearest.
+        """The broker of this name (its master, else a slave), `name:id` or address. NotFound names the nearest,
+        BrokerAway is raised for one that is missed.
 
         An address nobody has registered is taken as it is: brokers can be asked that no name server knows.
         """
         known = await self.nodes()
-        for node in known:
-            if name_or_address in (node.address, node.name, f"{node.name}:{node.id}"):
+        for node in (*(one for one in known if not one.is_away), *(one for one in known if one.is_away)):
+            if name_or_address in (node.name, f"{node.name}:{node.id}"):
+                if node.is_away:
+                    raise away(node, f"{node}: ")
+                return node
+            if name_or_address == node.address and not node.is_away:
                 return node
         if _is_address(name_or_address):
             return Node(self.cluster or "", name_or_address, MASTER_ID, name_or_address)
@@ -137,24 +166,47 @@ class Session:
         raise NotFound(f"there is no broker {name_or_address}", nearest(name_or_address, names))
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic lives, within the cluster. NotFound with the nearest names when no name server knows it."""
-        found = await self.any_name_server(
-            lambda address: route(self.remoting, address, topic, timeout_ms=self.timeout_ms)
-        )
+        """Where a topic lives, within the cluster. NotFound when no name server knows it, BrokerAway when a broker that
+        is missed may have it.
+        """
+        found = await self._route(topic)
         if found is None:
+            if missed := await self._missed():
+                text = f"there is no topic {topic} on brokers that are registered, and {missed[0]} may have it: "
+                raise away(missed[0], text)
             raise NotFound(f"there is no topic {topic}", f"orbitmq topic list; or orbitmq topic create {topic}")
         return found
 
     async def homes(self, topic: str) -> list[Node]:
-        """One readable node for each broker name the topic has queues on."""
-        found = await self.route(topic)
+        """One readable node for each broker name the topic has queues on, and those that are missed in its clusters:
+        they may have some, too. NotFound when nobody knows the topic and nobody is missed.
+        """
+        found = await self._route(topic)
+        missed = await self._missed()
+        if found is None:
+            if not missed:
+                raise NotFound(f"there is no topic {topic}", f"orbitmq topic list; or orbitmq topic create {topic}")
+            return _chosen(missed)
         names = {queues.broker_name for queues in found.queue_datas}
         homes = [
-            Node(broker.cluster, broker.broker_name, *min(broker.addresses.items()))
+            Node(broker.cluster, broker.broker_name, number, address)
             for broker in found.broker_datas
-            if broker.broker_name in names and broker.addresses and self.cluster in (None, broker.cluster)
+            for number, address in broker.addresses.items()
+            if broker.broker_name in names and self.cluster in (None, broker.cluster)
         ]
-        return sorted(homes)
+        clusters = {node.cluster for node in homes}
+        return _chosen(sorted([*homes, *(node for node in missed if node.cluster in clusters)]))
+
+    async def _route(self, topic: str) -> TopicRouteData | None:
+        return await self.any_name_server(
+            lambda address: route(self.remoting, address, topic, timeout_ms=self.timeout_ms)
+        )
+
+    async def _missed(self) -> list[Node]:
+        """Brokers that are away, without another one of their name; nobody is asked where nothing is remembered."""
+        if self.memory is None:
+            return []
+        return [node for node in await self.readable() if node.is_away]
 
     async def each(self, targets: Mapping[K, object], question: Callable[[K], Awaitable[T]]) -> Gathered[K, T]:
         """Ask about each key of `targets`; its value is how a failure names it. No failure hides another's answer."""
@@ -178,8 +230,54 @@ class Session:
                 gathered.answers[key] = answer
         return gathered
 
-    async def each_node(self, nodes: Sequence[Node], question: Callable[[Node], Awaitable[T]]) -> Gathered[Node, T]:
-        return await self.each({node: node for node in nodes}, question)
+    async def each_node(
+        self, nodes: Sequence[Node], question: Callable[[Node], Awaitable[T]], *, slaves_suffice: bool = False
+    ) -> Gathered[Node, T]:
+        """A broker that is away is a failure and not asked. The answer of a slave that stands in for its master is
+        told as partial, unless a slave knows as much of what is asked.
+        """
+        gathered = await self.each({node: node for node in nodes}, lambda node: question(present(node)))
+        if not slaves_suffice:
+            gathered.failures += [stood_in(node) for node in gathered.answers if node.stands_in]
+        return gathered
+
+
+def present(node: Node) -> Node:
+    """The node, if it may be asked. BrokerAway when it is missed."""
+    if node.is_away:
+        raise away(node)
+    return node
+
+
+def away(node: Node, before: str = "") -> BrokerAway:
+    """How a broker that is missed is told, after the text `before`."""
+    name = node.name if node.is_master else f"{node.name}:{node.id}"
+    return BrokerAway(
+        f"{before}no name server knows it any more; it was registered at {rfc3339(node.seen_at_ms or 0)}",
+        f"start it again; if it was taken away for good: orbitmq cluster forget {name}",
+    )
+
+
+def stood_in(node: Node) -> Failure:
+    hint = "start its master, or promote a slave: orbitmq cluster list"
+    text = f"its master is away; this is what {node} has, which may lack the newest"
+    return Failure(node.name, None, "UNREACHABLE", text, hint, retryable=True)
+
+
+def _registered(info: ClusterInfo) -> list[Node]:
+    return [
+        Node(broker.cluster, name, number, address)
+        for name, broker in info.brokers.items()
+        for number, address in broker.addresses.items()
+    ]
+
+
+def _chosen(nodes: Iterable[Node]) -> list[Node]:
+    """Of each broker name the one to be read: those that are there first, and of these the master."""
+    found: dict[str, Node] = {}
+    for node in sorted(nodes, key=lambda one: (one.is_away, one)):
+        found.setdefault(node.name, node)
+    return sorted(node if node.is_away or node.is_master else replace(node, stands_in=True) for node in found.values())
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

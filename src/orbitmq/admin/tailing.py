@@ -14,7 +14,18 @@ from functools import partial
 
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.bodies import StoredMessage
-from orbitmq.admin.browsing import BUDGET, Look, Sieve, Stretch, Wanted, follow, limits, readable_queues, stretch
+from orbitmq.admin.browsing import (
+    BUDGET,
+    Look,
+    Sieve,
+    Stretch,
+    Wanted,
+    follow,
+    lacking,
+    limits,
+    readable_queues,
+    stretch,
+)
 from orbitmq.admin.moments import moment_ms
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import ConfigurationError
@@ -121,6 +132,8 @@ async def tail(
     left = number
     wanted = replace(wanted, begin_ms=place.at_ms, end_ms=stop.at_ms)
     queues = await readable_queues(session, topic, broker=broker, queue_id=queue_id)
+    for failure in [] if broker else await lacking(session, topic):
+        on_failure(failure)
     run = _Tail(session, place, stop, wanted, Sieve(wanted, on_warning), on_failure, on_warning)
     async with aclosing(run.messages(queues)) as messages:  # whoever has enough ends what is asked, too
         async for message in messages:

@@ -145,7 +145,7 @@ async def listed(session: Session, *, everything: bool = False, containing: str 
     rows = [Topic(name, type_of(name, system, frozenset(ordered))) for name in sorted(names)]
     hidden = () if everything else (TopicType.SYSTEM, TopicType.RETRY, TopicType.DLQ)
     shown = [row for row in rows if row.type not in hidden and containing.lower() in row.topic.lower()]
-    return Found(shown, failures=list(gathered.failures))
+    return Found(shown, failures=[*gathered.failures, *await session.absent()])
 
 
 async def _names(session: Session) -> Gathered[str, list[str]]:
@@ -215,15 +215,17 @@ async def route(session: Session, topic: str) -> Found[TopicHome]:
         for queues in found.queue_datas
         if queues.broker_name in brokers and session.cluster in (None, brokers[queues.broker_name].cluster)
     ]
-    return Found(sorted(rows, key=lambda row: (row.cluster, row.broker)))
+    return Found(sorted(rows, key=lambda row: (row.cluster, row.broker)), failures=await session.absent(topic))
 
 
 async def clusters(session: Session, topic: str) -> Found[TopicCluster]:
     """The clusters it has queues in."""
     homes: dict[str, list[str]] = {}
-    for row in (await route(session, topic)).items:
+    told = await route(session, topic)
+    for row in told.items:
         homes.setdefault(row.cluster, []).append(row.broker)
-    return Found([TopicCluster(cluster, brokers) for cluster, brokers in sorted(homes.items())])
+    rows = [TopicCluster(cluster, brokers) for cluster, brokers in sorted(homes.items())]
+    return Found(rows, failures=told.failures)
 
 
 async def configurations(session: Session, topic: str) -> Found[TopicConfiguration]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from orbitmq.admin.answers import Found, Gathered
-from orbitmq.admin.session import Node, Session
+from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import ExpressionIllegal
 from orbitmq.filter.sql92 import compile_sql92
 from orbitmq.filter.tags import wants
@@ -129,7 +129,9 @@ async def tracks(session: Session, message: MessageExt) -> Found[Track]:
         found.warnings.append(f"{len(found.items)} groups consume {message.topic}; {GROUPS_MAX} of them are looked at")
     online = await session.each(
         {(group, node): f"{node}: members of {group}" for group in groups for node in homes},
-        lambda key: consumer_connections(session.remoting, key[1].address, key[0], timeout_ms=session.timeout_ms),
+        lambda key: consumer_connections(
+            session.remoting, present(key[1]).address, key[0], timeout_ms=session.timeout_ms
+        ),
     )
     queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
     offsets = await consumer_offsets(session, queue, groups)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from orbitmq.admin.runtime import Runtime
-from orbitmq.admin.session import Node
+from orbitmq.admin.session import Node, away
 
 DISK_WARNING, DISK_CRITICAL = 0.75, 0.85
 """From 75 % on a broker deletes old messages early, from 85 % on at once, at 90 % it takes none."""
@@ -65,6 +65,11 @@ class Seen:
     expected: tuple[str, ...] = ()
     """Broker names that must be there: one that is gone altogether no name server remembers."""
 
+    @property
+    def here(self) -> list[Node]:
+        """Those that are registered."""
+        return [node for node in self.nodes if not node.is_away]
+
     def of(self, cluster: str) -> Seen:
         """The part of one cluster."""
         nodes = [node for node in self.nodes if node.cluster == cluster]
@@ -79,8 +84,8 @@ class Seen:
     @property
     def headless(self) -> list[str]:
         """Broker names without a master."""
-        masters = {node.name for node in self.nodes if node.is_master}
-        return sorted({node.name for node in self.nodes} - masters)
+        masters = {node.name for node in self.here if node.is_master}
+        return sorted({node.name for node in self.here} - masters)
 
 
 def findings(seen: Seen) -> list[Finding]:
@@ -109,6 +114,15 @@ def _missing(seen: Seen) -> Iterator[Finding]:
         yield Finding(Severity.CRITICAL, "brokers", name, text, "start it; is its namesrvAddr right?")
 
 
+def _away(seen: Seen) -> Iterator[Finding]:
+    names = {node.name for node in seen.here}
+    for node in seen.nodes:
+        if node.is_away and not (node.is_master and node.name in names):  # that its name has no master is told
+            error = away(node)
+            severity = Severity.CRITICAL if node.is_master or node.name not in names else Severity.WARNING
+            yield Finding(severity, "brokers", str(node), f"{node} is away: {error}", error.hint)
+
+
 def _silent_name_servers(seen: Seen) -> Iterator[Finding]:
     for server in seen.silent_name_servers:
         text = f"name server {server} does not answer"
@@ -117,7 +131,7 @@ def _silent_name_servers(seen: Seen) -> Iterator[Finding]:
 
 def _unreachable(seen: Seen) -> Iterator[Finding]:
     for node in seen.nodes:
-        if node not in seen.runtimes:
+        if node not in seen.runtimes and not node.is_away:
             severity = Severity.CRITICAL if node.is_master else Severity.WARNING
             text = f"{'master' if node.is_master else 'slave'} {node} is registered and does not answer"
             yield Finding(severity, "reachable", str(node), text, "is it running, and reachable from here? --map-addr")
@@ -125,7 +139,7 @@ def _unreachable(seen: Seen) -> Iterator[Finding]:
 
 def _headless(seen: Seen) -> Iterator[Finding]:
     for name in seen.headless:
-        slave = next(node for node in seen.nodes if node.name == name)
+        slave = next(node for node in seen.here if node.name == name)
         text = f"{name} has no master: nothing can be sent to it"
         remedy = f"start the master, or make a slave one: orbitmq broker promote --address {slave.address} --dry-run"
         yield Finding(Severity.CRITICAL, "masters", name, text, remedy)
@@ -224,6 +238,7 @@ def skew_of(runtime: Runtime, now_ms: int) -> int | None:
 _RULES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     _no_broker,
     _missing,
+    _away,
     _headless,
     _unreachable,
     _inactive,

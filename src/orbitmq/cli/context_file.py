@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import tomlkit
@@ -17,10 +14,11 @@ from orbitmq.cli import output
 from orbitmq.cli.contexts import FILE_BYTES_MAX, load, parse, path_of
 from orbitmq.cli.endings import one_line_errors
 from orbitmq.errors import NotFound
+from orbitmq.runtime.files import replace_text
 
 COLUMNS = (
     "NAME=name", "IN USE=inUse", "NAME SERVERS=nameServers", "CLUSTER=cluster", "ACCOUNT=accessKey", "SECRET=secret",
-    "+TLS=tls", "+PROTECTED=protected", "+READONLY=readonly",
+    "+TLS=tls", "+REMEMBER=remember", "+PROTECTED=protected", "+READONLY=readonly",
 )  # fmt: skip
 
 
@@ -33,7 +31,7 @@ def tell(form: str) -> None:
             NamedCluster(
                 name, name == tables.get("current"), list(one.name_servers), one.cluster, one.access_key or None,
                 None if isinstance(one.secret, str) else _reference(dict(one.secret)), one.tls is not None,
-                one.protected, one.readonly,
+                one.remember, one.protected, one.readonly,
             )
             for name, one in contexts
         ]  # fmt: skip
@@ -83,17 +81,7 @@ def _edit(command: str, change: Callable[[tomlkit.TOMLDocument], None]) -> None:
         text = path.read_bytes()[:FILE_BYTES_MAX].decode() if path.exists() else ""
         document = tomlkit.parse(text)
         change(document)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _replace(path, tomlkit.dumps(document))
-
-
-def _replace(path: Path, text: str) -> None:
-    number, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).replace(path)
+        replace_text(path, tomlkit.dumps(document))
 
 
 def _reference(secret: dict[str, Any]) -> str:

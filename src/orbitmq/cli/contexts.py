@@ -12,6 +12,7 @@ The file is TOML, `~/.config/orbitmq/config.toml` (XDG_CONFIG_HOME and ORBITMQ_C
     protected = true                      # every change asks for the context's name, --yes does not spare it
     readonly = true                       # no change at all
     mapAddr = { "172.17.0.2:10911" = "127.0.0.1:10911" }
+    remember = "72h"                      # how long a broker that is gone is missed in figures; "0" for not at all
     tls = { "tls.client.authServer" = "true" }  # keys as in tls.properties; an empty table is TLS without checks
 
 A secret stands in it by reference only. Must not know what is asked of the cluster.
@@ -27,7 +28,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.admin.memory import KEEP_MS
+from orbitmq.admin.moments import span_ms
+from orbitmq.errors import AdminError, ConfigurationError
 from orbitmq.wire.signature import Credentials
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
@@ -35,7 +38,7 @@ SECRET_COMMAND_SECONDS = 30
 """A password manager may ask its owner; longer than that nobody is there."""
 FILE_BYTES_MAX = 1 << 20
 """A configuration is read whole; more than that is none."""
-_KEYS = {"nameServers", "cluster", "accessKey", "secretKey", "protected", "readonly", "mapAddr", "tls"}
+_KEYS = {"nameServers", "cluster", "accessKey", "secretKey", "protected", "readonly", "mapAddr", "tls", "remember"}
 _REFERENCES = ("env", "file", "command")
 
 
@@ -56,6 +59,16 @@ class Context:
     """`host:port` that brokers register -> where they are reached from here."""
     tls: Mapping[str, str] | None = None
     """None: connections are not encrypted."""
+    remember: str | None = None
+    """How long a broker that is gone is missed: `72h`; None for the usual time, which is that."""
+
+    def remember_ms(self, environment: Mapping[str, str] = os.environ) -> int:
+        """ORBITMQ_REMEMBER goes before the file. ConfigurationError for what is no span of time."""
+        text = environment.get("ORBITMQ_REMEMBER") or self.remember
+        try:
+            return KEEP_MS if text is None else span_ms(text)
+        except AdminError as error:
+            raise ConfigurationError(f"remember: {error}; {error.hint}") from error
 
     def credentials(self) -> Credentials | None:
         """The account, its secret fetched now. ConfigurationError when it cannot be."""
@@ -147,7 +160,7 @@ def parse(name: str, table: Mapping[str, Any], path: Path) -> Context:
             f'{where}: a secret does not stand in the file; secretKey = {{ env = "NAME" }}, file or command'
         )
     servers = table.get("nameServers", [DEFAULT_NAME_SERVER])
-    return Context(
+    made = Context(
         name=name,
         name_servers=split_addresses([servers] if isinstance(servers, str) else servers),
         cluster=table.get("cluster"),
@@ -156,8 +169,11 @@ def parse(name: str, table: Mapping[str, Any], path: Path) -> Context:
         protected=bool(table.get("protected")),
         readonly=bool(table.get("readonly")),
         addresses=dict(table.get("mapAddr", {})),
+        remember=None if "remember" not in table else str(table["remember"]),
         tls=None if "tls" not in table else {str(key): str(value) for key, value in table["tls"].items()},
     )
+    made.remember_ms({})
+    return made
 
 
 def _secret(context: str, reference: Mapping[str, Any] | str) -> str:

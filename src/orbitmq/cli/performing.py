@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.admin.envelope import plain
+from orbitmq.admin.memory import KeptMemory
 from orbitmq.admin.plans import Outcome, Plan, Step
 from orbitmq.admin.session import Session
 from orbitmq.cli import output, undoing
@@ -36,6 +37,7 @@ from orbitmq.cli.endings import (
     fail,
     one_line_errors,
 )
+from orbitmq.cli.places import state_folder
 from orbitmq.errors import BrokerError, OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import client_context
@@ -154,9 +156,16 @@ async def opened(context: Context, timeout_ms: float, *, verbose: bool = False) 
         tls=None if context.tls is None else client_context(TlsOptions.parse(context.tls)),
     )
     try:
-        yield Session(remoting, context.name_servers, cluster=context.cluster, timeout_ms=timeout_ms)
+        yield Session(
+            remoting, context.name_servers, cluster=context.cluster, timeout_ms=timeout_ms, memory=memory_of(context)
+        )
     finally:
         await remoting.close()
+
+
+def memory_of(context: Context) -> KeptMemory:
+    """What the user's commands remember of these name servers. ConfigurationError for a span of time that is none."""
+    return KeptMemory(state_folder("brokers"), context.name_servers, keep_ms=context.remember_ms())
 
 
 def _opened(call: Call) -> AbstractAsyncContextManager[Session]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orbitmq.cli.places import state_folder
 from orbitmq.errors import ConfigurationError
 
 FORMAT = "orbitmq-undo/v1"
@@ -19,16 +20,11 @@ FILE_BYTES_MAX = 64 << 20
 """Offsets of a hundred thousand queues are 10 MB."""
 
 
-def folder(environment: Mapping[str, str] = os.environ) -> Path:
-    home = environment.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(home).expanduser() / "orbitmq" / "undo"
-
-
 def save(undo: Mapping[str, Any]) -> str:
     """Write the file and return the words of the command that takes it: `offset undo FILE`. It is there before anything
     is changed. `undo["command"]` names the command.
     """
-    place = folder()
+    place = state_folder("undo")
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = place / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns()}.json"
     with path.open("x", encoding="utf-8") as file:

@@ -1,14 +1,15 @@
 """Small files that are replaced whole: written beside, backed up, renamed. Knows nothing of their content.
 
-The steps are those of Apache RocketMQ's configuration files, so that either broker finds what the other left:
-`<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file takes the name. A full disk leaves file
-and backup as they were.
+The steps of `save_with_backup` are those of Apache RocketMQ's configuration files, so that either broker finds what the
+other left: `<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file takes the name. A full disk
+leaves file and backup as they were.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +31,24 @@ def save_with_backup(path: Path, text: str) -> None:
         shutil.copymode(path, spare)
         os.replace(spare, backup)
     os.replace(temporary, path)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a user's own file by `text` (UTF-8), readable by its owner alone: no half file is ever read, and several
+    processes may do so at the same time. Its directory is made where there is none. OSError leaves it as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def load_with_backup(path: Path, parse: Callable[[str], T]) -> T | None:

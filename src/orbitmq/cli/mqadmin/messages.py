@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orbitmq.admin.browsing import Look, Stretch, stretches
 from orbitmq.admin.messages import by_key, by_offset_id, by_unique_id
+from orbitmq.admin.session import present
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import tracks
 from orbitmq.cli.mqadmin.forms import cells, millisecond, pretty, second, truth
@@ -301,7 +302,7 @@ async def query_cq(work: Work) -> None:
     topic, group = given.text("t"), given.text("g") or None
     homes = await work.session.homes(topic)
     broker = given.text("b")
-    node = await work.session.node(broker) if broker else homes[0]
+    node = await work.session.node(broker) if broker else present(homes[0])
     found = await queue_entries(
         work.session.remoting, node.address, topic, given.number("q", 0), given.number("i", 0), given.number("c", 10),
         group=group,

@@ -80,7 +80,8 @@ class Work:
         return await self.of_cluster(self.given.text("c"), masters=masters)
 
     async def of_cluster(self, cluster: str, *, masters: bool = True) -> list[Node]:
-        nodes = [node for node in await self.session.nodes(masters=masters) if node.cluster == cluster]
+        everybody = await (self.session.masters() if masters else self.session.nodes())
+        nodes = [node for node in everybody if node.cluster == cluster]
         if not nodes:
             raise NotFound(f"there is no cluster {cluster}")
         return nodes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitmq.cli.verbs import noun, reads
+from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
@@ -51,12 +51,14 @@ async def overview(session: Session) -> Found[Overview]:
         "DISK=diskRatio", "OLDEST=oldestMessageAtMs", "+PULL QUEUE=pullQueue.size", "+PULL WAIT=pullQueue.oldestMs",
         "+LOCK=pageCacheLockMs", "+IN TODAY=putMessages.today", "+OUT TODAY=gotMessages.today",
         "+IN YESTERDAY=putMessages.yesterday", "+OUT YESTERDAY=gotMessages.yesterday", "+STARTED=bootedAtMs",
+        "+REGISTERED=registeredAtMs",
     ),
 )  # fmt: skip
 async def list_(session: Session) -> Found[Member]:
-    """Every registered broker with its figures, masters (id 0) and slaves.
+    """Every broker with its figures, masters (id 0) and slaves.
 
-    One that does not answer stays in the list, without figures, and the exit code is 5.
+    One that does not answer stays in the list, without figures, as does one that was registered lately and is no more;
+    the exit code is 5.
 
     \b
     Examples:
@@ -88,7 +90,8 @@ async def health(
 ) -> Found[Health]:
     """Whether the cluster is well, and if not, what is wrong and what to do about it.
 
-    A broker that is stopped leaves no trace at a name server: name those that must be there with --expect.
+    A broker that is stopped leaves no trace at a name server: one that was registered lately is missed all the same,
+    others that must be there are named with --expect.
 
     \b
     Exit code: 0 well or warnings only, 8 something is critical, 5 nobody could be asked.
@@ -101,6 +104,29 @@ async def health(
     from orbitmq.admin import cluster
 
     return await cluster.health_within(session, until_healthy, expected=expect or ())
+
+
+@app.command("forget")
+def forget(
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Its name, with all its ids, or name:id.")],
+    name_servers: NameServers = None,
+    context_name: ContextName = None,
+) -> None:
+    """Do not miss a broker any more that was taken away for good.
+
+    \b
+    Brokers that were registered lately and are no more make figures partial: what they have is lacking in them. They
+    are missed for 72 hours, or for what `remember` of the context or ORBITMQ_REMEMBER says. Nothing is changed in the
+    cluster; a broker that comes back is known again.
+
+    \b
+    Examples:
+      orbitmq cluster forget broker-b
+      orbitmq cluster forget broker-a:1 -n '10.0.0.1:9876;10.0.0.2:9876'
+    """
+    from orbitmq.cli import remembering
+
+    remembering.forget(broker, name_servers or (), context_name)
 
 
 @reads(

@@ -50,6 +50,10 @@ def add(
     protected: Annotated[bool, typer.Option("--protected", help="Every change asks for the context's name.")] = False,
     readonly: Annotated[bool, typer.Option("--readonly", help="Nothing is changed through it.")] = False,
     tls: Annotated[bool, typer.Option("--tls", help="Connections are encrypted.")] = False,
+    remember: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="How long a broker that is gone is missed: 72h, 30m; 0 not at all."),
+    ] = None,
     mapped: Annotated[
         list[str] | None, typer.Option("--map-addr", metavar="FROM=TO", help="Where a broker is reached; repeatable.")
     ] = None,
@@ -67,6 +71,7 @@ def add(
         "nameServers": name_servers, "cluster": cluster, "accessKey": access_key,
         "secretKey": {"env": secret_env} if secret_env else {"file": secret_file} if secret_file else None,
         "protected": protected or None, "readonly": readonly or None, "tls": {} if tls else None,
+        "remember": remember,
         "mapAddr": dict(pair.split("=", 1) for pair in mapped or () if "=" in pair) or None,
     }  # fmt: skip
     context_file.add(name, {key: value for key, value in table.items() if value is not None})

@@ -1,0 +1,197 @@
+"""All topics in lines: what they are, where, and how far their groups are behind, with a few requests a broker however
+many topics there are. What topics hold, and what comes into them, is asked one by one: of those that somebody looks at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from msgspec import Struct
+
+from orbitmq.admin import groups, topics
+from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.session import Node, Session
+from orbitmq.admin.topics import TopicType, day_sum
+from orbitmq.errors import BrokerError
+from orbitmq.message.config import TopicConfig
+from orbitmq.message.flags import perm_text
+from orbitmq.operations.figures import broker_consume_stats, statistic
+from orbitmq.operations.tables import all_consumer_offsets
+from orbitmq.operations.topics import topic_stats
+from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, TopicStatsTable
+from orbitmq.wire.codes import ResponseCode
+
+ASKED_AT_ONCE = 8
+"""Topics of one broker that are asked about at a time."""
+
+
+class TopicSummary(Struct, frozen=True, rename="camel"):
+    """One topic over all brokers."""
+
+    topic: str
+    type: TopicType
+    brokers: list[str]
+    """Names of those that have it, as far as they answer."""
+    read_queues: int | None
+    """Of all brokers; None when one of them did not answer."""
+    write_queues: int | None
+    perms: list[str]
+    """`RW-`; more than one where brokers differ."""
+    differs: bool
+    """Whether brokers that have it have it differently."""
+    groups: list[str]
+    """Those with offsets of it, on brokers that answered."""
+    lag_messages: int | None
+    """Of all its groups, as brokers sum it up; None when a part of it is not known."""
+    known_lag_messages: int
+    """The part of brokers that answered: the least it is."""
+
+
+class TopicVolume(Struct, frozen=True, rename="camel"):
+    """What a topic holds and what comes into it; None where a broker of it did not answer."""
+
+    topic: str
+    messages: int | None = None
+    in_per_s: float | None = None
+    """Messages stored a second, over the last minute."""
+    in_24_h: int | None = None
+    """Messages stored in the last day, or since the broker runs."""
+    updated_at_ms: int | None = None
+    """When its last message was stored; None also when it never had one, or that has expired."""
+
+
+@dataclass(slots=True)
+class _AtBroker:
+    """What one broker says of its topics."""
+
+    configs: Mapping[str, TopicConfig]
+    groups: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    lag: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    unsummed: set[str] = field(default_factory=set)
+    """Topics with a group that has offsets and no rules: the broker leaves it out of its sums."""
+
+
+async def summaries(session: Session) -> Found[TopicSummary]:
+    """Every topic, those of the system, of retries and of dead letters too, by name. Three requests a broker and those
+    of `topics.listed`.
+    """
+    listed = await topics.listed(session, everything=True)
+    nodes = await session.readable()
+    came = await session.each_node(nodes, partial(_at_broker, session))
+    failures = _joined(listed.failures, came.failures)
+    rows = [_summary(row, came.answers, whole=not failures) for row in listed.items]
+    return Found(rows, list(listed.warnings), failures)
+
+
+async def _at_broker(session: Session, node: Node) -> _AtBroker:
+    timeout_ms = max(session.timeout_ms, groups.SUMS_TIMEOUT_MS)
+    table, offsets, stats = await asyncio.gather(
+        topics.table_of(session, node),
+        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
+        broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms),
+    )
+    return await asyncio.to_thread(_read, table.topics, offsets, stats)
+
+
+def _read(configs: Mapping[str, TopicConfig], offsets: Iterable[str], stats: ConsumeStatsList) -> _AtBroker:
+    found = _AtBroker(configs)
+    summed = set[str]()
+    for group, parts in (pair for row in stats.consume_stats_list for pair in row.items()):
+        summed.add(group)
+        for queue, at in (pair for part in parts for pair in part.offset_table.items()):
+            found.lag[queue.topic] += max(0, at.broker_offset - at.consumer_offset)
+    for topic, group in map(groups.parts, offsets):
+        if not groups.is_system(group):
+            found.groups[topic].add(group)
+            if group not in summed:
+                found.unsummed.add(topic)
+    return found
+
+
+def _summary(row: topics.Topic, answers: Mapping[Node, _AtBroker], *, whole: bool) -> TopicSummary:
+    name = row.topic
+    homes = {node.name: one.configs[name] for node, one in answers.items() if name in one.configs}
+    ways = {(one.read_queues, one.write_queues, one.perm) for one in homes.values()}
+    known = sum(one.lag.get(name, 0) for one in answers.values())
+    is_summed = whole and not any(name in one.unsummed for one in answers.values())
+    return TopicSummary(
+        name,
+        row.type,
+        sorted(homes),
+        sum(one.read_queues for one in homes.values()) if whole else None,
+        sum(one.write_queues for one in homes.values()) if whole else None,
+        sorted({perm_text(one.perm) for one in homes.values()}),
+        len(ways) > 1,
+        sorted(set[str]().union(*(one.groups.get(name, ()) for one in answers.values()))),
+        known if is_summed else None,
+        known,
+    )
+
+
+async def volumes(session: Session, rows: Sequence[TopicSummary]) -> Found[TopicVolume]:
+    """What these topics hold, and what comes in: two requests a topic and broker."""
+    nodes = {node.name: node for node in await session.readable()}
+    mine: dict[Node, list[str]] = defaultdict(list)
+    for row in rows:
+        for name in row.brokers:
+            if name in nodes:
+                mine[nodes[name]].append(row.topic)
+    came = await session.each_node(list(mine), lambda node: _volumes_at(session, node, mine[node]))
+    whole = {node.name for node in came.answers if not node.stands_in}
+    found = [
+        _volume(row.topic, [one.get(row.topic) for one in came.answers.values()])
+        if row.write_queues is not None and whole.issuperset(row.brokers)
+        else TopicVolume(row.topic)
+        for row in rows
+    ]
+    return Found(found, failures=list(came.failures))
+
+
+Held = tuple[TopicStatsTable, BrokerStatsData | None]
+
+
+async def _volumes_at(session: Session, node: Node, names: Sequence[str]) -> dict[str, Held]:
+    """Without topics that were deleted meanwhile. What the broker refuses, or leaves open, is raised at once."""
+    places = asyncio.Semaphore(ASKED_AT_ONCE)
+    remoting, address, timeout_ms = session.remoting, node.address, session.timeout_ms
+    found: dict[str, Held] = {}
+
+    async def one(topic: str) -> None:
+        async with places:
+            try:
+                held = await topic_stats(remoting, address, topic, timeout_ms=timeout_ms)
+            except BrokerError as error:
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    return
+                raise
+            found[topic] = held, await statistic(remoting, address, "TOPIC_PUT_NUMS", topic, timeout_ms=timeout_ms)
+
+    asking = [asyncio.create_task(one(topic)) for topic in names]
+    try:
+        await asyncio.gather(*asking)
+    finally:
+        for task in asking:
+            task.cancel()
+    return found
+
+
+def _volume(topic: str, parts: Iterable[Held | None]) -> TopicVolume:
+    held = [part for part in parts if part is not None]
+    queues = [queue for table, _ in held for queue in table.offset_table.values()]
+    counted = [data for _, data in held if data is not None]
+    return TopicVolume(
+        topic,
+        sum(max(0, queue.max_offset - queue.min_offset) for queue in queues),
+        sum(data.stats_minute.tps for data in counted),
+        sum(day_sum(data) for data in counted),
+        max((queue.last_update_timestamp for queue in queues if queue.last_update_timestamp > 0), default=None),
+    )
+
+
+def _joined(first: Sequence[Failure], second: Sequence[Failure]) -> list[Failure]:
+    """Each target once."""
+    return list({failure.target: failure for failure in (*first, *second)}.values())

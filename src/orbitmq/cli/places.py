@@ -1,0 +1,24 @@
+"""Where the command line keeps what is its user's: what it remembers, and what it may forget.
+
+XDG_STATE_HOME and XDG_CACHE_HOME are followed. Must not know what is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def state_folder(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """`~/.local/state/orbitmq/NAME`: what would be missed."""
+    return _home("XDG_STATE_HOME", "~/.local/state", environment) / "orbitmq" / name
+
+
+def cache_folder(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """`~/.cache/orbitmq/NAME`: what can be had again."""
+    return _home("XDG_CACHE_HOME", "~/.cache", environment) / "orbitmq" / name
+
+
+def _home(variable: str, usual: str, environment: Mapping[str, str]) -> Path:
+    return Path(environment.get(variable) or usual).expanduser()
