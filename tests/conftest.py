@@ -26,12 +26,15 @@ TESTS = Path(__file__).parent
 # What commands remember and cache of one test is no other's business, nor that of whoever runs them.
 _HOMES = tempfile.TemporaryDirectory(prefix="orbitmq-homes-")
 _NUMBERS = count()
+_KEPT = ("XDG_STATE_HOME", "XDG_CACHE_HOME")
+os.environ |= {name: f"{_HOMES.name}/{name}" for name in _KEPT}
 
 
 def pytest_runtest_setup() -> None:
     number = next(_NUMBERS)
-    os.environ["XDG_STATE_HOME"] = f"{_HOMES.name}/state-{number}"
-    os.environ["XDG_CACHE_HOME"] = f"{_HOMES.name}/cache-{number}"
+    for name in _KEPT:
+        if os.environ.get(name, "").startswith(_HOMES.name):  # a fixture of several tests may have said another
+            os.environ[name] = f"{_HOMES.name}/{name}-{number}"
 
 
 # Machines that run tests are busy: how long one example takes proves nothing.
