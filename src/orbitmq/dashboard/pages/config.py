@@ -1,0 +1,78 @@
+"""Configuration as code: where brokers differ, the cluster as a document, and a document that is made true."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbitmq.admin import brokers, config_as_code
+from orbitmq.admin.answers import Found
+from orbitmq.admin.brokers import Difference
+from orbitmq.admin.config_as_code import SECTIONS, Divergence
+from orbitmq.admin.declared import SecretReference, dump, parse
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.session import Session
+from orbitmq.dashboard.asking import Answer, Asked, Download, Shown, plans, shows
+from orbitmq.dashboard.lists import ROWS
+from orbitmq.dashboard.roles import Role
+from orbitmq.errors import BadField, ConfigurationError, Conflict
+
+DOCUMENT_CHARS_MAX = 2 << 20
+"""Some twenty thousand topics; larger ones are for the command line."""
+BODY_BYTES_MAX = 3 * DOCUMENT_CHARS_MAX
+"""The same as a form writes it."""
+FRESH_SECONDS = 10.0
+
+
+@shows("config", "config.html")
+async def config(asked: Asked) -> Shown:
+    kept = await asked.place.kept("differences", _differences, FRESH_SECONDS)
+    settings, tables = kept.value
+    names = sorted(
+        {name for row in settings.items for name in row.values} | {name for row in tables.items for name in row.values}
+    )
+    values = {
+        "settings": settings.items,
+        "divergences": tables.items[:ROWS],
+        "divergent": len(tables.items),
+        "names": names,
+        "sections": SECTIONS,
+    }
+    return Shown(values, settings, tables, age_seconds=kept.age_seconds)
+
+
+async def _differences(session: Session) -> tuple[Found[Difference], Found[Divergence]]:
+    return await asyncio.gather(brokers.differences(session), config_as_code.compare(session))
+
+
+@shows("config/export", "config.html")
+async def export(asked: Asked) -> Answer:
+    """Conflict where a part is missing: applied later, it would delete what it lacks."""
+    sections = [name for name in asked.query.many("section") if name in SECTIONS]
+    if not sections:
+        raise BadField(f"section is missing; give some of {', '.join(SECTIONS)}")
+    found = await config_as_code.export(asked.session, sections)
+    if found.failures:
+        lines = "; ".join(f"{one.target}: {one.message}" for one in found.failures)
+        raise Conflict(f"nothing is written, for a part is missing: {lines}", found.failures[0].hint)
+    text = await asyncio.to_thread(dump, found.items[0])
+    return Download(f"{asked.place.name}.yaml", "application/yaml", text.encode())
+
+
+@plans("config/apply", Role.ADMIN, back="config", body_bytes_max=BODY_BYTES_MAX)
+async def apply(asked: Asked) -> Plan:
+    text = asked.form.raw("document", at_most=DOCUMENT_CHARS_MAX)
+    if not text.strip():
+        raise BadField("document is missing")
+    try:
+        document = await asyncio.to_thread(parse, text)
+    except ConfigurationError as error:
+        raise BadField(f"document: {error}") from error
+    return await config_as_code.plan_apply(asked.session, document, _no_secret, prune=asked.form.flag("prune"))
+
+
+def _no_secret(_reference: SecretReference) -> str | None:
+    """Where a secret is kept is a file or variable of whoever writes the document, not of the machine of this page."""
+    raise BadField(
+        "document: secrets are not fetched by this page",
+        "leave them out, and give an account its secret at Access, or use: orbitmq config apply",
+    )

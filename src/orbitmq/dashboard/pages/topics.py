@@ -1,0 +1,153 @@
+"""Topics: the list from a snapshot, one with its queues, routes, configurations and consumers, and their changes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from orbitmq.admin import topic_changes, topic_summaries
+from orbitmq.admin import topics as admin
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.progress import skew
+from orbitmq.admin.topic_changes import QUEUES_MAX, Wanted
+from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
+from orbitmq.admin.topics import TopicType
+from orbitmq.dashboard.asking import Asked, Shown, plans, shows
+from orbitmq.dashboard.choices import registered_names
+from orbitmq.dashboard.lists import Column, listing
+from orbitmq.dashboard.roles import Role
+
+SNAPSHOT_FRESH_SECONDS = 10.0
+"""Brokers sum up the lag of all groups for it."""
+NAME_CHARS_MAX = 127
+OWN, EVERY = "own", "every"
+KINDS: Mapping[str, str] = {
+    OWN: "what applications made",
+    EVERY: "every topic",
+    TopicType.UNSPECIFIED: "normal",
+    TopicType.FIFO: "in order",
+    TopicType.RETRY: "retries",
+    TopicType.DLQ: "dead letters",
+    TopicType.SYSTEM: "of the system",
+}
+"""What the list can be narrowed to, in words."""
+_OWN = (TopicType.UNSPECIFIED, TopicType.FIFO)
+PERMS = ("RW", "R", "W")
+COLUMNS: tuple[Column[TopicSummary], ...] = (
+    Column("Topic", "topic", lambda row: row.topic.lower()),
+    Column("Kind", "type", lambda row: KINDS[row.type]),
+    Column("Brokers", "brokers", lambda row: len(row.brokers), is_number=True),
+    Column("Queues to write", "queues", lambda row: row.write_queues, is_number=True),
+    Column("Queues to read", "read", lambda row: row.read_queues, is_number=True),
+    Column("May", "perm", lambda row: row.perms),
+    Column("Groups", "groups", lambda row: len(row.groups), is_number=True),
+    Column("Lag", "lag", lambda row: row.known_lag_messages, is_number=True),
+    Column("Messages", is_number=True),
+    Column("In a second", is_number=True),
+    Column("In 24 hours", is_number=True),
+    Column("Last stored"),
+)
+
+
+@shows("topics", "topics.html")
+async def topics(asked: Asked) -> Shown:
+    """With `volumes` also what the topics of this page of the list hold: browsers ask for it when the list stands."""
+    kind = asked.query.choice("type", list(KINDS), OWN)
+    containing = asked.query.text("containing", at_most=NAME_CHARS_MAX)
+    kept = await asked.place.kept("topics", topic_summaries.summaries, SNAPSHOT_FRESH_SECONDS)
+    rows = [row for row in kept.value.items if _is_meant(row, kind) and containing.lower() in row.topic.lower()]
+    shown = listing(asked, "topics", rows, COLUMNS, keep=("containing", "type"))
+    values = {"list": shown, "kinds": KINDS, "kind": kind, "containing": containing, "volumes": None}
+    if not asked.query.flag("volumes"):
+        return Shown(values, kept.value, age_seconds=kept.age_seconds)
+    volumes = await _volumes(asked, shown.rows)
+    values["volumes"] = {one.topic: one for one in volumes}
+    return Shown(values, kept.value, age_seconds=kept.age_seconds)
+
+
+def _is_meant(row: TopicSummary, kind: str) -> bool:
+    return kind == EVERY or (row.type in _OWN if kind == OWN else row.type == kind)
+
+
+async def _volumes(asked: Asked, rows: Sequence[TopicSummary]) -> list[TopicVolume]:
+    """Of these rows. A broker that does not answer has been told with the list: its figures are not known."""
+    which = hashlib.sha256("\n".join(row.topic for row in rows).encode()).hexdigest()
+    kept = await asked.place.kept(f"volumes {which}", lambda session: topic_summaries.volumes(session, rows))
+    return kept.value.items
+
+
+@shows("topics/{topic}", "topic.html")
+async def topic(asked: Asked) -> Shown:
+    session, name = asked.session, asked.path["topic"]
+    route = await admin.route(session, name)
+    status, configurations, flow = await asyncio.gather(
+        admin.status(session, name), admin.configurations(session, name), admin.flow(session, name)
+    )
+    first = flow.items[0]
+    held = None if status.failures else sum(row.messages for row in status.items)
+    values = {
+        "topic": name,
+        "route": route.items,
+        "queues": status.items,
+        "most": max((row.messages for row in status.items), default=0),
+        "held": held,
+        "skew": skew([row.messages for row in status.items]),
+        "configurations": configurations.items,
+        "differs": _differ([(one.read_queues, one.write_queues, one.perm) for one in configurations.items]),
+        "groups": [row for row in flow.items if row.group is not None],
+        "flow": first,
+        "order": next((row.ordered for row in route.items if row.ordered), None),
+        "perms": PERMS,
+        "queues_max": QUEUES_MAX,
+    }
+    return Shown(values, route, status, configurations, flow)
+
+
+def _differ(ways: Sequence[object]) -> bool:
+    return len(set(ways)) > 1
+
+
+@shows("new-topic", "topic_new.html", Role.ADMIN)
+async def new_topic(asked: Asked) -> Shown:
+    masters = await asked.session.masters()
+    values = {"masters": masters, "new": topic_changes.NEW, "perms": PERMS, "queues_max": QUEUES_MAX}
+    return Shown(values)
+
+
+@plans("new-topic", Role.ADMIN, back="topics")
+async def create(asked: Asked) -> Plan:
+    form = asked.form
+    brokers = await registered_names(asked.session, form.many("broker"))
+    name = form.needed("topic", at_most=NAME_CHARS_MAX)
+    return await topic_changes.plan_create(
+        asked.session, name, _wanted(asked), brokers=brokers, ordered=form.flag("ordered")
+    )
+
+
+@plans("topics/{topic}/alter", Role.ADMIN, back="topics/{topic}")
+async def alter(asked: Asked) -> Plan:
+    """What the form leaves empty stays as it is."""
+    brokers = await registered_names(asked.session, asked.form.many("broker"))
+    return await topic_changes.plan_alter(asked.session, asked.path["topic"], _wanted(asked), brokers=brokers)
+
+
+def _wanted(asked: Asked) -> Wanted:
+    form = asked.form
+    perm = form.choice("perm", ["", *PERMS])
+    return Wanted(
+        read_queues=form.optional("read_queues", low=1, high=QUEUES_MAX),
+        write_queues=form.optional("write_queues", low=1, high=QUEUES_MAX),
+        perm=topic_changes.perm_of(perm) if perm else None,
+    )
+
+
+@plans("topics/{topic}/order", Role.ADMIN, back="topics/{topic}")
+async def order(asked: Asked) -> Plan:
+    setting = asked.form.text("setting")
+    return await topic_changes.plan_order(asked.session, asked.path["topic"], setting or None)
+
+
+@plans("topics/{topic}/delete", Role.ADMIN, back="topics")
+async def delete(asked: Asked) -> Plan:
+    return await topic_changes.plan_delete(asked.session, asked.path["topic"])
