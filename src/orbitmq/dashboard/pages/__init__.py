@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MODULES = ("overview", "audit")
+MODULES = ("overview", "brokers", "topics", "nameservers", "access", "config", "audit")
 """All modules of this folder."""
 
 
@@ -17,4 +17,12 @@ class Entry(NamedTuple):
     role: str = "viewer"
 
 
-NAVIGATION = (Entry("", "Overview"), Entry("audit", "Audit", "admin"))
+NAVIGATION = (
+    Entry("", "Overview"),
+    Entry("brokers", "Brokers"),
+    Entry("topics", "Topics"),
+    Entry("nameservers", "Name servers"),
+    Entry("access", "Access"),
+    Entry("config", "Configuration"),
+    Entry("audit", "Audit", "admin"),
+)
