@@ -8,7 +8,8 @@ INSTALLED := .venv/.installed
 # Where Python may not keep what it compiled, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java services check format test bench spark-kills bench-frozen bench-spark soak demo reference lock
+.PHONY: help setup java services check format test bench spark-kills bench-frozen bench-spark soak demo reference site \
+	diagrams lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -22,6 +23,7 @@ help:
 	@echo "make soak       250 faults in a cluster of two pairs, and whether every promise was kept; up to 15 minutes"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
+	@echo "make site       the documentation as a site in build/site: open build/site/index.html"
 	@echo "make lock       resolve the dependencies of pyproject.toml anew"
 
 setup: $(INSTALLED)
@@ -57,7 +59,7 @@ format: setup
 	$(BIN)/ruff format --quiet
 
 # Three at a time: much of the time a test waits for a broker.
-test: setup java services check
+test: setup java services diagrams check
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 bench: setup java
@@ -82,6 +84,18 @@ demo: setup
 
 reference: setup
 	$(BIN)/python -m orbitmq.cli.reference docs/reference
+
+# Warnings are errors: of links that lead nowhere, pages that no list names, diagrams that cannot be drawn.
+SITE ?= build/site
+SPHINX = $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --conf-dir docs
+
+site: setup diagrams
+	$(SPHINX) --doctree-dir $(SITE).read/en docs $(SITE)
+	$(SPHINX) --doctree-dir $(SITE).read/zh -D language=zh_CN docs/zh $(SITE)/zh
+
+diagrams:
+	@command -v dot >/dev/null || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz >/dev/null)
 
 lock: setup
 	$(BIN)/pip install --quiet "pip-tools>=7.4,<8"

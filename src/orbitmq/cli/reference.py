@@ -137,6 +137,14 @@ These, and codes that have no name, are answered REQUEST_CODE_NOT_SUPPORTED (3) 
 RocketMQ does. A request that a broker handles without a line in the table above needs an administrator.
 
 """
+_SCHEMAS_HEAD = """\
+# Schemas of JSON answers
+
+Written by `make reference` from the table in the code.
+
+`-o json` gives one object a run, `-o jsonl` its items a line each. `kind` in the object names its schema (JSON Schema
+2020-12).
+"""
 _HELP_WIDTH = 100
 
 
@@ -256,6 +264,16 @@ def _access_row(code: int, rule: Rule) -> tuple[str, ...]:
     return str(code), f"`{RequestCode(code).name}`", rule.text, outcome, rule.original, rule.reason
 
 
+def schemas_page() -> str:
+    """The kinds of answers, and where the schema of each is."""
+    rows = ((f"[`{kind}`](schemas/{kind}.json)", _first_line(item_of(kind))) for kind in sorted(KINDS))
+    return f"{_SCHEMAS_HEAD}{_table(('kind', 'each item is'), rows)}"
+
+
+def _first_line(kind: type) -> str:
+    return " ".join(str(kind.__doc__).split("\n\n")[0].split())
+
+
 def schema_page(kind: str) -> str:
     """The JSON Schema of an answer of this kind."""
     return json.dumps(schema(kind, item_of(kind)), indent=2, ensure_ascii=False) + "\n"
@@ -270,6 +288,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "spark-stores.md": spark_stores_page,
     "pipeline.md": pipeline_page,
     "metrics.md": metrics_page,
+    "schemas.md": schemas_page,
     **{page: partial(api_page, page) for page in MODULES},
     **{f"schemas/{kind}.json": partial(schema_page, kind) for kind in KINDS},
 }

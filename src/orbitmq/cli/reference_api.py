@@ -44,6 +44,7 @@ SECTIONS = (
 )  # fmt: skip
 """How a long list of names is divided: by the module that defines them. What is left comes last."""
 REST = "Further names"
+ONLY = "Names"
 
 FACES = {"waiting": "waits for", "direct": "calls", "started": "begins"}
 """What the synchronous classes declare their methods with, and what such a method does with the one it names."""
@@ -145,8 +146,7 @@ def _module_text(path: str) -> str:
     sections = list(_in_sections(names))
     parts += [_contents(path, title, members) for title, members in sections if len(names) > 1]
     for title, members in sections:
-        if len(sections) > 1:
-            parts.append(f"\n### {title}\n")
+        parts.append(f"\n### {title if len(sections) > 1 else ONLY}\n")
         parts += [_name_text(path, name, found) for name, found in members]
     return "".join(parts)
 
