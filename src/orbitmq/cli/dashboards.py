@@ -22,6 +22,7 @@ from orbitmq.cli.beside import listen
 from orbitmq.cli.contexts import Context, choose, load, path_of
 from orbitmq.cli.daemons import run_until_stopped, serve
 from orbitmq.cli.endings import one_line_errors
+from orbitmq.cli.performing import memory_of
 from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.accounts import remove as remove_account
 from orbitmq.dashboard.app import Dashboard, Settings
@@ -116,6 +117,7 @@ def _place(context: Context, wanted: Wanted, serving: Serving) -> Place:
         wanted.timeout_ms,
         readonly=context.readonly,
         protected=context.protected,
+        memory=memory_of(context),
         has_account=credentials is not None,
     )
     return Place(context.name or DEFAULT_PLACE, reach, sample_seconds=serving.sample_seconds)

@@ -81,6 +81,49 @@ def up(
     daemons.up(data_dir, namesrv_port, broker_port, config, page if dashboard else None, log_level)
 
 
+@app.command()
+def host(
+    brokers: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="How many; one a core is much.")] = 2,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where they keep everything.", show_default="~/.orbitmq", file_okay=False, metavar="DIR"),
+    ] = None,
+    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 9876,
+    broker_port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Of the first; others follow, 10 apart. 0: free ports."),
+    ] = 10911,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", help="Properties for all of them, taken at a broker's first start.", metavar="FILE"),
+    ] = None,
+    namesrv_addresses: Annotated[
+        str | None,
+        typer.Option(
+            "-n", help="Name servers that run elsewhere, joined by ';', instead of one here.", metavar="NAMESRV"
+        ),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="NAME", help="Brokers are called NAME-0, NAME-1 and so on.")
+    ] = "broker",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Run a name server and several brokers of one cluster, a process each, begun again when one dies.
+
+    \b
+    A broker works on one core; topics are made on all of them, and their queues share the load.
+    What a broker keeps is in DIR/NAME-0 and so on, what it was told in DIR/NAME-0.conf.
+
+    \b
+    Examples:
+      orbitmq host --brokers 2
+      orbitmq host --brokers 4 --data-dir /data -n '10.0.0.1:9876;10.0.0.2:9876' -c brokers.conf
+    """
+    from orbitmq.cli import hosting
+
+    hosting.run(brokers, data_dir, namesrv_port, broker_port, config, namesrv_addresses, prefix, log_level)
+
+
 health = typer.Typer(
     name="health",
     help="Ask a running name server or broker whether it is ready, as a probe does.",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from orbitmq.admin.living import Moment, moment
+from orbitmq.admin.memory import Memory
 from orbitmq.admin.session import Session
 from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
@@ -82,6 +83,8 @@ class Reach:
     readonly: bool = False
     protected: bool = False
     """Every change asks for the place's name."""
+    memory: Memory | None = None
+    """Brokers that were seen lately: one that dies makes figures partial."""
     has_account: bool = False
     """Requests are signed with an account, which the page lends to whoever uses it."""
 
@@ -119,7 +122,11 @@ class Place:
         if self._remoting is None:
             self._remoting = self.reach.remoting()
         return Session(
-            self._remoting, self.reach.name_servers, cluster=self.reach.cluster, timeout_ms=self.reach.timeout_ms
+            self._remoting,
+            self.reach.name_servers,
+            cluster=self.reach.cluster,
+            timeout_ms=self.reach.timeout_ms,
+            memory=self.reach.memory,
         )
 
     async def kept(
@@ -143,13 +150,19 @@ class Place:
         fresh_seconds: float = FRESH_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> Kept[T] | None:
-        """`kept`, where that takes no longer than the patience; else None, and whoever asks again finds the answer."""
-        asking = asyncio.create_task(self.kept(key, make, fresh_seconds))
+        """A fresh answer, where that takes no longer than the patience; else the last one, None where there is none
+        that may be shown. Whoever asks again finds the new one.
+        """
+        found: Kept[T] | None = self._kept.get(key)
+        if found is not None and found.age_seconds <= fresh_seconds:
+            self._kept.move_to_end(key)
+            return found
+        asking = self._ask(key, make)
         done, _ = await asyncio.wait({asking}, timeout=patience_seconds)
         if done:
             return asking.result()
         asking.add_done_callback(_told)
-        return None
+        return None if found is None or found.age_seconds > STALE_SECONDS else found
 
     def _ask(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Kept[T]]:
         one = (key, self._changes)  # what was asked before a change may lack it

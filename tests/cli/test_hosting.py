@@ -1,0 +1,131 @@
+"""`orbitmq host`: several brokers of one cluster, kept running and stopped together."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.cli import hosting
+from orbitmq.cli.hosting import PORT_STEP, ports
+from orbitmq.client import Message
+from orbitmq.client.sync import LitePullConsumer, Producer
+from orbitmq.errors import ConfigurationError
+from tests.support.commands import orbitmq
+from tests.support.orbit_process import ORBITMQ
+from tests.support.process import ChildProcess, accepts, wait_until
+from tests.support.registration import is_registered
+
+PATIENCE_S = 90
+PLACES = re.compile(r"^  (name server|\w+-\d+) +(\S+)$", re.MULTILINE)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[ChildProcess]:
+    config = tmp_path / "all.conf"
+    config.write_text("flushDiskType=SYNC_FLUSH\nbrokerIP1=127.0.0.1\n")
+    options = ("--brokers", 2, "--namesrv-port", 0, "--broker-port", 0, "--log-level", "info")
+    child = ChildProcess(
+        [*map(str, (ORBITMQ, "host", "--data-dir", tmp_path / "data", "-c", config, *options))],
+        output=tmp_path / "host.out",
+    )
+    yield child
+    child.stop()
+
+
+def _places(host: ChildProcess) -> dict[str, str]:
+    host.wait_for(lambda: "  data " in host.output(), PATIENCE_S, "all to be ready")
+    return dict(PLACES.findall(host.output()))
+
+
+def _pids(host: ChildProcess, name: str) -> list[int]:
+    return [int(pid) for pid in re.findall(rf"event=node_ready node='{name}' pid=(\d+)", host.errors())]
+
+
+def test_brokers_share_a_topic_and_one_that_is_killed_comes_back_with_its_messages(
+    started: ChildProcess, tmp_path: Path
+) -> None:
+    places = _places(started)
+    namesrv = places["name server"]
+    assert set(places) == {"name server", "broker-0", "broker-1"}
+    orbitmq("topic", "create", "Orders", "-n", namesrv, "-y")
+    with Producer("producers", namesrv) as producer:
+        results = [producer.send(Message("Orders", b"%d" % number)) for number in range(32)]
+        assert {result.queue.broker_name for result in results} == {"broker-0", "broker-1"}
+        (pid,) = _pids(started, "broker-1")
+        os.kill(pid, signal.SIGKILL)
+        started.wait_for(lambda: len(_pids(started, "broker-1")) == 2, PATIENCE_S, "broker-1 to come back")
+        assert accepts(int(places["broker-1"].rpartition(":")[2]))
+        wait_until(lambda: is_registered(namesrv, "broker-1"), PATIENCE_S, "broker-1 to be registered")
+    with LitePullConsumer("readers", namesrv) as consumer:
+        consumer.subscribe("Orders")
+        bodies: set[bytes] = set()
+        wait_until(
+            lambda: bodies.update(one.body for one in consumer.poll(timeout=1)) or len(bodies) == 32, PATIENCE_S, "all"
+        )
+    assert len(_pids(started, "broker-0")) == 1, "the other was left alone"
+    pids = [_pids(started, name)[-1] for name in places]
+    assert started.stop() == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not list((tmp_path / "data").glob("*/abort")), "each was stopped as it should be"
+
+
+def test_what_a_tool_tells_one_broker_is_that_broker_s_and_stays(started: ChildProcess, tmp_path: Path) -> None:
+    namesrv = _places(started)["name server"]
+    orbitmq("broker", "config", "set", "fileReservedTime=5", "--broker", "broker-0", "-n", namesrv, "-y")
+    kept = [(tmp_path / "data" / f"broker-{number}.conf").read_text() for number in range(2)]
+    assert ["fileReservedTime=5" in text for text in kept] == [True, False]
+    assert ["SYNC_FLUSH" in text for text in kept] == [True, True]
+
+
+def test_it_does_not_outlive_a_supervisor_that_is_killed(started: ChildProcess) -> None:
+    places = _places(started)
+    pids = [_pids(started, name)[-1] for name in places]
+    started.kill()
+    wait_until(lambda: not any(_is_alive(pid) for pid in pids), PATIENCE_S, "the brokers to end")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1]
+    except FileNotFoundError:
+        return False
+
+
+def test_what_no_repetition_mends_ends_it_with_its_reason(tmp_path: Path) -> None:
+    config = tmp_path / "all.conf"
+    config.write_text("deleteWhen=never\n")
+    ended = orbitmq("host", "--data-dir", tmp_path / "d", "--namesrv-port", 0, "--broker-port", 0, "-c", config, code=2)
+    assert ended.exit_code == 2
+
+
+def test_a_file_for_all_says_nothing_that_is_one_s_own(tmp_path: Path) -> None:
+    config = tmp_path / "all.conf"
+    config.write_text("brokerName=a\nlistenPort=1\nbrokerClusterName=c\n")
+    ended = orbitmq("host", "--data-dir", tmp_path / "d", "-c", config, code=2)
+    assert "all.conf: brokerName, listenPort: each of the brokers has its own" in ended.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_ports_do_not_clash() -> None:
+    assert ports(10911, 3) == [10911, 10921, 10931]
+    found = sorted(ports(0, 5))
+    assert all(after - before >= PORT_STEP for before, after in itertools.pairwise(found))
+    for first, count in ((65535, 1), (65500, 5), (1, 1), (2, 1)):
+        with pytest.raises(ConfigurationError, match=f"--broker-port {first}"):
+            ports(first, count)
+
+
+def test_free_ports_are_free_with_their_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert [hosting._is_free(port + offset) for offset in (0,)] == [False]
+    monkeypatch.setattr(hosting, "_is_free", lambda port: False)
+    with pytest.raises(ConfigurationError, match="no three free ports"):
+        ports(0, 1)
