@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from orbitmq.admin.answers import Found
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.plans import Outcome, Plan, Step
-from orbitmq.dashboard.asking import Asked, Page, Shown
+from orbitmq.dashboard.asking import Asked, Goes, Page, Shown
 from orbitmq.dashboard.audit import STEPS_MAX
 from orbitmq.dashboard.logins import Pending
 from orbitmq.dashboard.roles import Role
@@ -108,7 +108,8 @@ async def do(dashboard: Dashboard, request: Request, page: Page, asked: Asked) -
         await record(dashboard, asked, peer, what, "failed", errors=[str(error)])
         raise
     asked.place.forget()
-    await record(dashboard, asked, peer, what, "done")
+    said = {"said": answer.said} if isinstance(answer, Goes) and answer.said else {}
+    await record(dashboard, asked, peer, what, "done", **said)
     return await dashboard.answered(request, page, asked, answer)
 
 

@@ -52,5 +52,16 @@ document.addEventListener("click", (event) => {
   });
 });
 
+// A live tail: paused while its box is ticked or nobody looks, and never longer than its list may be.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.target.matches("[data-pausable]") && (document.hidden || document.querySelector("[data-pause]:checked"))) event.preventDefault();
+});
+
+document.addEventListener("htmx:afterSettle", () => {
+  for (const list of document.querySelectorAll("[data-keep]")) {
+    while (list.children.length > Number(list.dataset.keep)) list.lastElementChild.remove();
+  }
+});
+
 document.addEventListener("htmx:afterSwap", (event) => { localTimes(document); refreshing(); });
 document.addEventListener("DOMContentLoaded", () => { localTimes(document); refreshing(); });

@@ -1,0 +1,170 @@
+"""Messages on pages: which ones the fields of a request ask for, a row of each, files of them. Knows no template."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from orbitmq.admin import paging
+from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, StoredMessage, body_view, shown
+from orbitmq.admin.browsing import BUDGET, Wanted
+from orbitmq.admin.envelope import plain
+from orbitmq.admin.messages import by_offset_id
+from orbitmq.admin.moments import moment_ms
+from orbitmq.admin.paging import Mark
+from orbitmq.admin.session import Session
+from orbitmq.dashboard.asking import Asked, Download, Fields
+from orbitmq.errors import AdminError, BadField, BrokerAway, NotFound
+from orbitmq.message.model import MessageExt
+
+ROWS = ("20", "50", "100", "200")
+BUDGET_MAX = 100_000  # messages one page reads: some ten seconds of a broker
+BEGINNING_BYTES = 160  # of a body in a list
+UNPACKED_MAX = 1 << 20  # of a body in a list: larger ones are unpacked where one message is shown
+FILE_BYTES_MAX = 32 << 20  # of bodies in one file; of further ones the beginning, marked as such
+ID_CHARS_MAX = 64  # of an offset id: 32, with an IPv6 address 56
+FILTERS = ("topic", "broker", "queue", "tag", "key", "property", "text")
+FIELDS = (*FILTERS, "begin", "end", "offset", "order", "rows", "budget")
+COLUMNS = (
+    "topic", "brokerName", "queueId", "queueOffset", "msgId", "offsetMsgId", "storedAt", "bornAt", "bornHost", "tags",
+    "keys", "reconsumeTimes", "sizeBytes", "properties", "bodyForm", "body", "bodyTruncated",
+)  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a page of messages is asked for."""
+
+    asked: paging.Asked
+    newest_first: bool
+    rows: int
+    budget: int
+    mark: Mark | None
+    fields: Mapping[str, str]
+    """As they were given, for the form and for links; without the mark."""
+
+    @property
+    def is_key_only(self) -> bool:
+        """The index of brokers knows the answer, and nothing need be read."""
+        wanted = self.asked.wanted
+        others = (wanted.tag, wanted.property, wanted.text, self.asked.broker, self.asked.queue_id, self.asked.offset)
+        return wanted.key is not None and all(one is None for one in others)
+
+    def link(self, path: str, names: Sequence[str] = FIELDS, **more: str | None) -> str:
+        """The same fields at another address."""
+        kept = {name: self.fields[name] for name in names if self.fields.get(name)}
+        return f"{path}?{urlencode({**kept, **{name: one for name, one in more.items() if one}})}"
+
+
+def looked(asked: Asked) -> Looked:
+    """The fields of the query. BadField names the one that is wrong."""
+    query = asked.query
+    fields = {name: query.text(name) for name in FIELDS}
+    mark = query.text("mark", at_most=paging.MARK_CHARS_MAX)
+    queue = query.optional("queue", high=1 << 31)
+    offset = query.optional("offset")
+    order = query.choice("order", ("newest", "oldest"), "newest" if offset is None else "oldest")
+    topic, conditions = query.needed("topic", at_most=255), wanted(query, asked.now_ms)
+    return Looked(
+        paging.Asked(topic, conditions, fields["broker"] or None, queue, offset),
+        order == "newest",
+        int(query.choice("rows", ROWS, "50")),
+        query.number("budget", BUDGET, low=1, high=BUDGET_MAX),
+        paging.read(mark) if mark else None,
+        fields,
+    )
+
+
+def wanted(fields: Fields, now_ms: int) -> Wanted:
+    """The conditions."""
+    name, sign, value = fields.text("property").partition("=")
+    if name and not (sign and value):
+        raise BadField(f"property is {name!r}; give NAME=VALUE")
+    return Wanted(
+        _moment(fields, "begin", now_ms),
+        _moment(fields, "end", now_ms),
+        fields.text("tag") or None,
+        fields.text("key") or None,
+        (name, value) if name else None,
+        fields.text("text") or None,
+    )
+
+
+def _moment(fields: Fields, name: str, now_ms: int) -> int | None:
+    text = fields.text(name)
+    try:
+        return moment_ms(text, now_ms) if text else None
+    except (AdminError, OverflowError) as error:
+        raise BadField(f"{name}: {error}", error.hint if isinstance(error, AdminError) else None) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A message in a list."""
+
+    message: StoredMessage
+    beginning: str
+    """Of the body."""
+    is_text: bool
+    is_cut: bool
+
+
+def row(message: MessageExt) -> Row:
+    """Its body's first bytes; of one that unpacks to much nothing but that it is packed."""
+    body = body_view(message.body, message.sys_flag, limit=BEGINNING_BYTES, unpacked_max=UNPACKED_MAX)
+    told = shown(message, None)
+    if body.problem is not None:
+        return Row(told, f"{body.compression}, {len(message.body)} bytes packed", is_text=False, is_cut=True)
+    return Row(told, body.content, body.form == BodyForm.TEXT, body.truncated)
+
+
+async def one_message(session: Session, offset_id: str) -> MessageExt:
+    """The message at the place an offset id names, its body as it is stored. BrokerAway when nobody could say."""
+    if len(offset_id) > ID_CHARS_MAX:
+        raise NotFound("this is no offset id")
+    found = await by_offset_id(session, offset_id)
+    if found.items:
+        return found.items[0]
+    if found.failures:
+        silent = found.failures[0]
+        raise BrokerAway(f"{offset_id} is not found, and {silent.target} does not answer", silent.hint or "ask again")
+    raise NotFound(
+        f"there is no message {offset_id} (any more)", "its log may have been cleaned; ask for its unique id"
+    )
+
+
+def files(messages: Iterable[MessageExt], name: str, form: str) -> Download:
+    """All of them as a file: JSON lines that `orbitmq msg send --jsonl` takes, or CSV for a spreadsheet."""
+    told, left = [], FILE_BYTES_MAX
+    for message in messages:
+        view = shown(message, BodyForm.AUTO, limit=max(left, SHOWN_BYTES))
+        left -= min(view.body.size_bytes if view.body else 0, max(left, 0))
+        told.append(plain(view))
+    text = _csv(told) if form == "csv" else "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in told)
+    return Download(f"{name}.{form}", "application/octet-stream", text.encode("utf-8", "backslashreplace"))
+
+
+def _csv(told: Iterable[Mapping[str, object]]) -> str:
+    written = io.StringIO()
+    lines = csv.writer(written)
+    lines.writerow(COLUMNS)
+    for one in told:
+        body = one["body"]
+        assert isinstance(body, dict), "files have bodies"
+        values = {**one, "bodyForm": body["form"], "body": body["content"], "bodyTruncated": body["truncated"]}
+        lines.writerow([_cell(values[column]) for column in COLUMNS])
+    return written.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    if isinstance(value, list):
+        value = " ".join(map(str, value))
+    elif isinstance(value, dict):
+        value = json.dumps(value, ensure_ascii=False)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,0 +1,89 @@
+"""What groups have given up: looked through, kept as a file, and delivered again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbitmq.admin import paging
+from orbitmq.admin.answers import Found
+from orbitmq.admin.dead_letters import listed
+from orbitmq.admin.paging import Paged
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.sending import plan_resend
+from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
+from orbitmq.dashboard.looking import ID_CHARS_MAX, ROWS, files, row, wanted
+from orbitmq.dashboard.roles import Role
+from orbitmq.errors import BadField, NotFound
+from orbitmq.message.topics import dlq_topic
+from orbitmq.runtime.clock import SystemClock
+
+AT_ONCE = 200  # as many as a page shows
+FILTERS = ("tag", "key", "text", "begin", "end", "rows")
+
+
+@shows("dead-letters", "dead_letters.html")
+async def groups(asked: Asked) -> Shown:
+    containing = asked.query.text("containing", at_most=255)
+    if containing:
+        found = await listed(asked.session, containing)
+        return Shown({"groups": found.items, "containing": containing}, found)
+    kept = await asked.place.kept("dead letters", listed)
+    return Shown({"groups": kept.value.items, "containing": ""}, kept.value, age_seconds=kept.age_seconds)
+
+
+@shows("dead-letters/{group}", "dead_letters_of.html")
+async def letters(asked: Asked) -> Shown:
+    paged = await _page(asked)
+    fields = {name: asked.query.text(name) for name in FILTERS}
+    values = {
+        "group": asked.path["group"],
+        "topic": dlq_topic(asked.path["group"]),
+        "paged": paged,
+        "rows": [row(one) for one in paged.found.items],
+        "fields": fields,
+        "given": {name: value for name, value in fields.items() if value},
+        "rows_allowed": ROWS,
+        "mark": asked.query.text("mark", at_most=paging.MARK_CHARS_MAX),
+    }
+    return Shown(values, paged.found)
+
+
+@shows("dead-letters/{group}/export", "dead_letters_of.html")
+async def export(asked: Asked) -> Download:
+    form = asked.query.choice("format", ("jsonl", "csv"), "jsonl")
+    paged = await _page(asked)
+    return await asyncio.to_thread(files, paged.found.items, dlq_topic(asked.path["group"]), form)
+
+
+async def _page(asked: Asked) -> Paged:
+    """Of a group that never gave a message up: an empty one."""
+    mark = asked.query.text("mark", at_most=paging.MARK_CHARS_MAX)
+    look = paging.Asked(dlq_topic(asked.path["group"]), wanted(asked.query, asked.now_ms))
+    limit = int(asked.query.choice("rows", ROWS, "50"))
+    try:
+        return await paging.page(
+            asked.session, look, mark=paging.read(mark) if mark else None, limit=limit, now_ms=asked.now_ms
+        )
+    except NotFound:
+        return Paged(Found())
+
+
+@plans("dead-letters/{group}/again", Role.OPERATOR, back="dead-letters/{group}")
+async def again(asked: Asked) -> Plan:
+    """Those that are ticked, to the group as a retry or to a topic as new messages."""
+    ids = list(dict.fromkeys(asked.form.many("id")))
+    if not ids:
+        raise BadField("id is missing: no dead letter is ticked", "go back and tick some")
+    if len(ids) > AT_ONCE:
+        raise BadField(f"id is given {len(ids)} times; {AT_ONCE} are delivered at once")
+    if any(len(one) > ID_CHARS_MAX for one in ids):
+        raise BadField("id is no offset id")
+    how = asked.form.choice("how", ("group", "topic"), "group")
+    to = asked.form.needed("to", at_most=255) if how == "topic" else None
+    group = asked.path["group"]
+    plan = await plan_resend(
+        asked.session, ids, SystemClock(), topic=dlq_topic(group), to=to, group=None if to else group
+    )
+    number = f"{len(ids)} dead letters" if len(ids) != 1 else "1 dead letter"
+    plan.title = f"deliver {number} of {group} again" + (f" to topic {to}" if to else "")
+    return plan

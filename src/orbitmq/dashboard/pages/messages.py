@@ -1,0 +1,166 @@
+"""Messages of a topic, one message with all there is to know of it, files of both, and having one come again."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from orbitmq.admin import messages as by_name
+from orbitmq.admin import paging
+from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, shown, unique_id
+from orbitmq.admin.browsing import BUDGET
+from orbitmq.admin.clients import membership
+from orbitmq.admin.moments import FORMS
+from orbitmq.admin.paging import Paged
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.sending import plan_resend
+from orbitmq.admin.session import Session
+from orbitmq.admin.topics import Topic, TopicType, listed
+from orbitmq.admin.traces import Traced, trace
+from orbitmq.admin.tracks import Track, tracks
+from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
+from orbitmq.dashboard.looking import ROWS, Looked, files, looked, one_message, row
+from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.timing import charts
+from orbitmq.errors import BadField, OrbitMQError, UnitError
+from orbitmq.message.compression import decompress
+from orbitmq.message.model import MessageExt
+from orbitmq.message.topics import is_system_topic
+from orbitmq.runtime.clock import SystemClock
+
+TOPICS_SHOWN = 500  # names that a field offers
+TOPICS_FRESH_SECONDS = 30.0
+CHARSETS = (
+    "utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc-jp", "euc-kr", "utf-16", "latin-1", "windows-1251",
+    "windows-1252", "koi8-r",
+)  # fmt: skip
+FORMS_OF_BODIES = tuple(one.value for one in BodyForm)
+HOW = ("retry", "direct", "copy")
+
+
+async def topic_names(asked: Asked) -> Found[Topic]:
+    """For fields that offer them; none yet where that takes long."""
+    kept = await asked.place.soon("topic names", partial(listed, everything=True), TOPICS_FRESH_SECONDS)
+    return Found() if kept is None else kept.value
+
+
+@shows("messages", "messages.html")
+async def browse(asked: Asked) -> Shown:
+    names = await topic_names(asked)
+    offered = [one.topic for one in names.items][:TOPICS_SHOWN]
+    common = {"topics": offered, "rows_allowed": ROWS, "time_forms": FORMS, "budget_default": BUDGET}
+    if not asked.query.text("topic"):
+        own = [one for one in names.items if one.type is not TopicType.SYSTEM][:TOPICS_SHOWN]
+        return Shown({**common, "look": None, "own": own, "fields": {}}, names)
+    look = looked(asked)
+    paged = await _page(asked.session, look, asked.now_ms)
+    values = {"look": look, "fields": look.fields, "paged": paged, "rows": [row(one) for one in paged.found.items]}
+    return Shown({**common, **values}, paged.found)
+
+
+@shows("messages/export", "messages.html")
+async def export(asked: Asked) -> Download:
+    """The page that these fields show."""
+    look, form = looked(asked), asked.query.choice("format", ("jsonl", "csv"), "jsonl")
+    paged = await _page(asked.session, look, asked.now_ms)
+    return await asyncio.to_thread(files, paged.found.items, look.asked.topic, form)
+
+
+async def _page(session: Session, look: Looked, now_ms: int) -> Paged:
+    if not look.is_key_only:
+        return await paging.page(
+            session, look.asked, mark=look.mark, newest_first=look.newest_first, limit=look.rows, budget=look.budget,
+            now_ms=now_ms,
+        )  # fmt: skip
+    wanted = look.asked.wanted
+    found = await by_name.by_key(
+        session, look.asked.topic, wanted.key or "", begin_ms=wanted.begin_ms or 0,
+        end_ms=by_name.EVER_MS if wanted.end_ms is None else wanted.end_ms, limit=look.rows,
+    )  # fmt: skip
+    if look.newest_first:
+        found.items.reverse()
+    return Paged(found, scanned=len(found.items))
+
+
+# -------------------------------------------------------------------------------------------------------- one message
+
+
+@shows("messages/{topic}/{id}", "message.html")
+async def message(asked: Asked) -> Shown:
+    form = BodyForm(asked.query.choice("form", FORMS_OF_BODIES, "auto"))
+    charset = asked.query.choice("charset", CHARSETS, "utf-8")
+    found = await one_message(asked.session, asked.path["id"])
+    view = await asyncio.to_thread(shown, found, form, charset, SHOWN_BYTES)
+    became, records = await asyncio.gather(
+        _asked_for(_tracks(asked.session, found), "its groups"),
+        _asked_for(_trace(asked.session, found), "its trace"),
+    )
+    values = {
+        "one": view, "form": form.value, "charset": charset, "forms": FORMS_OF_BODIES, "charsets": CHARSETS,
+        "tracks": became.items, "charts": charts(records.items), "shown_bytes": SHOWN_BYTES,
+    }  # fmt: skip
+    return Shown(values, Found[Any](failures=became.failures), Found[Any](failures=records.failures))
+
+
+async def _asked_for(asking: Any, what: str) -> Found[Any]:
+    """A message is shown without what cannot be told of it."""
+    try:
+        found: Found[Any] = await asking
+    except OrbitMQError as error:
+        return Found(failures=[failure_of(what, error)])
+    return found
+
+
+async def _tracks(session: Session, found: MessageExt) -> Found[Track]:
+    return Found() if is_system_topic(found.topic) else await tracks(session, found)
+
+
+async def _trace(session: Session, found: MessageExt) -> Found[Traced]:
+    told = await trace(session, unique_id(found) or found.offset_msg_id, made_ms=found.born_timestamp)
+    return Found(told.records, failures=told.failures)
+
+
+@shows("messages/{topic}/{id}/body", "message.html")
+async def body(asked: Asked) -> Download:
+    """As its producer gave it; what cannot be unpacked as it is stored."""
+    found = await one_message(asked.session, asked.path["id"])
+    try:
+        data = await asyncio.to_thread(decompress, found.body, found.sys_flag)
+    except UnitError:
+        data = found.body
+    return Download(f"{found.offset_msg_id}.bin", "application/octet-stream", data)
+
+
+# ------------------------------------------------------------------------------------------------------- coming again
+
+
+@shows("messages/{topic}/{id}/again", "again.html", Role.OPERATOR)
+async def choose_again(asked: Asked) -> Shown:
+    found = await one_message(asked.session, asked.path["id"])
+    group = asked.query.text("group", at_most=255)
+    became = await _asked_for(_tracks(asked.session, found), "its groups")
+    members = Found[Any]()
+    if group:
+        told = await membership(asked.session, group)
+        members = Found(list(told.members), failures=told.failures)
+    groups = sorted({group, *(one.group for one in became.items)} - {""})
+    values = {"one": shown(found, None), "group": group, "groups": groups, "members": members.items}
+    return Shown(values, became, members)
+
+
+@plans("messages/{topic}/{id}/again", Role.OPERATOR, back="messages/{topic}/{id}")
+async def again(asked: Asked) -> Plan:
+    how = asked.form.choice("how", HOW)
+    found = await one_message(asked.session, asked.path["id"])
+    name, clock = found.offset_msg_id, SystemClock()
+    if how == "copy":
+        return await plan_resend(asked.session, [name], clock, to=asked.form.needed("to", at_most=255))
+    group = asked.form.needed("group", at_most=255)
+    if how == "retry":
+        return await plan_resend(asked.session, [name], clock, group=group)
+    client = asked.form.needed("client", at_most=1024)
+    if "\0" in client:
+        raise BadField("client has a character that no client id has")
+    return await plan_resend(asked.session, [name], clock, group=group, client=client)

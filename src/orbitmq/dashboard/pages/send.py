@@ -1,0 +1,104 @@
+"""Sending a message by hand, one that is made up or one like another that is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, real_topic, shown
+from orbitmq.admin.sending import Outlet, message_of_json
+from orbitmq.dashboard.asking import Asked, Fields, Goes, Shown, does, shows
+from orbitmq.dashboard.looking import one_message
+from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
+from orbitmq.dashboard.roles import Role
+from orbitmq.errors import BadField, MessageIllegal
+from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.properties import RESERVED
+from orbitmq.runtime.clock import SystemClock
+
+BODY_CHARS_MAX = 1 << 20  # typed or pasted; larger bodies are sent from files, by the command line
+FORM_BYTES_MAX = 4 << 20  # such a body escaped, and its properties
+PROPERTIES_CHARS_MAX = 64 << 10
+FORMS = ("text", "hex", "base64")
+DELAY_LEVEL_MAX = 1024  # brokers have 18 unless they were told otherwise
+
+
+@shows("send", "send.html", Role.OPERATOR)
+async def form(asked: Asked) -> Shown:
+    names = await topic_names(asked)
+    values: dict[str, Any] = {
+        "topic": asked.query.text("topic", at_most=255), "tags": "", "keys": "", "properties": "", "body": "",
+        "form": "text", "delay_level": 0, "like": None, "too_large": False,
+    }  # fmt: skip
+    if like := asked.query.text("like"):
+        values |= await asyncio.to_thread(_like, await one_message(asked.session, like))
+    offered = [one.topic for one in names.items][:TOPICS_SHOWN]
+    return Shown({**values, "topics": offered, "forms": FORMS, "chars_max": BODY_CHARS_MAX}, names)
+
+
+def _like(found: MessageExt) -> dict[str, Any]:
+    """The form of a message like this one. A body that is longer than is shown is not put into a form."""
+    told = shown(found, BodyForm.AUTO, limit=SHOWN_BYTES)
+    if told.body is not None and "\r" in told.body.content:  # browsers send every line end as CR LF
+        told = shown(found, BodyForm.BASE64, limit=SHOWN_BYTES)
+    assert told.body is not None, "it was asked for"
+    own = [f"{name}={value}" for name, value in told.properties.items() if name not in RESERVED]
+    is_whole = not (told.body.truncated or told.body.problem)
+    return {
+        "topic": real_topic(found),
+        "tags": told.tags or "",
+        "keys": " ".join(told.keys),
+        "properties": "\n".join(one for one in own if "\n" not in one),
+        "body": told.body.content if is_whole else "",
+        "form": told.body.form,
+        "like": told,
+        "too_large": not is_whole,
+    }
+
+
+@does("send", Role.OPERATOR, says="send a message", body_bytes_max=FORM_BYTES_MAX)
+async def send(asked: Asked) -> Goes:
+    message, key = drafted(asked.form)
+    sent = await Outlet(asked.session, SystemClock()).send(message, ordering_key=key)
+    place = f"{sent.topic}, {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"
+    path = f"messages/{quote(sent.topic, safe='')}/{quote(sent.offset_msg_id, safe='')}"
+    return Goes(path, f"{sent.result}: {sent.msg_id} is sent to {place}.")
+
+
+def drafted(form: Fields) -> tuple[Message, str | None]:
+    """The message of the fields and its ordering key. BadField or MessageIllegal names what is wrong."""
+    told: Mapping[str, Any] = {
+        "topic": form.needed("topic", at_most=255),
+        "tags": form.text("tags") or None,
+        "keys": form.text("keys").split() or None,
+        "properties": properties_of(form.raw("properties", at_most=PROPERTIES_CHARS_MAX)),
+        "delayLevel": form.number("delay_level", 0, high=DELAY_LEVEL_MAX),
+        "orderingKey": form.text("ordering_key") or None,
+        "body": {
+            "form": form.choice("form", FORMS, "text"),
+            "content": form.raw("body", at_most=BODY_CHARS_MAX),
+        },
+    }
+    if not told["body"]["content"]:
+        raise BadField("body is missing: RocketMQ stores no empty message")
+    try:
+        return message_of_json(told)
+    except MessageIllegal as error:
+        raise BadField(str(error)) from error
+
+
+def properties_of(text: str) -> dict[str, str]:
+    """`NAME=VALUE` a line. BadField names a line that is none, and a name that is the system's."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        name, sign, value = line.partition("=")
+        if not sign or not name.strip() or not value.strip():
+            raise BadField(f"properties, line {number}: give NAME=VALUE")
+        if name.strip() in RESERVED:
+            raise BadField(f"properties, line {number}: {name.strip()} is used by the system")
+        found[name.strip()] = value
+    return found
