@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MODULES = ("overview", "brokers", "topics", "nameservers", "access", "config", "audit")
+MODULES = (
+    "overview",
+    "brokers",
+    "topics",
+    "nameservers",
+    "access",
+    "config",
+    "audit",
+    "dead_letters",
+    "find",
+    "messages",
+    "send",
+    "tail",
+    "trace",
+    "waiting",
+)
 """All modules of this folder."""
 
 
@@ -24,5 +39,10 @@ NAVIGATION = (
     Entry("nameservers", "Name servers"),
     Entry("access", "Access"),
     Entry("config", "Configuration"),
+    Entry("messages", "Messages"),
+    Entry("dead-letters", "Dead letters"),
+    Entry("delayed", "Delayed"),
+    Entry("half", "Half messages"),
+    Entry("trace", "Trace"),
     Entry("audit", "Audit", "admin"),
 )
