@@ -119,6 +119,19 @@ async def test_who_has_no_patience_goes_without_and_finds_the_answer_later(turne
     await settle()
     found = await one.soon("k", asked)
     assert (found is not None and found.value, asked.count) == (1, 1)
+    await turned_loop().turn(places.FRESH_SECONDS + 1)
+    fresh = await one.soon("k", asked)
+    assert fresh is not None
+    assert fresh.value == 2, "a new answer is better, where it comes at once"
+    await turned_loop().turn(places.FRESH_SECONDS + 1)
+    asked.hold = asyncio.Event()
+    waiting = asyncio.create_task(one.soon("k", asked))
+    await settle()
+    await turned_loop().turn(places.PATIENCE_SECONDS)
+    old = await waiting
+    assert old is not None
+    assert old.value == 2, "the last one is better than none"
+    asked.hold.set()
     await one.stop()
 
 

@@ -6,6 +6,10 @@ from typing import NamedTuple
 
 MODULES = (
     "overview",
+    "groups",
+    "group",
+    "offsets",
+    "clients",
     "brokers",
     "topics",
     "nameservers",
@@ -36,6 +40,8 @@ NAVIGATION = (
     Entry("", "Overview"),
     Entry("brokers", "Brokers"),
     Entry("topics", "Topics"),
+    Entry("groups", "Groups"),
+    Entry("clients", "Clients"),
     Entry("nameservers", "Name servers"),
     Entry("access", "Access"),
     Entry("config", "Configuration"),

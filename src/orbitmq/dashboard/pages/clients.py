@@ -1,0 +1,111 @@
+"""Clients: who consumes, who produces, and what one consumer says of itself, its threads included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.clients import ProducerMember, Running, producers, reports
+from orbitmq.admin.rosters import Client, clients_of
+from orbitmq.admin.session import Session
+from orbitmq.dashboard.asking import Asked, Shown, shows
+from orbitmq.dashboard.lists import Column, listing
+from orbitmq.dashboard.pages.groups import members
+from orbitmq.dashboard.roles import Role
+from orbitmq.errors import NotFound
+
+PATIENCE_SECONDS = 2.5
+"""For the roster of all groups, the heart of these pages."""
+GROUPS_MAX = 20
+"""Groups of one client that are asked for on its page; a client is rarely in more than a few."""
+CONSUMERS: tuple[Column[Client], ...] = (
+    Column("Client", "client", lambda one: one.client_id),
+    Column("Groups", "groups", lambda one: len(one.groups), is_number=True),
+    Column("Address", "address", lambda one: one.address),
+    Column("Language", "language", lambda one: one.language),
+    Column("Version", "version", lambda one: one.version),
+    Column("Brokers"),
+)
+
+
+@shows("clients", "clients.html")
+async def clients(asked: Asked) -> Shown:
+    containing, group = asked.query.text("containing"), asked.query.text("producers")
+    moment = await asked.place.moment()
+    known, produced = await asyncio.gather(
+        members(asked.place, len(moment.value.items[0].groups), PATIENCE_SECONDS),
+        asked.place.kept(f"producers {group}", partial(_producers, group=group)),
+    )
+    rows = [] if known is None else clients_of(known.value.groups, system=asked.query.flag("system"))
+    shown = [row for row in rows if _matches(row, containing.lower())]
+    values = {
+        "waits": known is None,
+        "list": listing(asked, "clients", shown, CONSUMERS, keep=("containing", "system", "producers")),
+        "clients_in_all": len(rows),
+        "producers": produced.value.items,
+        "containing": containing,
+        "system": asked.query.flag("system"),
+        "group": group,
+    }
+    parts: list[Found[ProducerMember]] = [produced.value]
+    if known is not None:
+        parts.append(Found(failures=known.value.failures))
+    return Shown(values, *parts, age_seconds=max(produced.age_seconds, 0.0 if known is None else known.age_seconds))
+
+
+def _matches(row: Client, text: str) -> bool:
+    return any(text in one.lower() for one in (row.client_id, row.address or "", *row.groups))
+
+
+async def _producers(session: Session, group: str) -> Found[ProducerMember]:
+    return await producers(session, group or None)
+
+
+@shows("clients/{client:path}", "client.html")
+async def client(asked: Asked) -> Shown:
+    name, group = asked.path["client"], asked.query.text("group")
+    moment = await asked.place.moment()
+    known, produced = await asyncio.gather(
+        members(asked.place, len(moment.value.items[0].groups), PATIENCE_SECONDS),
+        asked.place.kept("producers ", partial(_producers, group="")),
+    )
+    row = None if known is None else next((one for one in _all(known.value.groups) if one.client_id == name), None)
+    sends = [one for one in produced.value.items if one.client_id == name]
+    groups = [group] if group else [] if row is None else row.groups
+    told = await _told(asked.session, name, groups[:GROUPS_MAX])
+    if known is not None and row is None and not (sends or group or known.value.failures or produced.value.failures):
+        raise NotFound(f"no client {name} is online", "the list of clients shows those that are")
+    values = {
+        "name": name,
+        "waits": known is None and not group,
+        "row": row,
+        "sends": sends,
+        "reports": {one: found.items for one, found in told.items()},
+        "groups_in_all": len(groups),
+    }
+    return Shown(values, *told.values(), Found(failures=[] if known is None else known.value.failures))
+
+
+_all = partial(clients_of, system=True)
+
+
+async def _told(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[Running]]:
+    found = await asyncio.gather(*(_of_group(session, client_id, group) for group in groups))
+    return dict(zip(groups, found, strict=True))
+
+
+async def _of_group(session: Session, client_id: str, group: str) -> Found[Running]:
+    """Nothing of a client that has left meanwhile."""
+    try:
+        return await reports(session, group, [client_id])
+    except NotFound as error:
+        return Found(warnings=[str(error)])
+
+
+@shows("stacks/{client:path}", "stack.html", Role.OPERATOR)
+async def stack(asked: Asked) -> Shown:
+    name, group = asked.path["client"], asked.query.needed("group")
+    found = await reports(asked.session, group, [name], stacks=True)
+    return Shown({"name": name, "group": group, "reports": found.items}, found)

@@ -1,0 +1,123 @@
+"""All consumer groups: a list from answers that are kept, and making a new one.
+
+Nothing is asked for a row: lags are those of the moment that all pages share, members those of a roster that is renewed
+beside the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.groups import RULES, Group, plan_create, with_members
+from orbitmq.admin.groups import groups as all_groups
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.rosters import Roster, roster
+from orbitmq.admin.session import Session
+from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
+from orbitmq.dashboard.choices import registered_names
+from orbitmq.dashboard.lists import Column, listing
+from orbitmq.dashboard.places import FRESH_SECONDS, PATIENCE_SECONDS, Kept, Place
+from orbitmq.dashboard.roles import Role
+
+ROSTER_SECONDS = 0.02
+"""For each group that a roster stays fresh: a broker is asked no more than fifty times a second on its account."""
+FLAGS = tuple(name for name in RULES if name.endswith("_enable"))
+"""Rules that are on or off."""
+LOWEST = {"retry_max_times": -1}
+HIGHEST = {"retry_queue_nums": 1024}
+"""Queues are files; the others are counts and ids of any size."""
+INT_MAX = (1 << 31) - 1
+COLUMNS: tuple[Column[Group], ...] = (
+    Column("Group", "name", lambda one: one.name),
+    Column("Lag", "lag", lambda one: _least(one), is_number=True),
+    Column("Lately"),
+    Column("To retry", "retry", lambda one: one.retry_lag_messages, is_number=True),
+    Column("Consumed a second", "rate", lambda one: one.consume_tps, is_number=True),
+    Column("Members", "members", lambda one: one.members, is_number=True),
+    Column("Version", "version", lambda one: one.version),
+    Column("Model", "model", lambda one: one.model),
+    Column("Topics", "topics", lambda one: len(one.topics), is_number=True),
+)
+
+
+def _least(group: Group) -> int | None:
+    """The lag, or the part that is known."""
+    return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
+
+
+async def members(place: Place, groups_in_all: int, patience_seconds: float = PATIENCE_SECONDS) -> Kept[Roster] | None:
+    """Who is online in every group; None while that is being asked for the first time."""
+    fresh = max(FRESH_SECONDS, groups_in_all * ROSTER_SECONDS)
+    return await place.soon("roster", roster, fresh, patience_seconds)
+
+
+@shows("groups", "groups.html")
+async def groups(asked: Asked) -> Shown:
+    containing, only = asked.query.text("containing"), asked.query.choice("only", ["", "behind", "online"])
+    found, age = await _listed(asked.place, system=asked.query.flag("system"))
+    known = await members(asked.place, len(found.items))
+    rows = found.items if known is None else [_joined(row, known.value) for row in found.items]
+    shown = [row for row in rows if containing.lower() in row.name.lower() and _is_wanted(row, only)]
+    listed = listing(asked, "groups", shown, COLUMNS, keep=("containing", "only", "system"))
+    values = {
+        "list": listed,
+        "lags": {row.name: asked.place.history.of(f"lag/{row.name}") for row in listed.rows},
+        "groups_in_all": len(rows),
+        "waits": known is None,
+        "containing": containing,
+        "only": only,
+        "system": asked.query.flag("system"),
+        "brokers": await _masters(asked) if asked.may(Role.ADMIN) else [],
+        "flags": FLAGS,
+        "rules": list(RULES),
+    }
+    parts = [found] if known is None else [found, Found(failures=known.value.failures)]
+    return Shown(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
+
+
+async def _listed(place: Place, *, system: bool) -> tuple[Found[Group], float]:
+    """The furthest behind first; groups of the system by name, as nobody waits for them."""
+    if system:
+        kept = await place.kept("groups of the system", _with_system)
+        return kept.value, kept.age_seconds
+    moment = await place.moment()
+    return Found(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
+
+
+async def _with_system(session: Session) -> Found[Group]:
+    return await all_groups(session, system=True, lag=True)
+
+
+def _joined(row: Group, known: Roster) -> Group:
+    who = known.groups.get(row.name)
+    return row if who is None else with_members(row, who)
+
+
+def _is_wanted(row: Group, only: str) -> bool:
+    if only == "behind":
+        return bool(_least(row) or row.retry_lag_messages)
+    return only != "online" or bool(row.members)
+
+
+async def _masters(asked: Asked) -> list[str]:
+    return [node.name for node in await asked.session.masters()]
+
+
+def rules_of(form: Fields) -> Mapping[str, object]:
+    """The rules a form tells; what is left empty is not among them. BadField names the one that is wrong."""
+    given: dict[str, object] = {}
+    for name in RULES:
+        if name in FLAGS:
+            word = form.choice(name, ["", "yes", "no"])
+            if word:
+                given[name] = word == "yes"
+        elif (number := form.optional(name, low=LOWEST.get(name, 0), high=HIGHEST.get(name, INT_MAX))) is not None:
+            given[name] = number
+    return given
+
+
+@plans("groups", Role.ADMIN, back="groups")
+async def create(asked: Asked) -> Plan:
+    brokers = await registered_names(asked.session, asked.form.many("broker"))
+    return await plan_create(asked.session, asked.form.needed("group"), rules_of(asked.form), brokers=brokers)

@@ -1,0 +1,95 @@
+"""Offsets of one group: what brokers have stored, and moving them by plans that show each queue first."""
+
+from __future__ import annotations
+
+from orbitmq.admin.answers import Found
+from orbitmq.admin.moments import moment_ms
+from orbitmq.admin.offsets import StoredOffset, plan_clone, plan_reset, plan_skip, show
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.targets import Target, Where, told_apart
+from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
+from orbitmq.dashboard.lists import Column, listing
+from orbitmq.dashboard.roles import Role
+from orbitmq.errors import AdminError, BadField, NotFound
+
+COLUMNS: tuple[Column[StoredOffset], ...] = (
+    Column("Topic", "topic", lambda one: one.topic),
+    Column("Broker", "broker", lambda one: one.broker_name),
+    Column("Queue", "queue", lambda one: one.queue_id, is_number=True),
+    Column("Offset", "offset", lambda one: one.consumer_offset, is_number=True),
+    Column("First kept", "first", lambda one: one.min_offset, is_number=True),
+    Column("End", "end", lambda one: one.max_offset, is_number=True),
+    Column("Lag", "lag", lambda one: one.lag_messages, is_number=True),
+)
+SHIFT_MAX = 1 << 62
+
+
+@shows("groups/{group}/offsets", "offsets.html")
+async def offsets(asked: Asked) -> Shown:
+    name, topic = asked.path["group"], asked.query.text("topic")
+    try:
+        found = await show(asked.session, name, topic or None)
+    except NotFound:  # it may get offsets here all the same
+        found = Found()
+    values = {
+        "name": name,
+        "topic": topic,
+        "topics": sorted({row.topic for row in found.items}),
+        "list": listing(asked, f"groups/{name}/offsets", found.items, COLUMNS, keep=("topic",)),
+    }
+    return Shown(values, found)
+
+
+def target_of(form: Fields, now_ms: int) -> Target:
+    """Where a form says to go. BadField names the field that is wrong."""
+    where = Where(form.choice("to", [one.value for one in Where]))
+    if where is Where.OFFSET:
+        return Target(where, form.number("offset"))
+    if where is Where.SHIFT:
+        return Target(where, form.number("shift", low=-SHIFT_MAX, high=SHIFT_MAX))
+    if where is Where.TIME:
+        try:
+            return Target(where, moment_ms(form.needed("time"), now_ms))
+        except AdminError as error:
+            raise BadField(f"time: {error}", error.hint) from error
+    return Target(where)
+
+
+def queues_of(form: Fields) -> list[str]:
+    """Queues as `broker-a/0`, between blanks, commas or line ends; none for all. BadField for one that is none."""
+    found = form.text("queues").replace(",", " ").split()
+    try:
+        told_apart(found)
+    except AdminError as error:
+        raise BadField(f"queues: {error}", error.hint) from error
+    return found
+
+
+@plans("groups/{group}/offsets/reset", Role.OPERATOR, back="groups/{group}/offsets")
+async def reset(asked: Asked) -> Plan:
+    form = asked.form
+    return await plan_reset(
+        asked.session,
+        asked.path["group"],
+        form.needed("topic"),
+        target_of(form, asked.now_ms),
+        queues=queues_of(form),
+        force=form.flag("force"),
+    )
+
+
+@plans("groups/{group}/offsets/skip", Role.OPERATOR, back="groups/{group}/offsets")
+async def skip(asked: Asked) -> Plan:
+    return await plan_skip(asked.session, asked.path["group"], asked.form.needed("topic"), queues=queues_of(asked.form))
+
+
+@plans("groups/{group}/offsets/clone", Role.OPERATOR, back="groups/{group}/offsets")
+async def clone(asked: Asked) -> Plan:
+    form = asked.form
+    return await plan_clone(
+        asked.session,
+        asked.path["group"],
+        form.needed("destination"),
+        form.text("topic") or None,
+        force=form.flag("force"),
+    )

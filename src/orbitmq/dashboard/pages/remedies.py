@@ -1,0 +1,136 @@
+"""Which page repairs what a finding tells of, or shows more of it: links, and forms that lead to a plan.
+
+Only pages that there are; the command stands beside them anyhow. Decides nothing about the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from orbitmq.admin.diagnosis import Finding
+from orbitmq.dashboard.asking import PAGES
+from orbitmq.dashboard.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A button. With `fields` it is a form whose plan is shown first; without, a link."""
+
+    text: str
+    path: str
+    """Below the place."""
+    page: str
+    """The path of that page in the table of pages."""
+    role: Role = Role.VIEWER
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+def _part(text: object) -> str:
+    return quote(str(text), safe="")
+
+
+def _topic(finding: Finding, _: str) -> Remedy:
+    topic = finding.evidence["topic"]
+    return Remedy(f"Look at {topic}", f"topics/{_part(topic)}", "topics/{topic}")
+
+
+def _no_topic(finding: Finding, _: str) -> Remedy:
+    return Remedy(f"To the topics, to create {finding.evidence['topic']}", "topics", "topics")
+
+
+def _broker(finding: Finding, _: str) -> Remedy:
+    name = finding.evidence["broker"]
+    return Remedy(f"Look at {name}", f"brokers/{_part(name)}", "brokers/{broker}")
+
+
+def _enable(_: Finding, group: str) -> Remedy:
+    path = f"groups/{_part(group)}/change"
+    return Remedy("Let it consume", path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
+
+
+def _skip(finding: Finding, group: str) -> Remedy:
+    return _reset("Skip what waits", finding, group, "end")
+
+
+def _to_begin(finding: Finding, group: str) -> Remedy:
+    return _reset("Begin at the beginning", finding, group, "begin")
+
+
+def _to_end(finding: Finding, group: str) -> Remedy:
+    return _reset("Go on at the end", finding, group, "end")
+
+
+def _reset(text: str, finding: Finding, group: str, to: str) -> Remedy:
+    fields = {"topic": str(finding.evidence["topic"]), "to": to, "force": "on"}
+    path = f"groups/{_part(group)}/offsets/reset"
+    return Remedy(text, path, "groups/{group}/offsets/reset", Role.OPERATOR, fields)
+
+
+def _stack(finding: Finding, group: str) -> Remedy:
+    client = finding.evidence["clientId"]
+    path = f"stacks/{_part(client)}?group={_part(group)}"
+    return Remedy(f"Stacks of {client}", path, "stacks/{client:path}", Role.OPERATOR)
+
+
+def _dead_letters(_: Finding, group: str) -> Remedy:
+    return Remedy("Dead letters", f"dead-letters/{_part(group)}", "dead-letters/{group}")
+
+
+def _members(_: Finding, group: str) -> Remedy:
+    return Remedy("Members", f"groups/{_part(group)}#members", "groups/{group}")
+
+
+def _subscriptions(_: Finding, group: str) -> Remedy:
+    return Remedy("Subscriptions", f"groups/{_part(group)}#subscriptions", "groups/{group}")
+
+
+def _queues(_: Finding, group: str) -> Remedy:
+    return Remedy("Queues", f"groups/{_part(group)}?sort=-lag#queues", "groups/{group}")
+
+
+def _groups(_: Finding, _group: str) -> Remedy:
+    return Remedy("All groups", "groups", "groups")
+
+
+def _overview(_: Finding, _group: str) -> Remedy:
+    return Remedy("Overview", "", "")
+
+
+OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
+    "unknown": _groups,
+    "disabled": _enable,
+    "no-topic": _no_topic,
+    "broker-not-readable": _broker,
+    "topic-not-readable": _topic,
+    "subscriptions-differ": _subscriptions,
+    "not-subscribed": _skip,
+    "stuck-listener": _stack,
+    "not-pulling": _stack,
+    "offset-ahead": _to_end,
+    "dead-letters": _dead_letters,
+    "listener-fails": _members,
+    "no-answer": _overview,
+    "not-connected": _members,
+    "not-locked": _members,
+    "unread-queues": _topic,
+    "unowned-queues": _members,
+    "shared-queues": _members,
+    "more-clients-than-queues": _members,
+    "hot-queue": _queues,
+    "flow-control": _members,
+    "expired": _queues,
+    "begins-at-the-end": _to_begin,
+    "different-versions": _members,
+    "different-name-servers": _members,
+}
+"""Rule -> its remedy."""
+
+
+def remedies(finding: Finding, group: str) -> list[Remedy]:
+    """The buttons of a finding about the group; none where no page helps."""
+    made = OF.get(finding.rule)
+    found = [] if made is None else [made(finding, group)]
+    there = {page.path for page in PAGES}
+    return [one for one in found if one.page in there]
