@@ -11,17 +11,20 @@ import pytest
 from orbitmq.admin import groups
 from orbitmq.admin.groups import plan_alter, plan_create, plan_delete, summed, with_rules
 from orbitmq.admin.plans import Outcome
-from orbitmq.admin.session import Session
+from orbitmq.admin.progress import progress
+from orbitmq.admin.session import Node, Session
 from orbitmq.client import ConsumeConcurrentlyStatus
 from orbitmq.client.sync import PushConsumer
 from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
+from orbitmq.operations.sending import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
 from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.headers import SendMessageV2Header
 from tests.support.sessions import asked, without_master
 
 BROKERS = ["broker-a", "broker-b"]
@@ -60,6 +63,34 @@ def test_sums_of_brokers_add_up_and_an_offset_ahead_is_no_negative_lag() -> None
     answers = [ConsumeStatsList(consume_stats_list=[{"g": [of("T", (10, 4), (5, 50)), of("%RETRY%g", (3, 1))]}])] * 2
     found = summed(answers)["g"]
     assert (found.lag, found.retry, found.tps) == (12, 4, 6.0)
+
+
+def test_the_lag_of_the_list_is_of_the_queues_that_are_read(cluster: Cluster) -> None:
+    """Brokers sum up over those that are written."""
+
+    async def look(session: Session) -> None:
+        for node in await session.masters():
+            for read, write in ((4, 4), (4, 1)):  # shrunk: three queues are drained
+                await create_topic(session.remoting, node.address, TopicConfig("Shrunk", read, write))
+                for number in range(4 if write == 4 else 0):
+                    await send_to(session, node, "Shrunk", number)
+            for number in range(4):
+                queue = MessageQueue("Shrunk", node.name, number)
+                await update_consumer_offset(session.remoting, node.address, "drains", queue, 0)
+        await made(session, "drains")
+        (row,) = (await groups.groups(session, pattern="drains", lag=True)).items
+        (exact,) = (await progress(session, "drains", clients=False)).items
+        assert (row.lag_messages, exact.lag_messages) == (8, 8)
+
+    asked(cluster.namesrv_address, look)
+
+
+async def send_to(session: Session, node: Node, topic: str, queue_id: int) -> None:
+    header = SendMessageV2Header(
+        producer_group="p", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue_id,
+        sys_flag=0, born_timestamp=1, flag=0, properties="",
+    )  # fmt: skip
+    await send(session.remoting, node.address, header, b"x", timeout_ms=5000)
 
 
 def test_a_group_is_made_changed_and_shown_on_every_broker(cluster: Cluster) -> None:

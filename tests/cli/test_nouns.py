@@ -11,18 +11,20 @@ import pytest
 from typer import Typer
 from typer.core import TyperGroup
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from orbitmq.admin.envelope import rfc3339, schema
 from orbitmq.admin.kinds import KINDS, item_of
 from orbitmq.cli.lazily import NOUNS
+from orbitmq.cli.main import app
 from orbitmq.cli.verbs import ANSWERS
 from tests.cli.test_main import HEAVY, MODULES_MAX
 
 APPS: dict[str, Typer] = {name: import_module(f"orbitmq.cli.nouns.{name}").app for name in NOUNS}
 VERBS = [
     (name, str(command.name or command.callback.__name__))
-    for name, app in APPS.items()
-    for command in app.registered_commands
+    for name, noun in APPS.items()
+    for command in noun.registered_commands
     if command.callback
 ]
 OUR_KINDS = [kind for kind in ANSWERS if not kind.startswith("Thing")]  # those are of the tests of verbs
@@ -81,3 +83,18 @@ def test_help_of_a_noun_loads_nothing_heavy(name: str) -> None:
 
 def test_a_time_no_calendar_has_is_not_told() -> None:
     assert (rfc3339(0), rfc3339(-1), rfc3339(1 << 62)) == ("1970-01-01T00:00:00.000Z", None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lag"], "ORBITMQ LAG UNKNOWN - Missing argument 'GROUP'."),
+        (["lag", "g", "-w", "many"], "ORBITMQ LAG UNKNOWN - Invalid value for '-w'"),
+        (["disk", "--loud"], "ORBITMQ DISK UNKNOWN - No such option"),
+        (["nothing"], "ORBITMQ CHECK UNKNOWN - No such command 'nothing'."),
+        ([], "ORBITMQ CHECK UNKNOWN - say which: orbitmq check -h"),
+    ],
+)
+def test_a_check_that_is_called_wrongly_is_unknown_and_not_critical(words: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["check", *words], prog_name="orbitmq")
+    assert (result.exit_code, result.stdout.startswith(told)) == (3, True), result.stdout

@@ -17,7 +17,7 @@ from msgspec import structs
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.message.model import MASTER_ID
-from orbitmq.namesrv.kv import ORDER_TOPIC_NAMESPACE
+from orbitmq.message.topics import ORDER_NAMESPACE
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.routes import BrokerIdentity
 from orbitmq.namesrv.server import NameServer
@@ -184,8 +184,8 @@ def test_registrations(tmp_path: Path) -> None:
         namesrv = new_namesrv(tmp_path)
         if answer.body:
             for key, value in {"": "", **decode(KVTable, answer.body).table}.items():
-                namesrv.kv.put(ORDER_TOPIC_NAMESPACE, key, value)
-            namesrv.kv.delete(ORDER_TOPIC_NAMESPACE, "")
+                namesrv.kv.put(ORDER_NAMESPACE, key, value)
+            namesrv.kv.delete(ORDER_NAMESPACE, "")
         expected = read(answer.data)
         if "masterAddr" in (expected.ext or {}):
             header = request.row["ext"]

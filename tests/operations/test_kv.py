@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.operations.kv import ORDER_NAMESPACE, delete_kv, kv_table, kv_value, put_kv
+from orbitmq.message.topics import ORDER_NAMESPACE
+from orbitmq.operations.kv import delete_kv, kv_table, kv_value, put_kv
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from tests.support.recorded import ADDRESS, exchange
 

@@ -21,9 +21,9 @@ from orbitmq.admin.topics import TopicType
 from orbitmq.errors import Conflict, NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import perm_text
-from orbitmq.message.topics import check_group, check_topic
+from orbitmq.message.topics import ORDER_NAMESPACE, check_group, check_topic
 from orbitmq.operations.groups import create_group
-from orbitmq.operations.kv import ORDER_NAMESPACE, kv_table
+from orbitmq.operations.kv import kv_table
 from orbitmq.operations.tables import all_groups
 from orbitmq.operations.topics import create_topic
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct
@@ -37,11 +38,11 @@ from orbitmq.message.topics import (
     retry_topic,
 )
 from orbitmq.operations.figures import broker_consume_stats
-from orbitmq.operations.groups import create_group, delete_group
+from orbitmq.operations.groups import consume_stats, create_group, delete_group
 from orbitmq.operations.routes import route
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
-from orbitmq.wire.bodies import ConsumeStatsList
+from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList
 
 UNDO = "offset undo"
 """The command that takes the undo files of groups, and of their offsets."""
@@ -140,20 +141,29 @@ class Sums:
     tps: float = 0.0
 
 
-def summed(answers: Iterable[ConsumeStatsList]) -> dict[str, Sums]:
-    """Lag and rate of each group over brokers; offsets ahead of the end count 0."""
+def summed(
+    answers: Iterable[ConsumeStatsList], better: Mapping[tuple[str, str], ConsumeStats] = MappingProxyType({})
+) -> dict[str, Sums]:
+    """Lag and rate of each group over brokers; offsets ahead of the end count 0. `better` has what is told by group and
+    topic where a broker's sum is of other queues than the group reads.
+    """
     found: dict[str, Sums] = defaultdict(Sums)
     for group, stats in (pair for one in answers for row in one.consume_stats_list for pair in row.items()):
         _ = found[group]  # it is known even when it has consumed nothing
         for topic in stats:
-            for queue, at in topic.offset_table.items():
-                behind = max(0, at.broker_offset - at.consumer_offset)
-                if queue.topic.startswith(RETRY_PREFIX):
-                    found[group].retry += behind
-                else:
-                    found[group].lag += behind
-            found[group].tps += topic.consume_tps
+            name = next((queue.topic for queue in topic.offset_table), "")
+            _add(found[group], better.get((group, name), topic), topic.consume_tps)
     return found
+
+
+def _add(sums: Sums, stats: ConsumeStats, tps: float) -> None:
+    for queue, at in stats.offset_table.items():
+        behind = max(0, at.broker_offset - at.consumer_offset)
+        if queue.topic.startswith(RETRY_PREFIX):
+            sums.retry += behind
+        else:
+            sums.lag += behind
+    sums.tps += tps
 
 
 def parts(key: str) -> tuple[str, str]:
@@ -217,12 +227,13 @@ async def groups(
 
 
 async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], known: Mapping[str, _Known]) -> None:
-    timeout_ms = max(session.timeout_ms, SUMS_TIMEOUT_MS)
-    came = await session.each_node(
-        nodes, lambda node: broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms)
-    )
+    came = await session.each_node(nodes, partial(_sums, session))
     found.failures += [failure for failure in came.failures if failure not in found.failures]
-    sums = summed(came.answers.values())
+    sums: dict[str, Sums] = defaultdict(Sums)
+    for part in came.answers.values():
+        for name, more in part.items():
+            mine = sums[name]
+            mine.lag, mine.retry, mine.tps = mine.lag + more.lag, mine.retry + more.retry, mine.tps + more.tps
     for index, row in enumerate(found.items):
         one = sums.get(row.name)
         if one is not None and known[row.name].has_offsets:
@@ -234,6 +245,31 @@ async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], kn
                 retry_lag_messages=one.retry if whole else None,
                 consume_tps=round(one.tps, 3),
             )
+
+
+async def _sums(session: Session, node: Node) -> dict[str, Sums]:
+    """What one broker sums up. It does so over the queues that are written; where a topic has more or less that are
+    read, it is asked for each group of the topic, which are few.
+    """
+    timeout_ms = max(session.timeout_ms, SUMS_TIMEOUT_MS)
+    told, table = await asyncio.gather(
+        broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms), table_of(session, node)
+    )
+    uneven = {name for name, config in table.topics.items() if config.read_queues != config.write_queues}
+    pairs = {
+        (group, queue.topic): f"{node}: {group} in {queue.topic}"
+        for row in told.consume_stats_list
+        for group, stats in row.items()
+        for one in stats
+        for queue in one.offset_table
+        if queue.topic in uneven
+    }
+    better = await session.each(
+        pairs, lambda pair: consume_stats(session.remoting, node.address, *pair, timeout_ms=session.timeout_ms)
+    )
+    if better.failures:
+        raise AdminError(better.failures[0].message, better.failures[0].hint)
+    return summed([told], better.answers)
 
 
 async def _add_members(session: Session, found: Found[Group]) -> None:

@@ -18,8 +18,8 @@ from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION, perm_text
-from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_topic
-from orbitmq.operations.kv import ORDER_NAMESPACE, kv_value
+from orbitmq.message.topics import AUTO_CREATE_TOPIC, ORDER_NAMESPACE, check_topic
+from orbitmq.operations.kv import kv_value
 from orbitmq.operations.routes import forget_topic, route
 from orbitmq.operations.topics import create_topic, delete_topic
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,9 +92,9 @@ ANSWERS: dict[str, tuple[str, ...]] = {}
 """Kinds of answers that commands give -> their columns, filled as the nouns are imported."""
 
 
-def noun(name: str, text: str) -> typer.Typer:
+def noun(name: str, text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """A group of verbs."""
-    return typer.Typer(name=name, help=text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    return typer.Typer(name=name, help=text, cls=cls, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 
 def reads(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:

@@ -20,6 +20,7 @@ REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"  # of a name server's settings: topic -> `broker:queues;broker:queues`
 AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"

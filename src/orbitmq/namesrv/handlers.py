@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion
-from orbitmq.namesrv.kv import ORDER_TOPIC_NAMESPACE, KVConfig
+from orbitmq.message.topics import ORDER_NAMESPACE
+from orbitmq.namesrv.kv import KVConfig
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.routes import BrokerIdentity, RouteTable, has_unit_subscription, is_unit
 from orbitmq.net.connection import Connection
@@ -99,7 +100,7 @@ class Handlers:
 
     def _order_settings(self) -> bytes:
         """Brokers learn from this which of their topics keep a global order."""
-        table = self._kv.table(ORDER_TOPIC_NAMESPACE)
+        table = self._kv.table(ORDER_NAMESPACE)
         return b"" if table is None else encode(KVTable(table))
 
     def unregister(self, _: Connection, command: Command) -> Command:
@@ -137,7 +138,7 @@ class Handlers:
         if route is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, _NO_ROUTE.format(header.topic))
         if self.options.order_message_enable:
-            route = replace(route, order_topic_conf=self._kv.value(ORDER_TOPIC_NAMESPACE, header.topic))
+            route = replace(route, order_topic_conf=self._kv.value(ORDER_NAMESPACE, header.topic))
         # Older clients, and those of other languages, split the raw form textually.
         standard = command.version >= STANDARD_JSON_VERSION or header.accept_standard_json_only
         return command.response(ResponseCode.SUCCESS, body=encode_standard(route) if standard else encode(route))

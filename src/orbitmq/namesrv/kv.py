@@ -9,8 +9,6 @@ from msgspec import Struct, field
 from orbitmq.runtime.files import load_with_backup, save_with_backup
 from orbitmq.wire.objects import decode, encode
 
-ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"  # topic -> `broker:queues;broker:queues`
-
 
 class KVFile(Struct, frozen=True):
     """The content of kvConfig.json: namespace -> key -> value."""

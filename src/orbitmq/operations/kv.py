@@ -15,8 +15,6 @@ from orbitmq.wire.headers_namesrv import (
 )
 from orbitmq.wire.objects import decode
 
-ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
-"""Which topics keep a global order: topic -> `broker-a:4;broker-b:4`."""
 FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 
 

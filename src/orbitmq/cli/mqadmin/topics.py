@@ -6,6 +6,8 @@ import asyncio
 import json
 from functools import partial
 
+from msgspec.structs import replace
+
 from orbitmq.admin import topics
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, millisecond, pretty, topic_config
@@ -14,11 +16,11 @@ from orbitmq.client.core.allocation import AllocateAveragely
 from orbitmq.errors import ConfigurationError, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageQueue
-from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX
-from orbitmq.operations.kv import ORDER_NAMESPACE, delete_kv, kv_value, put_kv
+from orbitmq.message.topics import DLQ_PREFIX, ORDER_NAMESPACE, RETRY_PREFIX
+from orbitmq.operations.kv import delete_kv, kv_value, put_kv
 from orbitmq.operations.routes import forget_topic
 from orbitmq.operations.routes import topics as all_topic_names
-from orbitmq.operations.topics import create_topic, delete_topic, groups_of_topic, topic_stats
+from orbitmq.operations.topics import all_topics, create_topic, delete_topic, groups_of_topic, topic_stats
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.objects import plain
 
@@ -151,12 +153,14 @@ async def update_topic_perm(work: Work) -> None:
     nodes = [node for node in await work.targets() if node.name in known]
     if not nodes:
         raise NotFound(f"topic {topic} is not there")
-    for node in nodes:
+    tables = await work.each(nodes, lambda node: all_topics(work.session.remoting, node.address))
+    for node in tables:
         queues = known[node.name]
         if queues.perm == perm:
             print("new perm equals to the old one!")
             continue
-        changed = TopicConfig(topic, queues.read_queues, queues.write_queues, perm, sys_flag=queues.topic_sys_flag)
+        usual = TopicConfig(topic, queues.read_queues, queues.write_queues, sys_flag=queues.topic_sys_flag)
+        changed = replace(tables[node].topics.get(topic, usual), perm=perm)  # routes do not tell of an order
         done = await work.each([node], partial(_create, work, changed))
         if done:
             print(f"update topic perm from {queues.perm} to {perm} in {node.address} success.")

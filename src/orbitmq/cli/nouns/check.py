@@ -7,15 +7,45 @@ with `_answer`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, noun
 
-app = noun("check", "One question for a monitoring system: exit code 0 well, 1 warning, 2 critical, 3 unknown.")
+UNKNOWN = 3
+
+
+class Checks(TyperGroup):
+    """A flag that is wrong is unknown (3) to a monitoring system, and not critical, which the usual 2 would be."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        with _unknown():
+            return super().make_context(info_name, args, parent=parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _unknown():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _unknown() -> Iterator[None]:
+    try:
+        yield
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        name, text = getattr(context, "info_name", None), " ".join(error.format_message().split())
+        said = "say which: orbitmq check -h" if text.startswith("Usage:") else text
+        typer.echo(f"ORBITMQ {(name or 'check').upper()} UNKNOWN - {said}")
+        raise typer.Exit(UNKNOWN) from error
+
+
+app = noun("check", "One question for a monitoring system: exit code 0 well, 1 warning, 2 critical, 3 unknown.", Checks)
 
 Question = Callable[..., Any]
 """One of `admin.checks`, which is not imported before it is asked: help must be there at once."""
