@@ -10,7 +10,7 @@ from orbitmq.admin.namesrv import FIXED_SETTINGS, Pair
 from orbitmq.admin.plans import Plan
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
 from orbitmq.dashboard.roles import Role
-from orbitmq.operations.kv import ORDER_NAMESPACE
+from orbitmq.message.topics import ORDER_NAMESPACE
 
 NAME_CHARS_MAX = 255
 
