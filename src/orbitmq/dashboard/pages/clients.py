@@ -22,7 +22,7 @@ GROUPS_MAX = 20
 """Groups of one client that are asked for on its page; a client is rarely in more than a few."""
 CONSUMERS: tuple[Column[Client], ...] = (
     Column("Client", "client", lambda one: one.client_id),
-    Column("Groups", "groups", lambda one: len(one.groups), is_number=True),
+    Column("Groups", "groups", lambda one: one.groups),
     Column("Address", "address", lambda one: one.address),
     Column("Language", "language", lambda one: one.language),
     Column("Version", "version", lambda one: one.version),

@@ -24,7 +24,7 @@ from orbitmq.admin.shares import by_client, by_topic
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.pages.groups import FLAGS, rules_of
-from orbitmq.dashboard.pages.remedies import remedies
+from orbitmq.dashboard.pages.remedies import figures_of, remedies
 from orbitmq.dashboard.places import Kept
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import BadField, NotFound
@@ -134,10 +134,10 @@ async def why(asked: Asked) -> Shown:
     name = asked.path["group"]
     kept = await _soon(asked, name)
     if kept is None:
-        return Shown({"name": name, "findings": None, "remedies": {}})
+        return Shown({"name": name, "findings": None})
     look = kept.value
-    found = {number: remedies(finding, name) for number, finding in enumerate(look.findings)}
-    values = {"name": name, "findings": look.findings, "remedies": found}
+    found = [(finding, figures_of(finding), remedies(finding, name)) for finding in look.findings]
+    values = {"name": name, "findings": found}
     return Shown(values, look.found, age_seconds=kept.age_seconds)
 
 

@@ -11,6 +11,7 @@ from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import AdminError, BadField, NotFound
+from orbitmq.message.topics import RETRY_PREFIX
 
 COLUMNS: tuple[Column[StoredOffset], ...] = (
     Column("Topic", "topic", lambda one: one.topic),
@@ -31,10 +32,13 @@ async def offsets(asked: Asked) -> Shown:
         found = await show(asked.session, name, topic or None)
     except NotFound:  # it may get offsets here all the same
         found = Found()
+    topics = sorted({row.topic for row in found.items})
+    own = [one for one in topics if not one.startswith(RETRY_PREFIX)]
     values = {
         "name": name,
         "topic": topic,
-        "topics": sorted({row.topic for row in found.items}),
+        "topics": topics,
+        "likeliest": topic or (own[0] if len(own) == 1 else ""),
         "list": listing(asked, f"groups/{name}/offsets", found.items, COLUMNS, keep=("topic",)),
     }
     return Shown(values, found)

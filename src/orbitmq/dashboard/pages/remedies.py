@@ -5,13 +5,15 @@ Only pages that there are; the command stands beside them anyhow. Decides nothin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from orbitmq.admin.diagnosis import Finding
+from orbitmq.admin.diagnosis import Figure, Finding
 from orbitmq.dashboard.asking import PAGES
 from orbitmq.dashboard.roles import Role
+from orbitmq.message.topics import retry_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,10 @@ def _dead_letters(_: Finding, group: str) -> Remedy:
     return Remedy("Dead letters", f"dead-letters/{_part(group)}", "dead-letters/{group}")
 
 
+def _retries(_: Finding, group: str) -> Remedy:
+    return Remedy("Messages to be tried again", f"messages?topic={_part(retry_topic(group))}", "messages")
+
+
 def _members(_: Finding, group: str) -> Remedy:
     return Remedy("Members", f"groups/{_part(group)}#members", "groups/{group}")
 
@@ -110,7 +116,7 @@ OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
     "not-pulling": _stack,
     "offset-ahead": _to_end,
     "dead-letters": _dead_letters,
-    "listener-fails": _members,
+    "listener-fails": _retries,
     "no-answer": _overview,
     "not-connected": _members,
     "not-locked": _members,
@@ -126,6 +132,16 @@ OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
     "different-name-servers": _members,
 }
 """Rule -> its remedy."""
+
+
+def figures_of(finding: Finding) -> list[tuple[str, str, Figure]]:
+    """The evidence: its key, the key in words, and the value."""
+    return [(key, _in_words(key), value) for key, value in finding.evidence.items()]
+
+
+def _in_words(key: str) -> str:
+    """`lastPullAtMs` as `last pull at`: the value says its unit."""
+    return re.sub("([A-Z])", lambda found: " " + found[1].lower(), key.removesuffix("Ms"))
 
 
 def remedies(finding: Finding, group: str) -> list[Remedy]:
