@@ -119,9 +119,11 @@ def main() -> int:
         try:
             drivers = [Driver(system.namesrv_address, folder, 0)]
             for number in range(arguments.kills):
+                drivers[-1].tell("go", "begun")
+                # Not before: while its streams begin, the machine is to have time for the processes they plan in.
                 drivers.append(Driver(system.namesrv_address, folder, number + 1))
-                drivers[-2].tell("go", "begun")
                 killer.end(drivers[-2], number)
+                print(f"{number + 1} of {arguments.kills}", file=sys.stderr, flush=True)
         finally:
             sender.stop()
         counts = drivers[-1].tell("finish", "counts")

@@ -47,7 +47,11 @@ class Driver:
         self.child = ChildProcess(
             [sys.executable, "-m", "tests.support.killed_streams", name_server, str(folder), *sinks],
             output=folder / f"driver-{number}.out",
-            environment={"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)},
+            environment={
+                "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+                # Compiled once, not in each of the many processes, which Spark gives ten seconds to come up.
+                "PYTHONDONTWRITEBYTECODE": "",
+            },
             cwd=root,
             listens=True,
         )

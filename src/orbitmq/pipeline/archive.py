@@ -20,7 +20,7 @@ from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.passing import connection
-from orbitmq.pipeline.watching import watched
+from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, parts
@@ -100,11 +100,7 @@ def run(context: Context[ArchiveJob]) -> Outcome:
     before = {file.path for file in lake.files()}
     begun = time.monotonic()
     spark, unit = context.spark(), "messages" if options.input == "pull" else "bytes"
-    with (
-        context.progress("archive", unit) as advance,
-        context.progress("batch", "tasks") as advance_batch,
-        watched(spark.sparkContext, advance_batch),
-    ):
+    with context.progress("archive", unit) as advance, tasks_shown(context, "batch"):
         _follow(_query(spark, options), advance, endless=options.period > 0)
     files = [file for file in lake.files() if file.path not in before]
     swept = sweep(lake, SystemClock().now_ms())

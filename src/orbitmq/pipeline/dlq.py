@@ -18,6 +18,7 @@ from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.ledger import Chunk, Ledger, Origin, open_ledger
 from orbitmq.pipeline.passing import connection
 from orbitmq.pipeline.sending import Sent, send
+from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions
 from orbitmq.spark.source import TopicSource
@@ -65,9 +66,10 @@ def run(context: Context[DlqJob]) -> Outcome:
     for key, value in (("nameServer", options.name_server), ("group", options.group)):
         if not value:
             raise ConfigurationError(f"option {key} is missing")
-    frame = letters(context.spark(), options)
-    table = triage(frame)
-    counts: dict[str, int | str] = {"dead letters": frame.count()}
+    with tasks_shown(context, "read"):
+        frame = letters(context.spark(), options)
+        table = triage(frame)
+        counts: dict[str, int | str] = {"dead letters": frame.count()}
     chosen = frame.where(options.where) if options.where else frame
     if not options.ledger:
         return Outcome({**counts, "chosen": chosen.count()}, table)

@@ -21,6 +21,7 @@ from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.moves import Migration, Move, load, paired
 from orbitmq.pipeline.passing import connection, ranges
 from orbitmq.pipeline.sending import send
+from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.channel import Channel
 from orbitmq.spark.cluster import Cluster, Place, Retries, succeeded
@@ -97,8 +98,9 @@ def run(context: Context[MigrateJob]) -> Outcome:
         return Outcome({"queues": len(rows), "messages to copy": _sum(rows)}, rows)
     migration.save(path)
     began, before = time.monotonic(), _copied(migration)
-    with context.progress("migrate", "messages") as advance:
-        copy(context.spark(), options, migration, goals, advance)
+    spark = context.spark()
+    with context.progress("migrate", "messages") as advance, tasks_shown(context, "pass"):
+        copy(spark, options, migration, goals, advance)
     carried, failed = carry(options, migration, source, target)
     counts: dict[str, int | str] = {
         "messages copied": _copied(migration) - before,
@@ -107,7 +109,8 @@ def run(context: Context[MigrateJob]) -> Outcome:
     }
     failed += foreign(migration, target)
     if options.verify:
-        unequal = compare(context.spark(), options, migration)
+        with tasks_shown(context, "compare"):
+            unequal = compare(spark, options, migration)
         counts |= {"queues": len(migration.moves), "queues equal": len(migration.moves) - len(unequal)}
         failed += unequal
     table = [_row(move, move.copied) for move in migration.moves]

@@ -14,7 +14,7 @@ from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.passing import connection, time_ms
 from orbitmq.pipeline.sending import send
-from orbitmq.pipeline.watching import watched
+from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster import Cluster, Retries
 from orbitmq.spark.connecting import ConnectionOptions, parts
@@ -83,7 +83,7 @@ def run(context: Context[ReplayJob]) -> Outcome:
         ]
         return Outcome({"messages": sum(int(row["messages"]) for row in table)}, table)
     _check_target(options)
-    with context.progress("replay", "tasks") as advance, watched(spark.sparkContext, advance):
+    with tasks_shown(context, "replay"):
         sent = send(ordered(frame, options), connection(options) | sink_options(options))
     return Outcome({"messages sent": sent.messages, "sent before": sent.skipped})
 

@@ -36,7 +36,7 @@ from orbitmq.pipeline.command import ERROR_OF_OURS
 from orbitmq.pipeline.job import Context, Job, Outcome
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.passing import time_ms
-from orbitmq.pipeline.watching import watched
+from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.clock import SystemClock
 
 REPORT, SUMMARY = "report.html", "summary.json"
@@ -94,7 +94,7 @@ class Looking:
         options, tables, material = self.context.options, self.tables, self.source.material()
         whole = material.facts.persist()
         try:
-            with self.context.progress("read", "tasks") as advance, watched(self.spark.sparkContext, advance):
+            with tasks_shown(self.context, "read"):
                 whole.count()
             lows = self.source.lows()
             seen = within(whole, self.begin_ms, self.end_ms)
