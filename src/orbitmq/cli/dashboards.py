@@ -27,6 +27,7 @@ from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.accounts import remove as remove_account
 from orbitmq.dashboard.app import Dashboard, Settings
 from orbitmq.dashboard.audit import AuditLog
+from orbitmq.dashboard.patience import CONNECTIONS_MAX, Patient
 from orbitmq.dashboard.places import Place, Reach
 from orbitmq.dashboard.roles import role_of
 from orbitmq.errors import ConfigurationError
@@ -40,7 +41,6 @@ from orbitmq.wire.signature import sign
 
 DEFAULT_PLACE = "local"
 """The name of a cluster that flags tell of and no context does."""
-CONNECTIONS_MAX = 200  # browsers hold six each; further ones are told to come back
 STOP_SECONDS = 3  # for requests under way
 
 
@@ -69,6 +69,8 @@ class Serving(NamedTuple):
     key: Path | None
     audit_log: Path | None
     sample_seconds: float
+    proxies: tuple[str, ...] = ()
+    """Addresses whose word is taken for where a browser is and whether it came over TLS."""
 
 
 def run(wanted: Wanted, serving: Serving, log_level: logging.Level) -> None:
@@ -87,6 +89,7 @@ def run(wanted: Wanted, serving: Serving, log_level: logging.Level) -> None:
         settings.audit.open()
         if (serving.certificate is None) != (serving.key is None):
             raise ConfigurationError("--tls-cert and --tls-key belong together")
+        _check_proxies(serving.proxies)
         listening = _listening(serving)
         run_until_stopped(lambda stopped: _serve(settings, listening, serving, stopped), log_level)
 
@@ -155,6 +158,15 @@ def _accounts(serving: Serving, places: list[Place]) -> AccountFile | None:
     return None
 
 
+def _check_proxies(proxies: tuple[str, ...]) -> None:
+    """Names would be taken for addresses that nobody has, and `*` for everybody's."""
+    for text in proxies:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            raise ConfigurationError(f"--proxy: {error}") from error
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -175,13 +187,14 @@ def _config(asgi: ASGIApp, serving: Serving) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(serving.proxies),
+        forwarded_allow_ips=list(serving.proxies),
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=STOP_SECONDS,
         ssl_certfile=serving.certificate,
         ssl_keyfile=serving.key,
         ws="none",
-        http="h11",
+        http=Patient,
     )
     try:
         config.load()

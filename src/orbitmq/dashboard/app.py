@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,7 +28,7 @@ from orbitmq.admin.plans import Plan
 from orbitmq.dashboard import accounts, confirming, pages
 from orbitmq.dashboard.asking import PAGES, Answer, Asked, Download, Fields, Goes, Page, Shown
 from orbitmq.dashboard.audit import AuditLog
-from orbitmq.dashboard.guard import Headers, body_of, is_ours, refuse_host
+from orbitmq.dashboard.guard import Headers, body_of, is_ours, query_of, refuse_host
 from orbitmq.dashboard.logins import Guesses, Login, Logins
 from orbitmq.dashboard.places import Place
 from orbitmq.dashboard.rendering import environment, rendered
@@ -55,6 +55,7 @@ LOCAL_NAME = "local"
 LOGIN_BODY_MAX = 4096
 HASHED_AT_ONCE = 2  # each takes 16 MiB and a core for its time
 SAID_MAX = 300  # characters of a sentence that is carried to the next page
+TARGET_MAX = 2000  # characters of an address that a login leads back to
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Settings:
     hosts: frozenset[str] = frozenset()
     """Names of the page in addresses, besides those of loopback; with accounts and without any, every name is taken."""
     is_secure: bool = False
-    """Cookies go over TLS only."""
+    """Cookies go over TLS only; also where a proxy that is trusted says that the browser came over it."""
     audit: AuditLog = field(default_factory=lambda: AuditLog(None, SystemClock()))
     clock: Clock = field(default_factory=SystemClock)
     save_undo: Callable[[Mapping[str, Any]], str] | None = None
@@ -96,11 +97,11 @@ class Dashboard:
         below = [Route(f"/c/{{place}}/{page.path}", self._serves(page), methods=_methods(page)) for page in PAGES]
         return [
             Mount("/static", StaticFiles(packages=[("orbitmq.dashboard", "static")])),
-            Route("/", self._first),
+            Route("/", self.guarded(self._first)),
             Route("/healthz", self._healthz),
-            Route("/login", self._login_form, methods=["GET"]),
-            Route("/login", self._login, methods=["POST"]),
-            Route("/logout", self._logout, methods=["POST"]),
+            Route("/login", self.guarded(self._login_form), methods=["GET"]),
+            Route("/login", self.guarded(self._login), methods=["POST"]),
+            Route("/logout", self.guarded(self._logout), methods=["POST"]),
             *below,
             Route("/c/{place}/plans/{plan}", self._plan, methods=["GET"]),
             Route("/c/{place}/plans/{plan}", self._confirm, methods=["POST"]),
@@ -133,32 +134,45 @@ class Dashboard:
 
     async def _login_form(self, request: Request) -> Response:
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
+        target = Fields(query_of(request)).text("next", "/")
         if self.who(request) is not None:
-            return RedirectResponse(_local_path(request.query_params.get("next", "/")), HTTPStatus.SEE_OTHER)
-        return self._page("login.html", request, {"wrong": "", "next": request.query_params.get("next", "/")[:2000]})
+            return RedirectResponse(local_path(target), HTTPStatus.SEE_OTHER)
+        return self._page("login.html", request, {"wrong": "", "next": target})
 
     async def _login(self, request: Request) -> Response:
         """A form without a token: there is no session yet. A page of another site cannot send it, its origin tells."""
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
         if not is_ours(request):
             raise HTTPException(HTTPStatus.FORBIDDEN, "this form came from another site")
+        if self.settings.accounts is None:
+            raise NotFound("nobody has to log in here")
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         name, password = form.text("name", at_most=accounts.NAME_CHARS_MAX), form.raw("password", at_most=1024)
         peer = request.client.host if request.client else ""
         wait = self.guesses.wait_seconds(f"name {name}", f"peer {peer}")
         if wait > 0:
             return self._wrong(request, form, f"too many wrong passwords; try again in {wait:.0f} s", 429, wait)
+        self.guesses.wrong(f"name {name}", f"peer {peer}")  # until it was right: many at once are guesses as well
         account = await self._account(name, password)
         if account is None:
-            self.guesses.wrong(f"name {name}", f"peer {peer}")
-            await asyncio.to_thread(self.settings.audit.write, name, "", peer, "log in", "refused")
+            self.guesses.wrong(f"name {name}", f"peer {peer}", tries=0)
+            await self._told(name, "", peer, "refused")
             return self._wrong(request, form, "name or password is wrong", 401)
         self.guesses.right(f"name {name}", f"peer {peer}")
-        await asyncio.to_thread(self.settings.audit.write, name, account.role.word, peer, "log in", "done")
+        await self._told(name, account.role.word, peer, "done")
+        self.logins.end(request.cookies.get(COOKIE, ""))
         key, _ = self.logins.begin(name, account.role)
-        answer = RedirectResponse(_local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
-        answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=self.settings.is_secure, path="/")
+        answer = RedirectResponse(local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
+        is_secure = self.settings.is_secure or request.scope["scheme"] == "https"
+        answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=is_secure, path="/")
         return answer
+
+    async def _told(self, name: str, role: str, peer: str, outcome: str) -> None:
+        """A full disk keeps nobody from looking: only changes wait until they can be recorded."""
+        try:
+            await asyncio.to_thread(self.settings.audit.write, name, role, peer, "log in", outcome)
+        except OSError as error:
+            _log.error("event=audit_failed what=login error=%s", error.strerror)
 
     async def _account(self, name: str, password: str) -> accounts.Account | None:
         assert self.settings.accounts is not None
@@ -219,7 +233,7 @@ class Dashboard:
             place,
             place.session(),
             login,
-            Fields(request.url.query),
+            Fields(query_of(request)),
             form,
             {name: str(value) for name, value in request.path_params.items()},
             self.settings.clock.now_ms(),
@@ -229,15 +243,18 @@ class Dashboard:
     def _to_login(self, request: Request) -> Response:
         if request.method != "GET" or request.headers.get("hx-request"):
             return PlainTextResponse("log in first\n", HTTPStatus.UNAUTHORIZED, {"HX-Redirect": "/login"})
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"/login?next={quote(target)}", HTTPStatus.SEE_OTHER)
+        query = query_of(request)
+        target = quote(request.scope["path"]) + (f"?{query}" if query else "")
+        return RedirectResponse(f"/login?next={quote(target[:TARGET_MAX])}", HTTPStatus.SEE_OTHER)
 
     async def answered(self, request: Request, page: Page, asked: Asked, answer: Answer) -> Response:
         if isinstance(answer, Plan):
             return confirming.kept(page, asked, answer, time.monotonic())
         if isinstance(answer, Goes):
-            said = f"?said={quote(answer.said[:SAID_MAX])}" if answer.said else ""
-            return RedirectResponse(f"/c/{quote(asked.place.name)}/{answer.path}{said}", HTTPStatus.SEE_OTHER)
+            target = f"/c/{quote(asked.place.name)}/{answer.path}"
+            if answer.said:
+                target += f"{'&' if '?' in target else '?'}said={asked.login.say(answer.said[:SAID_MAX])}"
+            return RedirectResponse(target, HTTPStatus.SEE_OTHER)
         if isinstance(answer, Download):
             name = quote(answer.name)
             headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
@@ -254,7 +271,7 @@ class Dashboard:
             "failures": list({one.target: one for one in failures}.values()),
             "warnings": list(dict.fromkeys(warnings)),
             "age_seconds": answer.age_seconds,
-            "said": asked.query.raw("said")[:SAID_MAX],
+            "said": asked.login.said.get(asked.query.raw("said"), ""),
         }
         return self._page(template, request, values, asked=asked, status=answer.status)
 
@@ -285,7 +302,7 @@ class Dashboard:
         return self._error(request, error.status_code, failure)
 
     async def _bug(self, request: Request, error: Exception) -> Response:
-        _log.error("event=page_failed path=%s", request.url.path, exc_info=error)
+        _log.error("event=page_failed path=%r", request.scope["path"], exc_info=error)
         text = "this page has failed; the log of the dashboard tells where"
         return self._error(request, 500, Failure("", 500, "Internal Server Error", text, None, retryable=False))
 
@@ -312,7 +329,7 @@ class Dashboard:
             "place": None if asked is None else asked.place,
             "places": list(self.places),
             "base": None if asked is None else f"/c/{quote(asked.place.name)}",
-            "path": request.url.path,
+            "path": request.scope["path"],
             "now_ms": self.settings.clock.now_ms(),
             "needs_login": self.settings.accounts is not None,
             "readonly": self.settings.readonly or (asked is not None and asked.place.reach.readonly),
@@ -329,10 +346,9 @@ def _methods(page: Page) -> list[str]:
     return ["POST"] if page.writes else ["GET"]
 
 
-def _local_path(text: str) -> str:
+def local_path(text: str) -> str:
     """Where a login leads: a path of this page, whatever somebody has put into a link."""
-    parts = urlsplit(text)
-    is_path = not parts.scheme and not parts.netloc and text.startswith("/") and not text.startswith(("//", "/\\"))
+    is_path = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if is_path and text.isprintable() else "/"
 
 

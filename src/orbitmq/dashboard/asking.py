@@ -76,7 +76,7 @@ class Fields(Mapping[str, str]):
         text = self.text(name)
         if not text and default is not None:
             return default
-        if not text.lstrip("-").isdecimal() or len(text) > 20 or not low <= int(text) <= high:
+        if not text.removeprefix("-").isdecimal() or len(text) > 20 or not low <= int(text) <= high:
             raise BadField(f"{name} is {text!r}; give a number from {low} to {high}")
         return int(text)
 

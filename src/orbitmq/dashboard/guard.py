@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Set as AbstractSet
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -58,7 +57,9 @@ def refuse_host(request: Request, hosts: AbstractSet[str], *, open_to_all: bool)
     read the page as its own. Where there are accounts it gains nothing, and any name is taken unless some are given.
     """
     host = request.headers.get("host", "")
-    name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
+    name, _, port = (host, "", "") if host.endswith("]") or ":" not in host else host.rpartition(":")
+    if port and not (port.isascii() and port.isdigit()):
+        name = host
     if name.lower() in LOOPBACK_NAMES or name.lower() in hosts or (open_to_all and not hosts and _is_name(name)):
         return
     raise HTTPException(421, f"this page is not {name[:100]!r}; start it with --allowed-host if it is to be")
@@ -83,7 +84,12 @@ def is_ours(request: Request) -> bool:
     origin = request.headers.get("origin")
     if origin is None:
         return True
-    return urlsplit(origin).netloc == request.headers.get("host", "")
+    return origin.partition("://")[2] == request.headers.get("host", "")
+
+
+def query_of(request: Request) -> str:
+    """The query as it came: `request.url` is put together from what the client says of the host, too."""
+    return str(request.scope["query_string"].decode("latin-1"))
 
 
 async def body_of(request: Request, bytes_max: int) -> str:

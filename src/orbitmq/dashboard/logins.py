@@ -19,6 +19,7 @@ LOGINS_MAX = 1000  # the one that was idle longest gives way
 IDLE_SECONDS = 2 * 3600.0
 LIFE_SECONDS = 12 * 3600.0
 PLANS_MAX = 20  # a login's previews; the oldest gives way
+SAID_KEPT = 20  # a login's sentences that are shown after a change; the oldest gives way
 PLAN_SECONDS = 600.0  # what is shown grows old: a plan is made within ten minutes or not at all
 FREE_TRIES = 5
 WAIT_SECONDS_MAX = 300.0
@@ -50,9 +51,19 @@ class Login:
     began: float
     seen: float
     pending: OrderedDict[str, Pending] = field(default_factory=OrderedDict)
+    said: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    """Sentences by the key that stands in the address: nobody else can put words into the mouth of a page."""
 
     def is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self.csrf.encode())
+
+    def say(self, text: str) -> str:
+        """The key under which the next page finds this sentence."""
+        while len(self.said) >= SAID_KEPT:
+            self.said.popitem(last=False)
+        key = secrets.token_urlsafe(12)
+        self.said[key] = text
+        return key
 
     def keep(self, one: Pending) -> str:
         """The id under which a plan waits to be confirmed."""
@@ -125,11 +136,12 @@ class Guesses:
             return 0.0
         return at + min(WAIT_SECONDS_MAX, 2.0 ** (count - FREE_TRIES))
 
-    def wrong(self, *who: str) -> None:
+    def wrong(self, *who: str, tries: int = 1) -> None:
+        """Counts `tries`; the wait begins anew."""
         now = self._clock()
         for one in who:
             count, _ = self._wrong.pop(one, (0, 0.0))
-            self._wrong[one] = (count + 1, now)
+            self._wrong[one] = (count + tries, now)
         while len(self._wrong) > GUESSED_MAX:
             self._wrong.popitem(last=False)
 

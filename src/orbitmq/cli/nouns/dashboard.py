@@ -67,6 +67,14 @@ def dashboard(
             "--allowed-host", metavar="NAME", help="A name the page is reached by, behind a proxy say; repeatable."
         ),
     ] = None,
+    proxies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy",
+            metavar="ADDRESS",
+            help="Of a reverse proxy, or a network: its X-Forwarded-For and -Proto are taken; repeatable.",
+        ),
+    ] = None,
     certificate: Annotated[
         Path | None,
         typer.Option("--tls-cert", metavar="FILE", help="Serve https with this certificate.", dir_okay=False),
@@ -123,6 +131,7 @@ def dashboard(
             key,
             audit_log,
             sample,
+            tuple(proxies or ()),
         ),
         log_level,
     )
