@@ -48,15 +48,15 @@ async def topic_names(asked: Asked) -> Found[Topic]:
 
 @shows("messages", "messages.html")
 async def browse(asked: Asked) -> Shown:
+    look = looked(asked) if asked.query.text("topic") else None
     names = await topic_names(asked)
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    common = {"topics": offered, "rows_allowed": ROWS, "time_forms": FORMS, "budget_default": BUDGET}
-    if not asked.query.text("topic"):
+    common = {"topics": offered, "rows_allowed": ROWS, "time_forms": FORMS, "budget_default": BUDGET, "look": look}
+    if look is None:
         own = [one for one in names.items if one.type is not TopicType.SYSTEM][:TOPICS_SHOWN]
-        return Shown({**common, "look": None, "own": own, "fields": {}}, names)
-    look = looked(asked)
+        return Shown({**common, "own": own, "fields": {}}, names)
     paged = await _page(asked.session, look, asked.now_ms)
-    values = {"look": look, "fields": look.fields, "paged": paged, "rows": [row(one) for one in paged.found.items]}
+    values = {"fields": look.fields, "paged": paged, "rows": [row(one) for one in paged.found.items]}
     return Shown({**common, **values}, paged.found)
 
 

@@ -21,17 +21,17 @@ LOOK_SECONDS = 3.0
 
 @shows("tail", "tail.html")
 async def tail(asked: Asked) -> Shown:
+    look = _look(asked) if asked.query.text("topic") else None
     names = await topic_names(asked)
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    common = {"topics": offered, "every": EVERY_SECONDS, "kept": KEPT, "filters": FILTERS}
-    if not asked.query.text("topic"):
-        return Shown({**common, "look": None, "fields": {}}, names)
-    look = _look(asked)
+    common = {"topics": offered, "every": EVERY_SECONDS, "kept": KEPT, "filters": FILTERS, "look": look}
+    if look is None:
+        return Shown({**common, "fields": {}}, names)
     paged = await paging.page(
         asked.session, look.asked, limit=LAST, budget=BUDGET, seconds=LOOK_SECONDS, now_ms=asked.now_ms
     )
     found = paged.found
-    values = {**common, "look": look, "fields": look.fields, **_told(look, paged.newest, [], 0)}
+    values = {**common, "fields": look.fields, **_told(look, paged.newest, [], 0)}
     return Shown({**values, "rows": [row(one) for one in found.items]}, found)
 
 
