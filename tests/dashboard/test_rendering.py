@@ -17,6 +17,7 @@ from orbitmq.dashboard.rendering import (
     rate,
     size,
     span,
+    visible,
 )
 
 DAY_MS = 86_400_000
@@ -75,3 +76,24 @@ def test_a_curve_has_gaps_and_words() -> None:
 def test_templates_escape() -> None:
     template = environment().from_string('{{ value }} {{ value | known }} <a href="{{ value | part }}">')
     assert "<b>" not in template.render(value='<b> " onclick=')
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x00b\x07\x7f", "a␀b␇␡"),
+        ("one\ntwo\t", "one␊two␉"),
+        ("\u202egnp.exe", "⟨U+202E⟩gnp.exe"),
+        ("pay\u200bpal\ufeff", "pay⟨U+200B⟩pal⟨U+FEFF⟩"),
+        ("\ud800", "⟨U+D800⟩"),
+        ("עברית 東京 👩\u200d🚀", "עברית 東京 👩\u200d🚀"),
+        (7, "7"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_as_a_mark(text: object, shown: str) -> None:
+    assert visible(text) == shown
+    assert environment().from_string("{{ one | visible }}").render(one="<b>\x07") == "&lt;b&gt;␇"
+
+
+def test_lines_of_a_body_stay() -> None:
+    assert visible("one\n\ttwo\r\n\x1b[0m", lines=True) == "one\n\ttwo␍\n␛[0m"

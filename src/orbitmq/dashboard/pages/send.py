@@ -30,7 +30,7 @@ async def form(asked: Asked) -> Shown:
     names = await topic_names(asked)
     values: dict[str, Any] = {
         "topic": asked.query.text("topic", at_most=255), "tags": "", "keys": "", "properties": "", "body": "",
-        "form": "text", "delay_level": 0, "like": None, "too_large": False,
+        "form": "text", "delay_level": 0, "like": None, "too_large": False, "left_out": [],
     }  # fmt: skip
     if like := asked.query.text("like"):
         values |= await asyncio.to_thread(_like, await one_message(asked.session, like))
@@ -44,13 +44,15 @@ def _like(found: MessageExt) -> dict[str, Any]:
     if told.body is not None and "\r" in told.body.content:  # browsers send every line end as CR LF
         told = shown(found, BodyForm.BASE64, limit=SHOWN_BYTES)
     assert told.body is not None, "it was asked for"
-    own = [f"{name}={value}" for name, value in told.properties.items() if name not in RESERVED]
+    own = {name: value for name, value in told.properties.items() if name not in RESERVED}
+    lines = [name for name, value in own.items() if "\n" in name + value or "\r" in name + value or "=" in name]
     is_whole = not (told.body.truncated or told.body.problem)
     return {
         "topic": real_topic(found),
         "tags": told.tags or "",
         "keys": " ".join(told.keys),
-        "properties": "\n".join(one for one in own if "\n" not in one),
+        "properties": "\n".join(f"{name}={value}" for name, value in own.items() if name not in lines),
+        "left_out": lines,
         "body": told.body.content if is_whole else "",
         "form": told.body.form,
         "like": told,
@@ -92,7 +94,7 @@ def drafted(form: Fields) -> tuple[Message, str | None]:
 def properties_of(text: str) -> dict[str, str]:
     """`NAME=VALUE` a line. BadField names a line that is none, and a name that is the system's."""
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         name, sign, value = line.partition("=")
