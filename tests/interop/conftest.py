@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.support.dashboards import OrbitDashboard
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaSystem
 from tests.support.orbit_process import OrbitUp
 
@@ -56,6 +57,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """One running name server with one broker, shared by all tests: each uses topics and groups of its own."""
     with SYSTEMS[request.param]() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def dashboard(system: System) -> Iterator[OrbitDashboard]:
+    """The web page over that system, shared as well; nobody has to log in."""
+    with OrbitDashboard(system.namesrv_address, "--sample", 0) as running:
         yield running
 
 
