@@ -93,7 +93,9 @@ async def settings(asked: Asked) -> Shown:
     return Shown(values, found)
 
 
-@plans("brokers/{broker}/settings", Role.ADMIN, back="brokers/{broker}/settings", body_bytes_max=SETTINGS_BYTES_MAX)
+@plans(
+    "brokers/{broker}/settings/change", Role.ADMIN, back="brokers/{broker}/settings", body_bytes_max=SETTINGS_BYTES_MAX
+)
 async def change_settings(asked: Asked) -> Answer:
     """Only what was changed in the form is changed: meanwhile somebody else may have set the rest."""
     node = await registered(asked.session, asked.path["broker"])

@@ -80,8 +80,11 @@ async def _volumes(asked: Asked, rows: Sequence[TopicSummary]) -> list[TopicVolu
 async def topic(asked: Asked) -> Shown:
     session, name = asked.session, asked.path["topic"]
     route = await admin.route(session, name)
-    status, configurations, flow = await asyncio.gather(
-        admin.status(session, name), admin.configurations(session, name), admin.flow(session, name)
+    status, configurations, flow, ordered = await asyncio.gather(
+        admin.status(session, name),
+        admin.configurations(session, name),
+        admin.flow(session, name),
+        topic_changes.order_setting(session, name),  # in routes it stands only where name servers are told to
     )
     first = flow.items[0]
     held = None if status.failures else sum(row.messages for row in status.items)
@@ -96,7 +99,7 @@ async def topic(asked: Asked) -> Shown:
         "differs": _differ([(one.read_queues, one.write_queues, one.perm) for one in configurations.items]),
         "groups": [row for row in flow.items if row.group is not None],
         "flow": first,
-        "order": next((row.ordered for row in route.items if row.ordered), None),
+        "order": ordered,
         "perms": PERMS,
         "queues_max": QUEUES_MAX,
     }
