@@ -37,21 +37,29 @@ def place() -> Place:
     return Place("local", Reach(["127.0.0.1:1"], Remoting), sample_seconds=0)
 
 
-async def test_an_answer_is_fresh_then_renewed_beside_then_waited_for(turned_clock: LoopFactory) -> None:
-    one, asked = place(), Asked()
+async def test_an_answer_is_kept_while_it_is_fresh_and_longer_where_a_new_one_takes_long(
+    turned_clock: LoopFactory,
+) -> None:
+    one, asked, loop = place(), Asked(), turned_loop()
     assert [(await one.kept("k", asked)).value for _ in range(3)] == [1, 1, 1]
-    await turned_loop().turn(places.FRESH_SECONDS + 1)
+    await loop.turn(places.FRESH_SECONDS + 1)
+    assert (await one.kept("k", asked)).value == 2, "a new one that is there at once"
+    await loop.turn(places.FRESH_SECONDS + 1)
     asked.hold = asyncio.Event()
-    old = await one.kept("k", asked)
-    assert (old.value, round(old.age_seconds)) == (1, round(places.FRESH_SECONDS + 1))
-    await one.kept("k", asked)
-    await settle()
-    assert asked.count == 2, "whoever looks meanwhile does not ask again"
+    looks = [asyncio.create_task(one.kept("k", asked)) for _ in range(2)]
+    await loop.turn(places.PATIENCE_SECONDS)
+    assert [(await look).value for look in looks] == [2, 2]
+    assert asked.count == 3, "both looked for the same new one"
     asked.hold.set()
     await settle()
-    assert (await one.kept("k", asked)).value == 2
-    await turned_loop().turn(places.STALE_SECONDS + 1)
     assert (await one.kept("k", asked)).value == 3
+    await loop.turn(places.STALE_SECONDS + 1)
+    asked.hold = asyncio.Event()
+    look = asyncio.create_task(one.kept("k", asked))
+    await loop.turn(10 * places.PATIENCE_SECONDS)
+    assert not look.done(), "what is so old is not shown"
+    asked.hold.set()
+    assert (await look).value == 4
     await one.stop()
 
 
@@ -69,16 +77,21 @@ async def test_all_who_wait_get_the_same_answer_or_error(turned_clock: LoopFacto
     await one.stop()
 
 
-async def test_a_refresh_that_fails_leaves_the_old_answer(turned_clock: LoopFactory) -> None:
-    one, asked = place(), Asked()
+async def test_a_renewal_that_fails_is_told_and_one_that_hangs_leaves_the_old_answer(turned_clock: LoopFactory) -> None:
+    one, asked, loop = place(), Asked(), turned_loop()
     await one.kept("k", asked)
+    await loop.turn(places.FRESH_SECONDS + 1)
     asked.error = ConnectError("nobody there")
-    await turned_loop().turn(places.FRESH_SECONDS + 1)
-    await one.kept("k", asked)
+    with pytest.raises(ConnectError):
+        await one.kept("k", asked)
+    asked.hold = asyncio.Event()
+    look = asyncio.create_task(one.kept("k", asked))
+    await loop.turn(places.PATIENCE_SECONDS)
+    assert (await look).value == 1
+    asked.hold.set()
     await settle()
-    assert (await one.kept("k", asked)).value == 1
-    await settle()
-    assert asked.count == 3
+    asked.error = None
+    assert (await one.kept("k", asked)).value == 4
     await one.stop()
 
 

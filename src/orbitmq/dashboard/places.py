@@ -132,16 +132,11 @@ class Place:
     async def kept(
         self, key: str, make: Callable[[Session], Awaitable[T]], fresh_seconds: float = FRESH_SECONDS
     ) -> Kept[T]:
-        """The last answer to `key`. One that is no longer fresh is given once more while a new one is made; the first
-        time, and after a pause, it is waited for. What `make` raises is raised to those who wait.
+        """A fresh answer to `key`; the last one, where a new one takes longer than a page should; the first time, and
+        after a pause, it is waited for. What `make` raises meanwhile is raised.
         """
-        found: Kept[T] | None = self._kept.get(key)
-        if found is None or found.age_seconds > STALE_SECONDS:
-            return await asyncio.shield(self._ask(key, make))
-        self._kept.move_to_end(key)
-        if found.age_seconds > fresh_seconds:
-            self._ask(key, make).add_done_callback(_told)
-        return found
+        found = await self.soon(key, make, fresh_seconds)
+        return await asyncio.shield(self._ask(key, make)) if found is None else found
 
     async def soon(
         self,
