@@ -68,9 +68,6 @@ async def groups(asked: Asked) -> Shown:
         "containing": containing,
         "only": only,
         "system": asked.query.flag("system"),
-        "brokers": await _masters(asked) if asked.may(Role.ADMIN) else [],
-        "flags": FLAGS,
-        "rules": list(RULES),
     }
     parts = [found] if known is None else [found, Found(failures=known.value.failures)]
     return Shown(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
@@ -100,10 +97,6 @@ def _is_wanted(row: Group, only: str) -> bool:
     return only != "online" or bool(row.members)
 
 
-async def _masters(asked: Asked) -> list[str]:
-    return [node.name for node in await asked.session.masters()]
-
-
 def rules_of(form: Fields) -> Mapping[str, object]:
     """The rules a form tells; what is left empty is not among them. BadField names the one that is wrong."""
     given: dict[str, object] = {}
@@ -117,7 +110,13 @@ def rules_of(form: Fields) -> Mapping[str, object]:
     return given
 
 
-@plans("groups", Role.ADMIN, back="groups")
+@shows("new-group", "group_new.html", Role.ADMIN)
+async def new(asked: Asked) -> Shown:
+    brokers = [node.name for node in await asked.session.masters()]
+    return Shown({"brokers": brokers, "flags": FLAGS, "rules": list(RULES)})
+
+
+@plans("new-group", Role.ADMIN, back="groups")
 async def create(asked: Asked) -> Plan:
     brokers = await registered_names(asked.session, asked.form.many("broker"))
     return await plan_create(asked.session, asked.form.needed("group"), rules_of(asked.form), brokers=brokers)
