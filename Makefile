@@ -8,8 +8,8 @@ INSTALLED := .venv/.installed
 # Where Python may not keep what it compiled, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java services check format test bench spark-kills bench-frozen bench-spark soak demo reference site \
-	diagrams lock
+.PHONY: help setup java services check static format compiled test bench spark-kills bench-frozen bench-spark soak \
+	demo reference site diagrams lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -28,9 +28,11 @@ help:
 
 setup: $(INSTALLED)
 
-$(INSTALLED): requirements/dev.lock pyproject.toml
+$(INSTALLED): requirements/dev.lock requirements/connect.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target .venv/connect \
+		-r requirements/connect.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -47,19 +49,27 @@ services:
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null)
 
-check: setup
+check: static
+	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py
+
+static: setup
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py
 
 format: setup
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-# Three at a time: much of the time a test waits for a broker.
-test: setup java services diagrams check
+# Tests are compiled once and kept, or each process that runs some would compile all of them. What cannot be compiled
+# is told when they run.
+compiled: setup
+	@$(BIN)/pytest --collect-only -qq >/dev/null || true
+
+# What needs one core each is done two at a time. Tests run three at a time: much of the time one waits for a broker.
+test: setup services diagrams
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target compiled java static
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 bench: setup java
@@ -103,3 +113,5 @@ lock: setup
 		--no-emit-find-links --no-emit-trusted-host --output-file requirements/dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host --constraint requirements/dev.lock --output-file requirements/runtime.lock pyproject.toml
+	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --unsafe-package numpy --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file connect.lock connect.in
