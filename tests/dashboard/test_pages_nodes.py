@@ -52,7 +52,7 @@ def visitor(site: OrbitDashboard) -> Visitor:
     return site.visitor()
 
 
-def done(plan: Page, **typed: str) -> Page:
+def done(plan: Page, **typed: Any) -> Page:
     """Confirm it: every step is read back."""
     assert plan.title == "Shall this be done?", plan.words
     made = plan.submit("plans/", **typed)
@@ -203,6 +203,14 @@ def test_the_list_is_filtered_sorted_and_told_with_what_topics_hold(visitor: Vis
     turned = visitor.get("topics?type=every&sort=-topic").table("Topics")
     ordered = [next(iter(row.values())).lower() for row in turned]
     assert ordered == sorted(ordered, reverse=True)
+
+
+def test_a_topic_of_a_group_has_its_page(visitor: Visitor, running: Cluster) -> None:
+    """Its name holds what stands for something else in an address."""
+    running.create_topic("%RETRY%billing", queues=1)
+    page = visitor.get("topics?type=RETRY&containing=billing&sort=queues")
+    target = next(link for link in page.links if "billing" in link and "topics/" in link)
+    assert visitor.get(target).title == "%RETRY%billing"
 
 
 def test_the_list_asks_the_same_for_one_topic_and_for_thousands() -> None:
@@ -386,6 +394,6 @@ def test_an_administrator_sees_the_forms(guarded: OrbitDashboard) -> None:
     visitor.log_in("admin", PASSWORD)
     for path in ADMINS_SEE:
         assert visitor.get(path).status == 200
-    assert visitor.get("topics/Orders").form("delete")
+    assert visitor.get("topics/Orders").form("delete").method == "post"
     for path in ADMINS_CHANGE:
         refused(visitor.post(path, {}), 403, "not of a page of yours")
