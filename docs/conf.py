@@ -20,7 +20,7 @@ sys.path.insert(0, str(DOCS / "_site"))
 project = "orbitmq"
 author = "the authors of orbitmq"
 copyright = author  # noqa: A001 - Sphinx's name
-extensions = ["myst_parser", "sphinx.ext.graphviz", "sphinx_copybutton", "bigrams"]
+extensions = ["myst_parser", "sphinx.ext.graphviz", "sphinx_copybutton", "bigrams", "diagrams"]
 exclude_patterns = ["_site", "zh"]  # `zh` is a site of its own, with a search of its own
 templates_path = ["_site/templates"]
 nitpicky = True
@@ -39,6 +39,7 @@ graphviz_dot_args = [
 html_theme = "furo"
 html_title = "orbitmq"
 html_static_path = ["_site/static"]
+html_favicon = "_site/static/icon.svg"
 html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
@@ -56,12 +57,20 @@ html_sidebars = {
 
 # Pages of the repository that the site shows as well, from the root of it.
 _SHOWN = {"ARCHITECTURE.md": "architecture.md", "CHANGELOG.md": "changelog.md", "examples/README.md": "examples.md"}
+# A line that ends in Chinese goes on without a space, unless a Latin word follows.
+_CHINESE_BREAK = re.compile(
+    r"(?<=[\u4e00-\u9fff])\n(?=[\u4e00-\u9fff])|(?<=[\u3000-\u303f\uff00-\uffef”])\n(?![\s#|`-])"
+)
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
-def _site_links(app: Sphinx, name: str, source: list[str]) -> None:
-    """Lead links to what the site has: pages it shows, files it carries along, the other language."""
+def _prepared(app: Sphinx, name: str, source: list[str]) -> None:
+    """Lead links to what the site has: pages it shows, files it carries along, the other language. Join lines of
+    Chinese.
+    """
     source[0] = linked(source[0], Path(app.srcdir).resolve() / f"{name}.md")
+    if Path(app.srcdir).resolve() == CHINESE:
+        source[0] = _CHINESE_BREAK.sub("", source[0])
 
 
 def linked(text: str, page: Path) -> str:
@@ -83,4 +92,4 @@ def _target(path: str, anchor: str, origin: Path, page: Path) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("source-read", _site_links)
+    app.connect("source-read", _prepared)

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LEADS = {"a": "href"}
-LOADS = {"link": "href", "script": "src", "img": "src", "object": "data", "iframe": "src", "source": "src"}
+LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
 PICTURES = re.compile(r"^```\{graphviz\}", re.MULTILINE)
 
 

@@ -8,43 +8,30 @@ from __future__ import annotations
 
 import re
 
-import snowballstemmer
 from sphinx.application import Sphinx
 from sphinx.search import SearchLanguage, languages
-from sphinx.search.zh import SearchChinese
 
 _WORDS = re.compile(r"[\u4e00-\u9fff]+|[a-zA-Z0-9_]+")
 
-# The same in a reader's browser.
-_SPLITTER = r"""
+
+class Bigrams(SearchLanguage):
+    """Chinese by pairs of characters, everything else by words as they are."""
+
+    lang = "zh"
+    language_name = "Chinese"
+    # The same in a reader's browser.
+    js_splitter_code = r"""
 var splitQuery = (query) => (query.match(/[\u4e00-\u9fff]+|[a-zA-Z0-9_]+/g) || []).flatMap((word) =>
   /[\u4e00-\u9fff]/.test(word) && word.length > 2
     ? Array.from({length: word.length - 1}, (_, i) => word.slice(i, i + 2))
     : [word]);
 """
 
-
-class Bigrams(SearchLanguage):
-    """Chinese by pairs of characters, everything else by words."""
-
-    lang = "zh"
-    language_name = "Chinese"
-    js_stemmer_rawcode = SearchChinese.js_stemmer_rawcode
-    js_splitter_code = _SPLITTER
-    stopwords = SearchChinese.stopwords
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self.stemmer = snowballstemmer.stemmer("english")
-
     def split(self, input: str) -> list[str]:  # noqa: A002 - Sphinx's name
         return [part for word in _WORDS.findall(input) for part in parts(word)]
 
     def stem(self, word: str) -> str:
-        return str(self.stemmer.stemWord(word.lower()))
-
-    def word_filter(self, word: str) -> bool:
-        return len(word) > 1 and word not in self.stopwords
+        return word.lower()
 
 
 def parts(word: str) -> list[str]:

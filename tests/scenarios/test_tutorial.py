@@ -20,7 +20,7 @@ UP, CONSUME = "orbitmq up", "python consume.py"
 @pytest.mark.timeout(240)
 def test_who_follows_the_tutorial_sees_what_it_says(tmp_path: Path) -> None:
     port = free_port()
-    endless = {UP: f"{UP} --namesrv-port {port} --broker-port {free_port(-2, 1)}", CONSUME: CONSUME}
+    endless = {UP: f"{UP} --namesrv-port {port} --broker-port {free_port(-2, 1)} --dashboard-port 0", CONSUME: CONSUME}
     packages = Path(sysconfig.get_path("purelib"))
     with Reader(tmp_path, ROOT, without_network(packages), f"127.0.0.1:{port}", endless) as reader:
         for block, prints in steps(TUTORIAL):
