@@ -1,0 +1,37 @@
+"""Queues are summed up by topic and by member, and what is not known of one is not known of the sum."""
+
+from __future__ import annotations
+
+import msgspec
+
+from orbitmq.admin.progress import QueueLag, State
+from orbitmq.admin.shares import by_client, by_topic
+
+
+def queue(topic: str, number: int, **more: object) -> QueueLag:
+    made = QueueLag(topic, "b", number, State.BEHIND, lag_messages=3, expired_messages=0, delay_ms=10, client_id="x")
+    return msgspec.structs.replace(made, **more)
+
+
+def test_topics_keep_their_order_and_have_sums_and_the_longest_wait() -> None:
+    found = by_topic([queue("T", 0, delay_ms=70, last_consumed_at_ms=5), queue("S", 0), queue("T", 1, lag_messages=4)])
+    assert [(one.name, one.queues, one.lag_messages, one.delay_ms) for one in found] == [
+        ("T", 2, 7, 70),
+        ("S", 1, 3, 10),
+    ]
+    assert [one.last_consumed_at_ms for one in found] == [5, None]
+
+
+def test_a_sum_with_an_unknown_part_is_unknown_and_tells_the_least() -> None:
+    (found,) = by_topic([queue("T", 0), queue("T", 1, lag_messages=None, delay_ms=None, expired_messages=None)])
+    assert (found.lag_messages, found.known_lag_messages, found.delay_ms, found.expired_messages) == (
+        None,
+        3,
+        None,
+        None,
+    )
+
+
+def test_queues_nobody_has_belong_to_no_member() -> None:
+    found = by_client([queue("T", 0), queue("T", 1, client_id="y"), queue("T", 2, client_id=None)])
+    assert {name: one.queues for name, one in found.items()} == {"x": 1, "y": 1}
