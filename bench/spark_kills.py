@@ -3,7 +3,7 @@ lake, into a topic effectively once and into a topic at least once, all in one d
 
 Messages go on being sent meanwhile. On the way Python workers of Spark are killed, too, and the broker. In the end
 every sink must keep what it promises; the counts are printed, and the exit code is 1 if one does not. `--system java`
-reads from and writes to Apache RocketMQ 4.9.7.
+reads from and writes to Apache RocketMQ 4.9.7. Ctrl-C ends the kills early, and what there is by then is counted.
 """
 
 from __future__ import annotations
@@ -91,6 +91,18 @@ def create_topics(system: OrbitUp | JavaSystem) -> None:
         run_driver("admin", "--namesrv", system.namesrv_address, *arguments)
 
 
+def campaign(name_server: str, folder: Path, drivers: list[Driver], killer: Killer, kills: int) -> None:
+    """Kill one driver after the other; the next one is warm by then. `drivers` gets all of them; the last has done
+    nothing."""
+    drivers.append(Driver(name_server, folder, 0))
+    for number in range(kills):
+        drivers[-1].tell("go", "begun")
+        # Not before: while its streams begin, the machine is to have time for the processes they plan in.
+        drivers.append(Driver(name_server, folder, number + 1))
+        killer.end(drivers[-2], number)
+        print(f"{number + 1} of {kills}", file=sys.stderr, flush=True)
+
+
 def report(name: str, killer: Killer, drivers: list[Driver], sender: Sender, counts: Counts) -> None:
     killed = ", ".join(f"{count} {what}" for what, count in killer.killed.items())
     batches, failures = (sum(getattr(driver, what) for driver in drivers) for what in ("batches", "failures"))
@@ -116,14 +128,13 @@ def main() -> int:
         create_topics(system)
         killer, sender = Killer(system, chance), Sender(system.namesrv_address)
         sender.start()
+        drivers: list[Driver] = []
         try:
-            drivers = [Driver(system.namesrv_address, folder, 0)]
-            for number in range(arguments.kills):
-                drivers[-1].tell("go", "begun")
-                # Not before: while its streams begin, the machine is to have time for the processes they plan in.
-                drivers.append(Driver(system.namesrv_address, folder, number + 1))
-                killer.end(drivers[-2], number)
-                print(f"{number + 1} of {arguments.kills}", file=sys.stderr, flush=True)
+            campaign(system.namesrv_address, folder, drivers, killer, arguments.kills)
+        except KeyboardInterrupt:
+            for driver in drivers[-2:]:  # those that may still live
+                driver.kill()
+            drivers.append(Driver(system.namesrv_address, folder, len(drivers)))
         finally:
             sender.stop()
         counts = drivers[-1].tell("finish", "counts")

@@ -27,7 +27,7 @@ from orbitmq.pipeline.lake_frame import messages
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.session import DATA_SOURCES
-from tests.support.process import ChildProcess, wait_until
+from tests.support.process import ChildProcess, ProcessFailed, wait_until
 from tests.support.streams import finished, patiently
 
 TOPIC = "orders"
@@ -84,7 +84,9 @@ class Driver:
 
     def kill(self) -> int:
         """End the virtual machine and its Python without a word; the number of batches they made."""
-        os.kill(self._line("ready", 0)["jvm"], signal.SIGKILL)
+        if self.child.exit_code is None:
+            with contextlib.suppress(ProcessFailed):  # it has no machine yet
+                os.kill(self._line("ready", 0)["jvm"], signal.SIGKILL)
         self.child.kill()
         return self.batches
 
