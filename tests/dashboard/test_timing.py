@@ -21,7 +21,7 @@ def begun(request: str, at_ms: int, retries: int, msg_id: str = "A") -> Traced:
 def ended(request: str, cost_ms: int, *, success: bool, msg_id: str = "A") -> Traced:
     return Traced(
         kind="SubAfter", at_ms=None, msg_id=msg_id, group=None, client_host="h:2", request_id=request,
-        cost_ms=cost_ms, success=success,
+        cost_ms=cost_ms, success=success, outcome=0 if success else 2,
     )  # fmt: skip
 
 
@@ -41,6 +41,7 @@ def test_sends_checks_and_attempts_stand_on_one_line_of_time() -> None:
         ("consumed, attempt 1", "eaters", 1000, 0, "failed"),
         ("consumed, attempt 2", "eaters", 1500, 500, "success"),
     ]
+    assert [bar.ending for bar in chart.bars] == [None, None, "raised an error", None]
     assert [(bar.x, bar.width) for bar in chart.bars] == [(0, 250), (300, NARROWEST), (500, NARROWEST), (750, 250)]
 
 

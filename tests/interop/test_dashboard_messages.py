@@ -292,6 +292,7 @@ def test_dead_letters_are_chosen_and_delivered_again(system: System, dashboard: 
         rows = [row for row in page.table("Dead letters") if row.get("Sent to") == label]
         assert {row["Keys"] for row in rows} == {"k0", "k1", "k2"}
         assert {row["Failed"] for row in rows} == {"2 times"}
+        until(lambda: visitor.get(f"dead-letters/{group}"), "raised an error")
         groups = visitor.get(f"dead-letters?containing={group}").table("Groups with dead letters")
         assert [(row["Group"], row["Dead letters"]) for row in groups] == [(group, "3")]
         is_mended = True
@@ -358,7 +359,7 @@ def test_a_trace_is_a_line_of_time(system: System, dashboard: OrbitDashboard, la
     rows = page.table(f"Trace of {sent.msg_id}")
     assert [(row["What"], row["Outcome"]) for row in rows][:2] == [
         ("sent", "success"),
-        ("consumed, attempt 1", "failed"),
+        ("consumed, attempt 1", "failed: it raised an error"),
     ]
     assert {row["Group"] for row in rows} == {f"p-{label}"[:100], group}
     assert page.text.count("<rect") == 2 * len(rows)

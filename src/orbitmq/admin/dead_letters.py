@@ -1,13 +1,20 @@
-"""Groups that have given messages up, and how many. `paging` reads dead letters, `sending` has them come again."""
+"""Groups that have given messages up, how many, and why. `paging` reads dead letters, `sending` has them come again."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from orbitmq.admin.answers import Found
+from orbitmq.admin.bodies import unique_id
+from orbitmq.admin.messages import search
 from orbitmq.admin.session import Session
 from orbitmq.admin.topics import status
-from orbitmq.message.topics import DLQ_PREFIX
+from orbitmq.admin.traces import ENDINGS, Traced, in_order, read
+from orbitmq.errors import NotFound
+from orbitmq.message.model import MessageExt
+from orbitmq.message.topics import DLQ_PREFIX, TRACE_TOPIC
 from orbitmq.operations.routes import topics
 
 GROUPS_MAX = 500
@@ -25,6 +32,14 @@ class DeadLetters(Struct, frozen=True, rename="camel", kw_only=True):
     """When the last one was given up."""
 
 
+class Reason(Struct, frozen=True, rename="camel"):
+    """Why one dead letter is one."""
+
+    offset_msg_id: str
+    text: str
+    """How its listener ended the last time: `raised an error`."""
+
+
 async def listed(session: Session, containing: str = "") -> Found[DeadLetters]:
     """Groups that have dead letters, the latest first."""
     names = await session.any_name_server(
@@ -40,6 +55,33 @@ async def listed(session: Session, containing: str = "") -> Found[DeadLetters]:
     found.items = [one for one in asked.answers.values() if one.messages != 0]
     found.items.sort(key=lambda one: (-(one.last_at_ms or 0), one.group))
     return found
+
+
+async def reasons(session: Session, group: str, letters: Sequence[MessageExt]) -> Found[Reason]:
+    """How the last attempt ended, of dead letters whose consumers wrote a trace; what has none is left out."""
+    try:
+        await session.homes(TRACE_TOPIC)
+    except NotFound:
+        return Found()
+    names = {one.offset_msg_id: unique_id(one) or one.offset_msg_id for one in letters}
+    asked = await session.each(
+        {letter: f"trace of {name}" for letter, name in names.items()},
+        lambda letter: search(session, [TRACE_TOPIC], names[letter]),
+    )
+    found = Found[Reason](failures=asked.failures)
+    for letter, told in asked.answers.items():
+        found.failures += [one for one in told.failures if one not in found.failures]
+        records = in_order(record for message in told.items for record in read(message, names[letter]))
+        if (text := _ending(records, group)) is not None:
+            found.items.append(Reason(letter, text))
+    return found
+
+
+def _ending(records: Sequence[Traced], group: str) -> str | None:
+    """Of the last attempt of the group that has an end."""
+    own = {one.request_id for one in records if one.kind == "SubBefore" and one.group == group}
+    ends = [one.outcome for one in records if one.kind == "SubAfter" and (one.group == group or one.request_id in own)]
+    return ENDINGS.get(ends[-1]) if ends and ends[-1] is not None else None
 
 
 async def _one(session: Session, topic: str, found: Found[DeadLetters]) -> DeadLetters:

@@ -24,6 +24,8 @@ from orbitmq.operations.offsets import earliest_store_time
 UNKNOWN = -1
 UNKNOWN_GROUP = "%UNKNOWN_GROUP%"
 SUCCESS, FAILED, NOT_KNOWN = "success", "failed", "unknown"
+ENDINGS = {0: "done", 1: "took too long", 2: "raised an error", 3: "gave no answer", 4: "wants it again"}
+"""How a listener ended, in words."""
 
 
 class Traced(Struct, frozen=True, rename="camel", kw_only=True):
@@ -52,7 +54,7 @@ class Traced(Struct, frozen=True, rename="camel", kw_only=True):
     """The same for the begin and the end of one call of a listener."""
     retries: int | None = None
     outcome: int | None = None
-    """How a listener ended: 0 done, 1 too late, 2 raised, 3 gave nothing, 4 wants it again."""
+    """How a listener ended, a key of `ENDINGS`."""
     state: str | None = None
     """Of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE, UNKNOW."""
     from_check: bool | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orbitmq.admin.traces import UNKNOWN, Traced, TraceNode, graph, ids
+from orbitmq.admin.traces import ENDINGS, FAILED, UNKNOWN, Traced, TraceNode, graph, ids
 
 WIDTH = 1000
 """Of the whole line of time, in units of the drawing."""
@@ -28,6 +28,8 @@ class Bar:
     cost_ms: int | None
     status: str
     """success, failed or unknown; of a transaction what was decided."""
+    ending: str | None
+    """How a listener that failed has ended."""
     x: int
     width: int
     since_ms: int | None
@@ -53,6 +55,7 @@ class _Part:
     group: str
     node: TraceNode
     status: str
+    ending: str | None = None
 
 
 def charts(records: Sequence[Traced]) -> list[Chart]:
@@ -92,10 +95,13 @@ def _parts(records: Sequence[Traced]) -> Iterable[_Part]:
         what = "decided, when asked" if end.from_check else "decided"
         node = TraceNode(client_host=end.client_host, begin_timestamp=end.at_ms or UNKNOWN)
         found.append(_Part(what, end.group or group, node, end.state or "unknown"))
+    endings = {one.request_id: one.outcome for one in records if one.kind == "SubAfter"}
     for subscription in told.subscription_node_list:
         for node in subscription.consume_node_list:
             attempt = f"consumed, attempt {node.retry_times + 1}" if node.retry_times != UNKNOWN else "consumed"
-            found.append(_Part(attempt, subscription.subscription_group, node, node.status))
+            outcome = endings.get(node.request_id) if node.status == FAILED else None
+            ending = None if outcome is None else ENDINGS.get(outcome)
+            found.append(_Part(attempt, subscription.subscription_group, node, node.status, ending))
     return sorted(found, key=lambda part: (part.node.begin_timestamp == UNKNOWN, part.node.begin_timestamp))
 
 
@@ -113,6 +119,7 @@ def _bar(part: _Part, first: int, span: int) -> Bar:
         begin,
         cost,
         part.status,
+        part.ending,
         x,
         min(width, WIDTH - x),
         None if begin is None else begin - first,

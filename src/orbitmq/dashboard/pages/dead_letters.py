@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.admin import paging
-from orbitmq.admin.answers import Found
-from orbitmq.admin.dead_letters import listed
+from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin.dead_letters import Reason, listed, reasons
 from orbitmq.admin.paging import Paged
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.sending import plan_resend
 from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
 from orbitmq.dashboard.looking import ID_CHARS_MAX, ROWS, files, row, wanted
 from orbitmq.dashboard.roles import Role
-from orbitmq.errors import BadField, NotFound
+from orbitmq.errors import BadField, NotFound, OrbitMQError
 from orbitmq.message.topics import dlq_topic
 from orbitmq.runtime.clock import SystemClock
 
@@ -34,6 +34,7 @@ async def groups(asked: Asked) -> Shown:
 @shows("dead-letters/{group}", "dead_letters_of.html")
 async def letters(asked: Asked) -> Shown:
     paged = await _page(asked)
+    why = await _why(asked, paged)
     fields = {name: asked.query.text(name) for name in FILTERS}
     values = {
         "group": asked.path["group"],
@@ -42,10 +43,19 @@ async def letters(asked: Asked) -> Shown:
         "rows": [row(one) for one in paged.found.items],
         "fields": fields,
         "given": {name: value for name, value in fields.items() if value},
+        "why": {one.offset_msg_id: one.text for one in why.items},
         "rows_allowed": ROWS,
         "mark": asked.query.text("mark", at_most=paging.MARK_CHARS_MAX),
     }
-    return Shown(values, paged.found)
+    return Shown(values, paged.found, why)
+
+
+async def _why(asked: Asked, paged: Paged) -> Found[Reason]:
+    """What traces tell of it; the list is shown without."""
+    try:
+        return await reasons(asked.session, asked.path["group"], paged.found.items)
+    except OrbitMQError as error:
+        return Found(failures=[failure_of("the trace topic", error)])
 
 
 @shows("dead-letters/{group}/export", "dead_letters_of.html")
