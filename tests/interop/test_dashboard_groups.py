@@ -70,7 +70,7 @@ async def _left(session: Session, group: str = OFFLINE) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(system: System) -> Iterator[World]:
+def world(system: System, dashboard: OrbitDashboard) -> Iterator[World]:
     asked(system.namesrv_address, _prepare)
     asked(system.namesrv_address, _left)
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -80,7 +80,7 @@ def world(system: System) -> Iterator[World]:
     with Producer(PRODUCERS, system.namesrv_address) as producer:
         for number in range(QUEUES * EACH):
             producer.send(Message(TOPIC, b"%d" % number), queue=MessageQueue(TOPIC, BROKER, number % QUEUES))
-        with consumer, OrbitDashboard(system.namesrv_address, "--sample", 0, "--timeout", 30) as dashboard:
+        with consumer:
             yield World(system, dashboard.visitor(), consumer.client_id)
 
 
