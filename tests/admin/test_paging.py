@@ -98,6 +98,16 @@ async def test_time_ends_a_page_too() -> None:
         assert made.following is not None
 
 
+async def test_large_bodies_end_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "PAGE_BYTES_MAX", 6)
+    async with opened() as (system, session):
+        names = fill(system, 9)
+        pages = await all_pages(session, Asked(TOPIC), limit=5)
+        assert [len(made.found.items) for made in pages] == [3, 3, 3], "each has two bytes"
+        assert [made.is_cut for made in pages] == [True, True, True]
+        assert [one for made in pages for one in bodies(made)] == names[::-1]
+
+
 async def test_one_queue_from_an_offset() -> None:
     async with opened() as (system, session):
         fill(system, 30)  # of queue 1: m1, m4, m7...

@@ -24,6 +24,8 @@ from orbitmq.message.model import MessageExt, MessageQueue
 
 LOOK_SECONDS = 5.0
 """What whoever waits for a page bears; a rare tag may be millions of messages away, and the next page goes on."""
+PAGE_BYTES_MAX = 32 << 20
+"""Of bodies on one page, as they are stored: a page of the largest messages has eight of them, and not 800 MiB."""
 MARK_BYTES_MAX = 256 << 10
 """Of a mark, unpacked: 20,000 queues. Longer ones are not ours."""
 MARK_CHARS_MAX = 12_000
@@ -144,13 +146,17 @@ def _told(mark: Mark, found: Found[MessageExt]) -> str | None:
 
 
 async def _fill(made: Paged, look: Look, wanted: Wanted, limit: int, seconds: float) -> None:
-    sieve = Sieve(wanted, made.found.warnings.append)
+    sieve, size = Sieve(wanted, made.found.warnings.append), 0
     try:
         async with asyncio.timeout(seconds):
             async for message in look:
                 if sieve.takes(message):
                     made.found.items.append(message)
+                    size += len(message.body)
                     if len(made.found.items) >= limit:
+                        return
+                    if size >= PAGE_BYTES_MAX:
+                        made.is_cut = True
                         return
     except TimeoutError:  # a pull that was under way counts for nothing: the next page asks again
         made.is_cut = True
