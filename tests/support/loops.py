@@ -6,6 +6,7 @@ Knows nothing of orbitmq.
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,25 @@ class TurnedLoop(asyncio.SelectorEventLoop):
         await settle()
         self._turned_seconds += seconds
         await settle()
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """A loop without sockets whose clock jumps to the next timer as soon as nobody has anything to do."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        selector = selectors.SelectSelector()
+        look = selector.select
+
+        def jump(timeout: float | None = None) -> Any:
+            self._at += timeout or 0.0
+            return look(0)
+
+        selector.select = jump  # type: ignore[method-assign]
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self._at
 
 
 def turned_loop() -> TurnedLoop:

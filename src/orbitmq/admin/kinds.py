@@ -27,6 +27,7 @@ KINDS = {
     "GroupList": "orbitmq.admin.groups:Group",
     "GroupProgress": "orbitmq.admin.progress:GroupProgress",
     "GroupRulesList": "orbitmq.admin.groups:GroupRules",
+    "LoadReport": "orbitmq.admin.loads:LoadReport",
     "MemberList": "orbitmq.admin.clients:Member",
     "Message": "orbitmq.admin.bodies:StoredMessage",
     "MessageIdentity": "orbitmq.admin.ids:Identity",

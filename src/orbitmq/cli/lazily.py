@@ -26,6 +26,7 @@ NOUNS = {
     "trace": "Traces: what producers and consumers wrote down about a message.",
     "config": "Configuration as code: topics, groups and accounts as a file that is applied.",
     "doctor": "Look at everything that keeps a client from working, and say what to do.",
+    "bench": "A load that is measured: sending, consuming, and how long a message takes.",
     "check": "One question for a monitoring system, answered as a Nagios plugin does.",
     "wait": "Wait until something is so: for scripts and tests.",
     "dashboard": "The web page of a cluster, and who may log in to it.",

@@ -26,6 +26,8 @@ from orbitmq.errors import ConfigurationError
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
 TEMPLATE = "template="
 UNKNOWN = "-"
+EXACT_BELOW_MS = 10
+"""Times that were measured finer than to a millisecond are told so where that matters."""
 
 
 def check(form: str) -> str:
@@ -131,9 +133,10 @@ def moment(at_ms: int) -> str:
 
 
 def duration(ms: float) -> str:
-    """`340 ms`, `12.0 s`, `3 min 20 s`, `5 h 10 min`, `12 d 3 h`."""
+    """`0.42 ms`, `340 ms`, `12.0 s`, `3 min 20 s`, `5 h 10 min`, `12 d 3 h`."""
     if abs(ms) < 1000:
-        return f"{ms:.0f} ms"
+        is_exact = abs(ms) < EXACT_BELOW_MS and ms != int(ms)
+        return f"{ms:.2f} ms" if is_exact else f"{ms:.0f} ms"
     seconds = ms / 1000
     if abs(seconds) < 60:
         return f"{seconds:.1f} s"

@@ -38,7 +38,7 @@ from orbitmq.cli.endings import (
     one_line_errors,
 )
 from orbitmq.cli.places import state_folder
-from orbitmq.errors import BrokerError, OrbitMQError
+from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import client_context
 from orbitmq.net.tls_options import TlsOptions
@@ -112,6 +112,9 @@ def perform(
                 code = _watch(call, shared["watch"]) if shared["watch"] else asyncio.run(_read(call))
             elif way == "change":
                 code = asyncio.run(_change(call, shared))
+            elif way == "load":
+                _allow_feed(call)
+                code = asyncio.run(_read(call, clients=client_settings(call.context)))
             else:
                 if way == "feed":
                     _allow_feed(call)
@@ -172,9 +175,18 @@ def _opened(call: Call) -> AbstractAsyncContextManager[Session]:
     return opened(call.context, call.timeout_ms, verbose=call.verbose)
 
 
-async def _read(call: Call) -> int:
+def client_settings(context: Context) -> dict[str, Any]:
+    """Settings of clients that reach the cluster as the commands do. ConfigurationError where they cannot."""
+    if context.addresses:
+        raise ConfigurationError("clients reach brokers where they register: not with --map-addr")
+    account = context.credentials()
+    keys = {} if account is None else {"access_key": account.access_key, "secret_key": account.secret_key}
+    return {**keys, "tls": context.tls is not None}
+
+
+async def _read(call: Call, **more: Any) -> int:
     async with _opened(call) as session:
-        found: Found[Any] = await call.verb(session, **call.arguments)
+        found: Found[Any] = await call.verb(session, **more, **call.arguments)
     output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
     _remarks(call, found)
     return _code_of(found)

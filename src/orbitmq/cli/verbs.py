@@ -119,6 +119,13 @@ def feeds(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Cal
     return _verb(app, verb, kind, columns, "feed", [])
 
 
+def loads(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
+    """A verb that sends or consumes a lot and tells what that was like: `async (session, clients, ...) -> Found[Item]`;
+    `clients` are the settings of clients that reach the same cluster. A readonly context does not let it happen.
+    """
+    return _verb(app, verb, kind, columns, "load", [])
+
+
 STEPS = ("TARGET=target", "ACTION=action", "SUBJECT=subject", "BEFORE=before", "AFTER=after", "OUTCOME=outcome")
 
 
@@ -128,7 +135,9 @@ def _verb(
     ANSWERS[kind] = tuple(columns)
 
     def register(function: F) -> F:
-        own = list(inspect.signature(function, eval_str=False).parameters.values())[2 if way == "stream" else 1 :]
+        own = list(inspect.signature(function, eval_str=False).parameters.values())[
+            2 if way in ("stream", "load") else 1 :
+        ]
         names = [parameter.name for parameter in own]
         hints = function.__annotations__
         evaluated = [

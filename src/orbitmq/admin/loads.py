@@ -1,0 +1,539 @@
+"""A load on a cluster that is measured: sending, consuming, and both at the same time, message by message.
+
+At a rate each message has a moment when it is due, whether or not those before it are answered. One that has to wait
+for them counts from when it was due: a broker that stalls for a second is seen by all that were due in that second, not
+by the one that happened to be under way. Without a rate the next one begins when an earlier one is answered, and counts
+from there. Knows no terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from orbitmq.admin import groups, topic_changes
+from orbitmq.admin.answers import Found
+from orbitmq.admin.clients import membership
+from orbitmq.admin.latencies import Latencies, Latency
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.session import Session
+from orbitmq.admin.topics import status
+from orbitmq.client.core.model import ConsumeConcurrentlyStatus, LocalTransactionState
+from orbitmq.client.lite_pull import LitePullConsumer
+from orbitmq.client.producer import Producer
+from orbitmq.client.push import PushConsumer
+from orbitmq.client.transactions import TransactionProducer
+from orbitmq.errors import AdminError, ConfigurationError, NotFound, OrbitMQError
+from orbitmq.message.model import Message, MessageExt
+from orbitmq.wire.bodies import ConsumeFromWhere
+
+NAME = "orbitmq-bench"
+"""Topics and groups that are made for a run begin with it."""
+DUE = struct.Struct(">16sd")
+"""The first bytes of a body whose way is timed: the run, and when the message was due by this process's clock."""
+TIMER_SECONDS = 0.002
+"""A timer wakes a task late by up to that; a message that begins within it is in time."""
+REST_SECONDS = 0.1
+"""After a failure: a broker that refuses is not asked in a busy loop."""
+DRAIN_SECONDS = 5.0
+"""What is under way when the time is over is waited for so long."""
+ROUTE_SECONDS = 10.0
+PROBLEMS_MAX = 5
+FILL_BATCH, FILL_AT_ONCE = 64, 8
+"""How a topic is filled that is then consumed."""
+_FEW_AT_A_TIME = 4096
+
+
+class Way(StrEnum):
+    """How messages are sent or consumed."""
+
+    SYNC = "sync"
+    """One after the other in each of the tasks."""
+    ASYNC = "async"
+    """All begun by one task; the client keeps so many under way."""
+    ONEWAY = "oneway"
+    """Without an answer: a time is that until it is written."""
+    BATCH = "batch"
+    """Several in one request; a time is that of the request."""
+    TRANSACTION = "transaction"
+    """A half message and its commit."""
+    PULL = "pull"
+    PUSH = "push"
+
+
+class Since(StrEnum):
+    """From when a time counts."""
+
+    DUE = "due"
+    """From when the rate wanted it to be sent."""
+    BEGUN = "begun"
+    """From when it was sent: what a request takes while there is room for it."""
+
+
+class LoadReport(Struct, frozen=True, rename="camel", kw_only=True):
+    """What was measured, the warm-up left out."""
+
+    load: str
+    """`send`, `consume` or `latency`."""
+    way: Way
+    topic: str
+    seconds: float
+    messages: int
+    """Acknowledged, or received."""
+    failed: int
+    """Messages whose send failed."""
+    missing: int | None = None
+    """Of `latency`: messages that were acknowledged and did not come."""
+    messages_per_s: float
+    bytes_per_s: float
+    """Of bodies."""
+    size_bytes: int
+    in_flight: int
+    wanted_per_s: float | None
+    """The rate that was asked for."""
+    since: Since | None
+    """From when a time counts; None where none is taken."""
+    latency: Latency | None
+    problems: list[str]
+    """Different reasons of failures, some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked for."""
+
+    way: Way = Way.SYNC
+    seconds: float = 10.0
+    warm_up_seconds: float = 2.0
+    rate: float | None = None
+    """Messages a second; None for as many as there can be."""
+    in_flight: int = 16
+    size_bytes: int = 128
+    batch: int = 32
+    messages: int | None = None
+    """At most so many, the warm-up left out."""
+    keys: bool = False
+    tags: str | None = None
+    delay_level: int = 0
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What has come together."""
+
+    load: Load
+    now: Callable[[], float] = time.perf_counter
+    began: float = 0.0
+    latencies: Latencies = field(default_factory=Latencies)
+    messages: int = 0
+    begun: int = 0
+    """Sends that were begun after the warm-up."""
+    failed: int = 0
+    last: float = 0.0
+    problems: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.began = self.last = self.now()
+
+    @property
+    def counts_from(self) -> float:
+        return self.began + self.load.warm_up_seconds
+
+    @property
+    def ends(self) -> float:
+        return self.counts_from + self.load.seconds
+
+    @property
+    def is_over(self) -> bool:
+        wanted = self.load.messages
+        return self.now() >= self.ends or (wanted is not None and self.messages + self.failed >= wanted)
+
+    def took(self, since: float, messages: int = 1) -> None:
+        """Messages that are done now. Those of the warm-up do not count."""
+        self.last = self.now()
+        if since >= self.counts_from:
+            self.latencies.add(self.last - since)
+            self.messages += messages
+
+    def fail(self, since: float, error: OrbitMQError, messages: int = 1) -> None:
+        self.last = self.now()
+        self.problems[str(error)] += 1
+        if since >= self.counts_from or not self.messages:
+            self.failed += messages
+
+    def report(self, name: str, topic: str, *, since: Since | None, missing: int | None = None) -> LoadReport:
+        seconds = max(min(self.last, self.ends) - self.counts_from, 0.0)
+        load, rate = self.load, self.messages / seconds if seconds else 0.0
+        return LoadReport(
+            load=name, way=load.way, topic=topic, seconds=round(seconds, 3), messages=self.messages,
+            failed=self.failed, missing=missing, messages_per_s=round(rate, 1),
+            bytes_per_s=round(rate * load.size_bytes, 1), size_bytes=load.size_bytes, in_flight=load.in_flight,
+            wanted_per_s=load.rate, since=since, latency=self.latencies.read() if since else None,
+            problems=[text for text, _ in self.problems.most_common(PROBLEMS_MAX)],
+        )  # fmt: skip
+
+
+Clients = Mapping[str, Any]
+"""Settings that every client of the run gets: account, encryption."""
+One = Callable[[float], Awaitable[int]]
+"""Does it for what was due then; tells how many messages that were."""
+
+
+@asynccontextmanager
+async def own_topic(session: Session, queues: int = 8) -> AsyncIterator[str]:
+    """A topic for one run, at every master; it is gone afterwards, with all its messages."""
+    name = f"{NAME}-{os.getpid()}-{os.urandom(3).hex()}"
+    await _made(await topic_changes.plan_create(session, name, topic_changes.Wanted(queues, queues)))
+    try:
+        await _until(lambda: _is_routed(session, name), f"the route of {name}")
+        yield name
+    finally:
+        await _made(await topic_changes.plan_delete(session, name))
+
+
+@asynccontextmanager
+async def own_group(session: Session) -> AsyncIterator[str]:
+    """The name of a group for one run; what brokers know of it is removed afterwards."""
+    name = f"{NAME}-{os.getpid()}-{os.urandom(3).hex()}"
+    try:
+        yield name
+    finally:
+        with suppress(AdminError):  # a member that has just left is still known for a moment
+            await _until(lambda: _is_left(session, name), f"the end of {name}")
+        with suppress(NotFound):  # nobody has consumed
+            await _made(await groups.plan_delete(session, name, offsets=True, topics=True, force=True))
+
+
+async def _is_left(session: Session, group: str) -> bool:
+    return not (await membership(session, group)).online
+
+
+async def _made(plan: Plan) -> None:
+    done = await plan.make()
+    if done.failures:
+        first = done.failures[0]
+        raise AdminError(f"{first.target}: {first.message}", first.hint)
+
+
+async def _is_routed(session: Session, topic: str) -> bool:
+    try:
+        return bool((await session.route(topic)).queue_datas)
+    except OrbitMQError:
+        return False
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    deadline = time.monotonic() + ROUTE_SECONDS
+    while not await condition():
+        if time.monotonic() > deadline:
+            raise AdminError(f"{what} has not come within {ROUTE_SECONDS:.0f} s")
+        await asyncio.sleep(0.05)
+
+
+# ------------------------------------------------------------------------------------------------------------ sending
+
+
+async def sending(session: Session, topic: str, load: Load, clients: Clients) -> Found[LoadReport]:
+    """Send as `load` says. What ends it early, Ctrl-C say, leaves the figures so far."""
+    counts = _Counts(load)
+    found = Found[LoadReport]()
+    async with _producer(session, load, clients) as producer:
+        one = _sender(producer, topic, load)
+        counts.start()
+        found.warnings += await _early(_paced(counts, one))
+    found.items.append(counts.report("send", topic, since=_since(load)))
+    return _told(found, counts)
+
+
+def _since(load: Load) -> Since:
+    return Since.DUE if load.rate else Since.BEGUN
+
+
+def _told(found: Found[LoadReport], counts: _Counts) -> Found[LoadReport]:
+    """AdminError when nothing at all was done."""
+    if counts.problems and not counts.messages:
+        raise AdminError(f"nothing could be sent: {counts.problems.most_common(1)[0][0]}", "orbitmq doctor")
+    if counts.failed:
+        found.warnings.append(f"{counts.failed} messages failed, of {counts.messages + counts.failed}")
+    return found
+
+
+async def _early(work: Awaitable[None]) -> list[str]:
+    """A word for work that is ended from outside; what was counted stays."""
+    try:
+        await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        assert task is not None, "it is awaited in one"
+        task.uncancel()
+        return ["it was interrupted: these are the figures so far"]
+    return []
+
+
+@asynccontextmanager
+async def _producer(session: Session, load: Load, clients: Clients) -> AsyncIterator[Producer]:
+    settings: dict[str, Any] = {**clients, "async_in_flight_max": load.in_flight}
+    if load.way is Way.TRANSACTION:
+        made: Producer = TransactionProducer(NAME, session.name_servers, listener=_Commits(), **settings)
+    else:
+        made = Producer(NAME, session.name_servers, **settings)
+    async with made:
+        yield made
+
+
+class _Commits:
+    """Every transaction is one that went well."""
+
+    async def execute(self, _message: Message, _argument: None, /) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    async def check(self, _message: MessageExt, /) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+
+def _sender(producer: Producer, topic: str, load: Load, body_of: Callable[[float], bytes] | None = None) -> One:
+    fixed, numbers = b"x" * load.size_bytes, count()
+    body = body_of or (lambda _due: fixed)
+
+    def message(due: float) -> Message:
+        key = f"{NAME}-{next(numbers)}" if load.keys else None
+        return Message(topic, body(due), tags=load.tags, keys=key, delay_level=load.delay_level)
+
+    async def alone(due: float) -> int:
+        await producer.send(message(due))
+        return 1
+
+    async def beside(due: float) -> int:
+        await producer.send_async(message(due))
+        return 1
+
+    async def oneway(due: float) -> int:
+        await producer.send_oneway(message(due))
+        return 1
+
+    async def together(due: float) -> int:
+        await producer.send_batch([message(due) for _ in range(load.batch)])
+        return load.batch
+
+    async def in_transaction(due: float) -> int:
+        assert isinstance(producer, TransactionProducer)
+        await producer.send_in_transaction(message(due), None)
+        return 1
+
+    return {
+        Way.SYNC: alone, Way.ASYNC: beside, Way.ONEWAY: oneway, Way.BATCH: together, Way.TRANSACTION: in_transaction,
+    }[load.way]  # fmt: skip
+
+
+async def _paced(counts: _Counts, one: One) -> None:
+    """Do it again and again in as many tasks as may be under way, at the rate or as fast as they are done."""
+    load = counts.load
+    step = None if load.rate is None else (load.batch if load.way is Way.BATCH else 1) / load.rate
+    turns = count()
+
+    async def work() -> None:
+        while not counts.is_over:
+            since = counts.now()
+            if since >= counts.counts_from:
+                if load.messages is not None and counts.begun >= load.messages:
+                    return
+                counts.begun += load.batch if load.way is Way.BATCH else 1
+            if step is not None:
+                due = counts.began + next(turns) * step
+                if due >= counts.ends:
+                    return
+                if due > since:
+                    await asyncio.sleep(due - since)
+                since = _began(due, counts.now())
+            try:
+                counts.took(since, await one(since))
+            except OrbitMQError as error:
+                counts.fail(since, error)
+                await asyncio.sleep(REST_SECONDS)
+            if load.way is Way.ONEWAY:
+                await asyncio.sleep(0)  # a write that does not wait gives nobody a turn
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(load.in_flight):
+            tasks.create_task(work())
+
+
+def _began(due: float, now: float) -> float:
+    """From when a message counts that was due then and begins now: a timer's own lateness is not the broker's."""
+    return now if now - due <= TIMER_SECONDS else due
+
+
+# ---------------------------------------------------------------------------------------------------------- consuming
+
+
+async def fill(session: Session, topic: str, load: Load, clients: Clients) -> None:
+    """Put `load.messages` into the topic, fast."""
+    wanted = load.messages or 0
+    rest = Load(Way.BATCH, seconds=3600, warm_up_seconds=0, in_flight=FILL_AT_ONCE, size_bytes=load.size_bytes)
+    async with _producer(session, rest, clients) as producer:
+        sizes = [min(FILL_BATCH, wanted - begin) for begin in range(0, wanted, FILL_BATCH)]
+        body = b"x" * load.size_bytes
+        for begin in range(0, len(sizes), FILL_AT_ONCE):
+            batches: Sequence[list[Message]] = [
+                [Message(topic, body) for _ in range(size)] for size in sizes[begin : begin + FILL_AT_ONCE]
+            ]
+            await asyncio.gather(*map(producer.send_batch, batches))
+    await _until(lambda: _holds(session, topic, wanted), f"the queues of {topic}")
+
+
+async def _holds(session: Session, topic: str, messages: int) -> bool:
+    """RocketMQ enters messages into their queues a moment after it has stored them."""
+    return sum(row.messages for row in (await status(session, topic)).items) >= messages
+
+
+async def consuming(session: Session, topic: str, load: Load, clients: Clients) -> Found[LoadReport]:
+    """Consume what the topic holds, from its first messages on, with a group of its own that commits nothing to others.
+    It ends when everything that was there has come, or the time is over. The time counts from the first message.
+    """
+    held = await status(session, topic)
+    expected = sum(row.messages for row in held.items)
+    if not expected and not held.failures:
+        raise NotFound(f"topic {topic} holds no message", "send some: orbitmq bench send --topic ...")
+    wanted = min(expected, load.messages) if load.messages is not None else expected
+    counts = _Counts(Load(load.way, load.seconds, 0.0, None, load.in_flight, load.size_bytes, messages=wanted))
+    sizes = Counter[str]()
+
+    def take(messages: Sequence[MessageExt]) -> None:
+        if not counts.messages:
+            counts.start()
+        counts.last = counts.now()
+        counts.messages += len(messages)
+        sizes["bytes"] += sum(len(one.body) for one in messages)
+
+    found = Found[LoadReport](failures=held.failures)
+    async with own_group(session) as group:
+        consume = _pulled if load.way is Way.PULL else _pushed
+        found.warnings += await _early(consume(session, topic, group, counts, take, clients))
+    if counts.messages < wanted and counts.now() >= counts.ends:
+        found.warnings.append(f"the time was over: {wanted - counts.messages} messages were left")
+    report = counts.report("consume", topic, since=None)
+    mean = sizes["bytes"] // counts.messages if counts.messages else 0
+    rate = round(sizes["bytes"] / report.seconds, 1) if report.seconds else 0.0
+    found.items.append(_with_sizes(report, mean, rate))
+    return found
+
+
+def _with_sizes(report: LoadReport, size_bytes: int, bytes_per_s: float) -> LoadReport:
+    return replace(report, size_bytes=size_bytes, bytes_per_s=bytes_per_s)
+
+
+Take = Callable[[Sequence[MessageExt]], None]
+
+
+async def _pulled(session: Session, topic: str, group: str, counts: _Counts, take: Take, clients: Clients) -> None:
+    consumer = LitePullConsumer(
+        group, session.name_servers, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, auto_commit=False,
+        **clients,
+    )  # fmt: skip
+    consumer.subscribe(topic)
+    async with consumer:
+        while not counts.is_over:
+            if messages := await consumer.poll(0.5, max_messages=_FEW_AT_A_TIME):
+                take(messages)
+
+
+async def _pushed(session: Session, topic: str, group: str, counts: _Counts, take: Take, clients: Clients) -> None:
+    done = asyncio.Event()
+
+    async def listen(messages: Sequence[MessageExt], _context: object) -> ConsumeConcurrentlyStatus:
+        take(messages)
+        if counts.is_over:
+            done.set()
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    async with _listening(session, topic, group, listen, counts.load, clients):
+        try:
+            await asyncio.wait_for(done.wait(), counts.load.seconds + DRAIN_SECONDS)
+        except TimeoutError:
+            return
+
+
+@asynccontextmanager
+async def _listening(
+    session: Session, topic: str, group: str, listen: Callable[..., Any], load: Load, clients: Clients
+) -> AsyncIterator[PushConsumer]:
+    consumer = PushConsumer(
+        group, session.name_servers, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        consume_threads=load.in_flight, consume_batch_max_size=32, pull_batch_size=32, **clients,
+    )  # fmt: skip
+    consumer.subscribe(topic)
+    consumer.set_listener(listen)
+    async with consumer:
+        yield consumer
+
+
+# -------------------------------------------------------------------------------------------------------- end to end
+
+
+async def end_to_end(session: Session, topic: str, load: Load, clients: Clients) -> Found[LoadReport]:
+    """Send at a rate and listen at the same time: how long a message takes from when it was due until a listener has
+    it. Sender and listener are one process, so there is one clock.
+    """
+    if load.rate is None:
+        raise ConfigurationError("the way of a message is timed at a rate: --rate")
+    if load.size_bytes < DUE.size:
+        raise ConfigurationError(f"the body holds when it was due: at least {DUE.size} bytes")
+    counts, sent, run = _Counts(load), _Counts(load), os.urandom(16)
+    fill_up = b"x" * (load.size_bytes - DUE.size)
+
+    async def listen(messages: Sequence[MessageExt], _context: object) -> ConsumeConcurrentlyStatus:
+        for message in messages:
+            if len(message.body) >= DUE.size:
+                mine, due = DUE.unpack_from(message.body)
+                if mine == run:
+                    counts.took(due)
+        came.set()
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    found, came = Found[LoadReport](), asyncio.Event()
+    async with AsyncExitStack() as stack:
+        group = await stack.enter_async_context(own_group(session))
+        consumer = await stack.enter_async_context(_listening(session, topic, group, listen, load, clients))
+        await _until(lambda: _has_queues(consumer), "a queue for the listener")
+        producer = await stack.enter_async_context(_producer(session, load, clients))
+        one = _sender(producer, topic, load, lambda due: DUE.pack(run, due) + fill_up)
+        sent.start()
+        counts.began = sent.began
+        found.warnings += await _early(_paced(sent, one))
+        found.warnings += await _early(_arrived(counts, sent, came))
+    missing = max(0, sent.messages - counts.messages)
+    counts.failed, counts.problems = sent.failed, sent.problems
+    counts.last = sent.last
+    found.items.append(counts.report("latency", topic, since=Since.DUE, missing=missing))
+    if missing:
+        found.warnings.append(f"{missing} messages were stored and had not come {DRAIN_SECONDS:.0f} s after the last")
+        found.check_failed = True
+    return _told(found, counts)
+
+
+async def _has_queues(consumer: PushConsumer) -> bool:
+    return bool(consumer.assignment())
+
+
+async def _arrived(counts: _Counts, sent: _Counts, came: asyncio.Event) -> None:
+    """Wait for what is under way, for some time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while counts.messages < sent.messages:
+                came.clear()
+                await came.wait()
