@@ -32,6 +32,15 @@ def test_what_is_not_given_stays() -> None:
     assert (changed.topic_perms, changed.admin) == (["bills=SUB"], True)
 
 
+def test_an_empty_list_is_wanted_only_where_there_is_something() -> None:
+    """RocketMQ refuses one."""
+    same = Wanted(topic_perms=[], group_perms=[]).over(AccountConfig("an-account", "a long secret"))
+    assert (same.topic_perms, same.group_perms) == (None, None)
+    assert Wanted(topic_perms=[]).over(ACCOUNT).topic_perms == []
+    assert Wanted(topic_perms=[]).empties(ACCOUNT)
+    assert not Wanted(topic_perms=["orders=DENY"], group_perms=[]).empties(ACCOUNT)
+
+
 def test_a_step_tells_that_a_secret_changes_and_not_which() -> None:
     before, after = told(ACCOUNT), told(Wanted("another secret").over(ACCOUNT))
     assert before != after

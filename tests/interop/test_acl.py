@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import pytest
 
 from orbitmq.broker.access.rules import RULES, UNSTATED, Level
+from orbitmq.dashboard.accounts import put
+from orbitmq.dashboard.roles import Role
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.signature import Credentials
@@ -33,6 +35,7 @@ from tests.support.access import (
     write_acl,
 )
 from tests.support.commands import items, orbitmq
+from tests.support.dashboards import OrbitDashboard
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, Driver, JavaSystem, run_driver
 from tests.support.live import send_header
@@ -383,6 +386,55 @@ def test_white_list_and_versions_from_the_command_line(
     assert (step["after"], step["outcome"]) == (["10.10.103.*", "192.168.7.*"], "confirmed")
     assert items("acl", "white", "show", *here)[0]["whiteAddresses"] == ["10.10.103.*", "192.168.7.*"]
     assert sum(row["version"] for row in items("acl", "versions", *here)) == before + 1
+
+
+def test_accounts_and_white_lists_on_the_page(guarded: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Made, seen, changed and deleted there, and its secret on no page and in no line of the audit log."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    _sign_as(monkeypatch, ADMIN)
+    key, secret = "page-account", "its own long secret"
+    put(tmp_path / "who.toml", "anna", Role.ADMIN, "correct horse")
+    with OrbitDashboard(guarded.namesrv_address, "--accounts", tmp_path / "who.toml") as site:
+        visitor = site.visitor()
+        visitor.log_in("anna", "correct horse")
+        pages = [visitor.get("access")]
+        assert {row["Secret"] for row in pages[0].table("Accounts")} == {"******"}
+        new = visitor.get("account")
+        assert new.submit("account", key="short", secret=secret).status == 400
+        assert new.submit("account", key=key, secret=secret, topic_perms="news").status == 400
+        assert new.submit("account", key=key, secret="").status == 404, "a new one needs a secret"
+        plan = new.submit(
+            "account", key=key, secret=secret, topic_perms="news=PUB\r\nbills=SUB", default_topic_perm="DENY"
+        )
+        pages += [plan, plan.submit("plans/")]
+        assert [row["Outcome"] for row in pages[-1].table("Steps")] == ["confirmed"], pages[-1].words
+        _wait(send(guarded, Credentials(key, secret), "news"), 0)
+        pages.append(visitor.get("access"))
+        (row,) = [row for row in pages[-1].table("Accounts") if row["Access key"] == key]
+        assert (row["Administrator"], row["Topics"]) == ("no", "news=PUB, bills=SUB")
+        form = visitor.get(f"account?key={key}")
+        pages += [form, form.submit("account", topic_perms="news=DENY")]
+        (step,) = pages[-1].table("Steps")
+        assert ("news=PUB" in step["There is"], "news=DENY" in step["There will be"]) == (True, True)
+        mark = re.compile(r"\*{6} #(\w+)")
+        assert mark.findall(step["There is"]) == mark.findall(step["There will be"]), "the secret stays"
+        pages.append(pages[-1].submit("plans/"))
+        _wait(send(guarded, Credentials(key, secret), "news"), 1)
+        deleting = form.submit("account/delete")
+        assert deleting.submit("plans/", typed="another").status == 409
+        pages.append(deleting.submit("plans/", typed=key))
+        pages.append(visitor.get("access"))
+        assert key not in [row["Access key"] for row in pages[-1].table("Accounts")]
+        before = pages[-1].table("White lists")[0]["Requests need no account from"]
+        done = pages[-1].submit("white-list", addresses="10.10.103.*\r\n192.168.9.*").submit("plans/")
+        assert [row["Outcome"] for row in done.table("Steps")] == ["confirmed"]
+        after = visitor.get("access")
+        assert after.table("White lists")[0]["Requests need no account from"] == "10.10.103.*, 192.168.9.*"
+        after.submit("white-list", addresses=before.replace(", ", "\n")).submit("plans/")
+        told = site.audit_path.read_text() + "".join(page.text for page in pages)
+    assert key in told
+    assert secret not in told
+    assert ADMIN.secret_key not in told
 
 
 def test_who_may_not_is_told_so(guarded: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

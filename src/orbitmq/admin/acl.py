@@ -26,6 +26,7 @@ OFF = "access control is off"
 """How a broker is told that checks nobody."""
 KEY_LENGTH_MIN = 7
 """Of an access key and of a secret: brokers refuse shorter ones."""
+EMPTIED = "RocketMQ refuses an empty list of permissions: name one with DENY, or delete the account and make it anew"
 PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB", "ANY")
 _RUN_KEY = os.urandom(16)
 """Secrets are told apart by a mark made with this; it says nothing to whoever sees it."""
@@ -80,7 +81,15 @@ class Wanted(Struct, frozen=True):
 
     def over(self, account: AccountConfig) -> AccountConfig:
         given = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(account, **given)
+        # RocketMQ refuses an empty list; where there is none, none is wanted.
+        nothing = [name for name, value in given.items() if value == [] and not getattr(account, name)]
+        return replace(account, **{name: value for name, value in given.items() if name not in nothing})
+
+    def empties(self, account: AccountConfig) -> bool:
+        """Whether this takes a whole list of permissions away."""
+        after = self.over(account)
+        lists = ((account.topic_perms, after.topic_perms), (account.group_perms, after.group_perms))
+        return any(before and now == [] for before, now in lists)
 
 
 async def listed(session: Session, broker: str | None = None, *, show_secrets: bool = False) -> Found[Account]:
@@ -141,6 +150,8 @@ async def plan_account(session: Session, access_key: str, wanted: Wanted, broker
         if before is None and wanted.secret_key is None:
             hint = "a new account needs a secret: --secret-env or --secret-file"
             raise NotFound(f"there is no account {access_key} at {node}", hint)
+        if before is not None and wanted.empties(before) and EMPTIED not in plan.warnings:
+            plan.warnings.append(EMPTIED)
         after = wanted.over(before or AccountConfig(access_key, ""))
         make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
         plan.changes.append(_change(session, node, "set account", access_key, before, after, make))
