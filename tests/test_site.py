@@ -86,10 +86,11 @@ def test_a_browser_is_told_to_load_from_nowhere_else(site: Path, pages: dict[Pat
 
 
 def test_diagrams_are_drawn(pages: dict[Path, Page], site: Path) -> None:
+    assert PICTURES.search(DOCS.joinpath("concepts.md").read_text(encoding="utf-8"))
     for path in DOCS.rglob("*.md"):
         count = len(PICTURES.findall(path.read_text(encoding="utf-8")))
         page = pages[site / path.relative_to(DOCS).with_suffix(".html")]
-        drawn = [load for load in page.loads if load.endswith(".svg")]
+        drawn = [load for load in page.loads if "_images/graphviz" in load]
         assert len(drawn) == count, path
         assert all("<svg" in page.path.parent.joinpath(name).read_text(encoding="utf-8") for name in drawn)
 
