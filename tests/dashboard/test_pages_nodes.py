@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from orbitmq.admin.answers import Found
+from orbitmq.admin.cluster import Member, Replica
+from orbitmq.admin.session import Session
 from orbitmq.client.sync import Producer
 from orbitmq.dashboard import accounts
 from orbitmq.dashboard.accounts import put
@@ -35,6 +38,7 @@ TOPICS = 5000
 def running() -> Iterator[Cluster]:
     with Cluster(brokers=2) as started:
         started.create_topic("Orders", queues=4)
+        started.create_topic("%RETRY%billing", queues=1)
         with Producer("shop", started.namesrv_address) as producer:
             for number in range(20):
                 producer.send(Message("Orders", b"order %d" % number))
@@ -205,9 +209,8 @@ def test_the_list_is_filtered_sorted_and_told_with_what_topics_hold(visitor: Vis
     assert ordered == sorted(ordered, reverse=True)
 
 
-def test_a_topic_of_a_group_has_its_page(visitor: Visitor, running: Cluster) -> None:
+def test_a_topic_of_a_group_has_its_page(visitor: Visitor) -> None:
     """Its name holds what stands for something else in an address."""
-    running.create_topic("%RETRY%billing", queues=1)
     page = visitor.get("topics?type=RETRY&containing=billing&sort=queues")
     target = next(link for link in page.links if "billing" in link and "topics/" in link)
     assert visitor.get(target).title == "%RETRY%billing"
@@ -293,6 +296,36 @@ def test_a_broker_that_dies_makes_the_list_partial_and_no_figure_smaller() -> No
         (_, silent) = page.table("Brokers")
         assert (silent["Version"], silent["Stored today"]) == ("does not answer", "–")
         assert "broker-b" in page.words.partition("Partial")[2]
+
+
+def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def member(number: int, address: str, **more: Any) -> Member:
+        return Member("C", "broker-a", number, "slave" if number else "master", address, answers=True, **more)
+
+    def replica(number: int, **more: Any) -> Replica:
+        whole = {"behind_bytes": 0, "connected": None, "refusal": None, **more}
+        return Replica("C", "broker-a", number, "", None, None, None, **whole)
+
+    away = Member("C", "broker-b", 0, "master", "10.0.0.9:1", answers=False, registered_at_ms=1)
+    slaves = {
+        1: {"behind_bytes": 2048},
+        2: {"connected": False},
+        3: {"refusal": "another log"},
+        4: {"behind_bytes": None},
+    }
+
+    async def members(_: Session) -> tuple[Found[Member], Found[Replica]]:
+        rows = [member(number, f"10.0.0.{number}:1") for number in range(5)]
+        return Found([*rows, away]), Found([replica(number, **more) for number, more in slaves.items()])
+
+    monkeypatch.setattr("orbitmq.dashboard.pages.brokers._members", members)
+    with Cluster() as running:
+        _, page = asyncio.run(_asked_for(running, "brokers"))
+    rows = page.table("Brokers")
+    assert [row["Broker"] for row in rows] == ["broker-a", *(f"broker-a:{number}" for number in slaves), "broker-b"]
+    behind = [row["Behind"] for row in rows[:5]]
+    assert behind == ["master", "2 KiB", "not connected", "does not follow: another log", "–"]
+    assert rows[5]["Version"].startswith("away, registered last")
 
 
 # -------------------------------------------------------------------------------- name servers, configuration, access
