@@ -303,7 +303,7 @@ def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatc
         return Member("C", "broker-a", number, "slave" if number else "master", address, answers=True, **more)
 
     def replica(number: int, **more: Any) -> Replica:
-        whole = {"behind_bytes": 0, "connected": None, "refusal": None, **more}
+        whole: dict[str, Any] = {"behind_bytes": 0, "connected": None, "refusal": None, **more}
         return Replica("C", "broker-a", number, "", None, None, None, **whole)
 
     away = Member("C", "broker-b", 0, "master", "10.0.0.9:1", answers=False, registered_at_ms=1)
