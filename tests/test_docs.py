@@ -21,6 +21,7 @@ from orbitmq.wire.codes import RequestCode
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
+DESIGN = sorted((ROOT / "docs" / "design").glob("*.md"))
 ROOMS = sorted(path.name for path in (ROOT / "src" / "orbitmq").iterdir() if (path / "__init__.py").exists())
 
 
@@ -59,11 +60,16 @@ def test_the_architecture_page_names_every_room() -> None:
     assert not [room for room in ROOMS if f"`{room}/`" not in page]
 
 
-def test_the_architecture_page_names_modules_that_exist() -> None:
-    named = re.findall(rf"`({'|'.join(ROOMS)})\.(?!py`)(\w+)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
-    assert len(named) > 10
+@pytest.mark.parametrize(
+    "page", ["ARCHITECTURE.md", *(f"docs/design/{path.name}" for path in DESIGN if path.stem != "index")]
+)
+def test_a_page_of_design_names_modules_that_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(rf"`((?:{'|'.join(ROOMS)})(?:\.(?!py`)\w+)+)`", text)
+    assert named
     package = ROOT / "src" / "orbitmq"
-    assert not [name for name in named if not package.joinpath(name[0], f"{name[1]}.py").exists()]
+    places = [package.joinpath(*name.split(".")) for name in named]
+    assert not [place for place in places if not place.is_dir() and not place.with_suffix(".py").exists()]
 
 
 def test_every_room_says_what_it_is() -> None:
