@@ -83,8 +83,13 @@ async def summaries(session: Session) -> Found[TopicSummary]:
     nodes = await session.readable()
     came = await session.each_node(nodes, partial(_at_broker, session))
     failures = _joined(listed.failures, came.failures)
-    rows = [_summary(row, came.answers, whole=not failures) for row in listed.items]
+    # Thousands of lines would hold the event loop up.
+    rows = await asyncio.to_thread(_summaries, listed.items, came.answers, whole=not failures)
     return Found(rows, list(listed.warnings), failures)
+
+
+def _summaries(rows: Sequence[topics.Topic], answers: Mapping[Node, _AtBroker], *, whole: bool) -> list[TopicSummary]:
+    return [_summary(row, answers, whole=whole) for row in rows]
 
 
 async def _at_broker(session: Session, node: Node) -> _AtBroker:
