@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.client import Message
+from orbitmq.client.sync import Producer
 from orbitmq.dashboard.accounts import put
 from orbitmq.dashboard.roles import Role
+from orbitmq.testing import Cluster
+from orbitmq.wire.codes import RequestCode
 from tests.support.dashboards import OrbitDashboard, Visitor
 
 PASSWORD = "correct horse"
@@ -131,3 +135,23 @@ def test_without_a_name_a_page_begins_with_its_form(visitors: dict[Role, Visitor
     assert all("orbitmq" in page.words for page in pages), "the command that tells the same"
     leads_to_send = [any(link.endswith("/send") for link in page.links) for page in pages]
     assert leads_to_send == [False, True, True]
+
+
+def test_a_broker_that_does_not_answer_makes_a_list_partial_and_is_read_later() -> None:
+    with Cluster(brokers=2) as running, OrbitDashboard(running.namesrv_address, "--sample", 0) as dashboard:
+        running.create_topic("Orders", queues=2)
+        with Producer("shop", running.namesrv_address) as producer:
+            for number in range(8):  # two for each queue of either broker
+                producer.send(Message("Orders", b"order", keys=f"k{number}"))
+        running.disconnect(RequestCode.PULL_MESSAGE, times=None, broker="broker-b")
+        page = dashboard.visitor().get("messages?topic=Orders")
+        rows = page.table("Messages")
+        assert "Partial: what these have is missing below. broker-b" in page.words
+        assert "4 shown; 4 looked at, 4 not yet" in page.words
+        assert {row["Broker"] for row in rows} == {"broker-a"}
+        running.heal()
+        (older,) = [link for link in page.links if "mark=" in link and "export" not in link]
+        rest = dashboard.visitor().get(older)
+        assert "Partial" not in rest.words
+        assert {row["Broker"] for row in rest.table("Messages")} == {"broker-b"}
+        assert len({row["Keys"] for row in [*rows, *rest.table("Messages")]}) == 8

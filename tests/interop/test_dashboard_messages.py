@@ -85,6 +85,10 @@ def test_a_message_is_sent_by_hand_and_found_by_every_name(
     (fact,) = [row for row in sent.table("Properties") if row["Name"] == "html"]
     assert fact["Value"] == "<b>"
     assert '{"city": "東京"}' in sent.words
+    (line,) = [
+        one for one in map(json.loads, dashboard.audit_path.read_text().splitlines()) if label in one.get("said", "")
+    ]
+    assert (line["what"], line["outcome"], line["who"]) == ("send a message", "done", "local")
     as_json = sent.submit("messages/", form="json")
     assert "{\n  &#34;city&#34;: &#34;東京&#34;\n}" in as_json.text
     offset_id = sent.url.partition("?")[0].rpartition("/")[2]
