@@ -393,6 +393,14 @@ def test_queues_have_owners_while_members_are_online(cluster: Cluster) -> None:
         one = wait_until(measured, 30, "all queues to have an owner")
         assert {row.client_id for row in one.queues if row.topic == "T"} == {consumer.client_id}
         assert (one.members, one.model, one.idle_clients) == (1, "CLUSTERING", [])
+        cluster.disconnect(RequestCode.GET_CONSUMER_CONNECTION_LIST, times=None, broker="broker-b")
+        try:
+            (partly,) = asked(cluster.namesrv_address, lambda session: progress(session, "online")).items
+        finally:
+            cluster.heal()
+        owners = {row.client_id for row in partly.queues if row.topic == "T"}
+        assert owners == {consumer.client_id}, "who is known is asked all the same"
+        assert (partly.members, partly.unowned_queues, partly.idle_clients) == (None, None, None)
 
 
 def test_a_broker_that_dies_makes_the_lag_unknown_and_never_smaller(cluster: Cluster) -> None:

@@ -188,11 +188,11 @@ def test_members_that_are_silent_do_not_hold_the_page_up(cluster: Cluster, admin
             fault.end()
 
 
-def test_members_that_differ_are_told_in_a_banner(cluster: Cluster, admin: Visitor) -> None:
+def test_members_that_differ_are_told_on_top(cluster: Cluster, admin: Visitor) -> None:
     with consumer(cluster, "torn", "*", "one"), consumer(cluster, "torn", "red", "two"):
 
         def told(page: Page) -> Page | None:
-            return page if "Members subscribe differently: T." in page.words else None
+            return page if "members of torn subscribe T differently" in page.words else None
 
         page = wait_until(lambda: told(admin.get("groups/torn")), PATIENCE_S, "the members to be compared")
         assert sorted(row["Expression"] for row in page.table("Subscriptions")) == ["*", "red"]

@@ -378,11 +378,11 @@ async def measured(
     came = await session.each_node(nodes, lambda node: _at_broker(session, node, who.group, topic, topics))
     failures = _joined(who.failures, came.failures)
     reports: dict[str, ConsumerRunningInfo] = {}
-    asked = clients and who.online and not who.failures
+    asked = clients and who.online
     if asked:
         told = await running(session, who)
         reports, failures = told.answers, [*failures, *told.failures]
-        asked = not told.failures
+        asked = not (told.failures or who.failures)  # what nobody has is known when everybody has told
     gone = vanished(reports, {node.name for node in await session.nodes()})
     dead, missing = await _dead_letters(session, who.group)
     failures = _joined(failures, [*gone, *missing])
