@@ -33,10 +33,10 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(system: System) -> Iterator[World]:
+def world(system: System, dashboard: OrbitDashboard) -> Iterator[World]:
     here = ("-n", system.namesrv_address)
-    with OrbitDashboard(system.namesrv_address) as site, Producer("pages", system.namesrv_address) as producer:
-        visitor = site.visitor()
+    visitor = dashboard.visitor()
+    with Producer("pages", system.namesrv_address) as producer:
         done(visitor.get("new-topic").submit("new-topic", topic=TOPIC, write_queues=4, read_queues=4))
         orbitmq("group", "create", GROUP, "--yes", *here)
         for number in range(COUNT + LATE):
