@@ -17,11 +17,13 @@ from orbitmq.admin.session import Session
 from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
 from orbitmq.dashboard.choices import registered_names
 from orbitmq.dashboard.lists import Column, listing
-from orbitmq.dashboard.places import FRESH_SECONDS, PATIENCE_SECONDS, Kept, Place
+from orbitmq.dashboard.places import FRESH_SECONDS, Kept, Place
 from orbitmq.dashboard.roles import Role
 
 ROSTER_SECONDS = 0.02
 """For each group that a roster stays fresh: a broker is asked no more than fifty times a second on its account."""
+ROSTER_PATIENCE_SECONDS = 0.2
+"""The list is waited for already; who is online may come a moment later."""
 FLAGS = tuple(name for name in RULES if name.endswith("_enable"))
 """Rules that are on or off."""
 LOWEST = {"retry_max_times": -1}
@@ -46,7 +48,7 @@ def _least(group: Group) -> int | None:
     return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
 
 
-async def members(place: Place, groups_in_all: int, patience_seconds: float = PATIENCE_SECONDS) -> Kept[Roster] | None:
+async def members(place: Place, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS) -> Kept[Roster] | None:
     """Who is online in every group; None while that is being asked for the first time."""
     fresh = max(FRESH_SECONDS, groups_in_all * ROSTER_SECONDS)
     return await place.soon("roster", roster, fresh, patience_seconds)
