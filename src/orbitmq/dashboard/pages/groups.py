@@ -48,7 +48,9 @@ def _least(group: Group) -> int | None:
     return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
 
 
-async def members(place: Place, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS) -> Kept[Roster] | None:
+async def members(
+    place: Place, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
+) -> Kept[Roster] | None:
     """Who is online in every group; None while that is being asked for the first time."""
     fresh = max(FRESH_SECONDS, groups_in_all * ROSTER_SECONDS)
     return await place.soon("roster", roster, fresh, patience_seconds)
