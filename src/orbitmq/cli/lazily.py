@@ -4,6 +4,7 @@ must be there at once, and a dozen nouns with a hundred verbs are half a second 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -61,6 +62,14 @@ class Nouns(TyperGroup):
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         with self._names_only():
             return super().shell_complete(ctx, incomplete)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """A shell that completes asks through a variable; typer knows it only where its own scripts are offered, which
+        lose addresses that were typed before.
+        """
+        if os.environ.get("_ORBITMQ_COMPLETE"):
+            import_module("typer.completion").completion_init()
+        return super().main(*args, **more)
 
     @contextmanager
     def _names_only(self) -> Iterator[None]:

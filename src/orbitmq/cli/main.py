@@ -7,7 +7,7 @@ when it is called. Must not know what a daemon is made of.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ app = typer.Typer(
     cls=Nouns,
     help="A message system compatible with Apache RocketMQ 4.9 on the wire and on disk.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -357,6 +358,26 @@ def exporter(
         exporting.ExporterSettings(interval, deadline, forget_after, queue_series, clients, steady_labels),
         log_level,
     )
+
+
+@app.command()
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print the script with which a shell completes commands, flags, and the names of topics, groups and brokers.
+
+    \b
+    Names come from the cluster that the line means so far, and are kept for 30 s.
+
+    \b
+    Examples:
+      source <(orbitmq completion bash)
+      orbitmq completion zsh > "${fpath[1]}/_orbitmq"
+      orbitmq completion fish > ~/.config/fish/completions/orbitmq.fish
+    """
+    from orbitmq.cli.completing import SCRIPTS
+
+    typer.echo(SCRIPTS[shell].strip())
 
 
 @app.command(

@@ -11,7 +11,7 @@ A module of `cli/nouns/` writes a verb as a coroutine of a session and its own f
         return await topics.listed(session, everything=everything)
 
 `reads` answers with `Found`, `changes` with a `Plan`, `streams` and `feeds` yield items one by one. Light on purpose:
-help must be there at once, so nothing is imported here but typer; `Session` and items stand in annotations only
+help must be there at once, so next to nothing is imported here but typer; `Session` and items stand in annotations only
 (TYPE_CHECKING).
 """
 
@@ -23,6 +23,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
+
+from orbitmq.cli.completing import completed, contexts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +39,7 @@ NameServers = Annotated[
 ]
 ContextName = Annotated[
     str | None,
-    typer.Option("--context", metavar="NAME", help="A cluster of `orbitmq context list`."),
+    typer.Option("--context", metavar="NAME", help="A cluster of `orbitmq context list`.", autocompletion=contexts),
 ]
 ClusterName = Annotated[
     str | None,
@@ -142,7 +144,8 @@ def _verb(
         hints = function.__annotations__
         evaluated = [
             parameter.replace(
-                kind=inspect.Parameter.KEYWORD_ONLY, annotation=_evaluated(hints[parameter.name], function)
+                kind=inspect.Parameter.KEYWORD_ONLY,
+                annotation=completed(_evaluated(hints[parameter.name], function)),
             )
             for parameter in own
         ]

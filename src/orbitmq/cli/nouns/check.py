@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from orbitmq.cli.completing import completed
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, noun
 
 UNKNOWN = 3
@@ -83,7 +84,7 @@ def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters of a function that are named, as typer reads them."""
     hints = get_type_hints(function, include_extras=True)
     return [
-        parameter.replace(annotation=hints[parameter.name])
+        parameter.replace(annotation=completed(hints[parameter.name]))
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     ]

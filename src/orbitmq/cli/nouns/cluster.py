@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orbitmq.cli.completing import COMPLETED
 from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
@@ -108,7 +109,12 @@ async def health(
 
 @app.command("forget")
 def forget(
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Its name, with all its ids, or name:id.")],
+    broker: Annotated[
+        str,
+        typer.Argument(
+            metavar="BROKER", help="Its name, with all its ids, or name:id.", autocompletion=COMPLETED["BROKER"]
+        ),
+    ],
     name_servers: NameServers = None,
     context_name: ContextName = None,
 ) -> None:

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from orbitmq.cli.completing import contexts
 from orbitmq.cli.verbs import Output, noun
 
 app = noun("context", "Named clusters: which one commands mean.")
-ContextArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the cluster is called here.")]
+ContextArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="What the cluster is called here.", autocompletion=contexts)
+]
 
 
 @app.command("list")
