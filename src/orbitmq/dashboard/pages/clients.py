@@ -11,7 +11,7 @@ from orbitmq.admin.clients import ProducerMember, Running, producers, reports
 from orbitmq.admin.rosters import Client, clients_of
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.asking import Asked, Shown, shows
-from orbitmq.dashboard.lists import Column, listing
+from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import members
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import NotFound
@@ -20,6 +20,8 @@ PATIENCE_SECONDS = 2.5
 """For the roster of all groups, the heart of these pages."""
 GROUPS_MAX = 20
 """Groups of one client that are asked for on its page; a client is rarely in more than a few."""
+QUEUES_MAX = 200
+"""Of one client in one group that are shown; the page of the group has all of them."""
 CONSUMERS: tuple[Column[Client], ...] = (
     Column("Client", "client", lambda one: one.client_id),
     Column("Groups", "groups", lambda one: one.groups),
@@ -39,12 +41,15 @@ async def clients(asked: Asked) -> Shown:
         asked.place.kept(f"producers {group}", partial(_producers, group=group)),
     )
     rows = [] if known is None else clients_of(known.value.groups, system=asked.query.flag("system"))
-    shown = [row for row in rows if _matches(row, containing.lower())]
+    shown = [row for row in rows if _matches(containing, row.client_id, row.address, *row.groups)]
+    made = [one for one in produced.value.items if _matches(containing, one.client_id, one.address, one.group)]
     values = {
         "waits": known is None,
         "list": listing(asked, "clients", shown, CONSUMERS, keep=("containing", "system", "producers")),
         "clients_in_all": len(rows),
-        "producers": produced.value.items,
+        "producers": made[:ROWS],
+        "producers_left": len(made[ROWS:]),
+        "producers_in_all": len(produced.value.items),
         "containing": containing,
         "system": asked.query.flag("system"),
         "group": group,
@@ -55,8 +60,8 @@ async def clients(asked: Asked) -> Shown:
     return Shown(values, *parts, age_seconds=max(produced.age_seconds, 0.0 if known is None else known.age_seconds))
 
 
-def _matches(row: Client, text: str) -> bool:
-    return any(text in one.lower() for one in (row.client_id, row.address or "", *row.groups))
+def _matches(text: str, *names: str | None) -> bool:
+    return any(text.lower() in name.lower() for name in names if name)
 
 
 async def _producers(session: Session, group: str) -> Found[ProducerMember]:
@@ -83,6 +88,7 @@ async def client(asked: Asked) -> Shown:
         "row": row,
         "sends": sends,
         "reports": {one: found.items for one, found in told.items()},
+        "queues_max": QUEUES_MAX,
         "groups_in_all": len(groups),
     }
     return Shown(values, *told.values(), Found(failures=[] if known is None else known.value.failures))

@@ -22,7 +22,7 @@ from orbitmq.admin.progress import GroupProgress, QueueLag, State, progress
 from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
-from orbitmq.dashboard.lists import Column, listing
+from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import FLAGS, rules_of
 from orbitmq.dashboard.pages.remedies import figures_of, remedies
 from orbitmq.dashboard.places import Kept
@@ -114,6 +114,8 @@ def _values(asked: Asked, one: GroupProgress, rules: Found[GroupRules], look: Lo
         "curve": asked.place.history.of(f"lag/{name}"),
         "topics": by_topic(one.queues),
         "shares": by_client(one.queues),
+        "members": [] if look is None else look.evidence.members,
+        "shown_max": ROWS,
         "queues": listing(asked, f"groups/{name}", one.queues, QUEUES),
         "states": STATES,
         "rules": {rule: [getattr(at, rule) for at in rules.items] for rule in RULES},
