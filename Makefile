@@ -40,14 +40,17 @@ java: setup
 	sh tests/java/build.sh
 	$(BIN)/python -m tests.support.java_archives
 
-# PostgreSQL's server, for the tests of idempotent consumption, and promtool, for those of alert rules; Debian's packages
-# where there is none.
+# PostgreSQL's server, for the tests of idempotent consumption, promtool, for those of alert rules, and shells that
+# complete words; Debian's packages where there is none.
 services:
 	@command -v promtool >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
 		prometheus >/dev/null)
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null)
+	@command -v zsh >/dev/null && command -v fish >/dev/null || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish \
+		>/dev/null)
 
 check: static
 	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py
