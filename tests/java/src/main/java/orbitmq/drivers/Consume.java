@@ -27,6 +27,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * Rows: event assigned whenever the queues of a consumer change, event message for each delivery, event end.
  */
 final class Consume {
+    private static final long SHUTDOWN_MS = 10_000; // a delivery under way ends before the driver does
+
     private final Arguments arguments;
     private final String topic;
     private final List<DefaultMQPushConsumer> consumers = new ArrayList<>();
@@ -71,6 +73,7 @@ final class Consume {
         consumer.setConsumeMessageBatchMaxSize(arguments.number("batch", 1));
         consumer.setMaxReconsumeTimes(arguments.number("max-reconsume", -1));
         setModel(consumer, arguments.text("model", "CLUSTERING"));
+        consumer.setAwaitTerminationMillisWhenShutdown(SHUTDOWN_MS);
         consumer.subscribe(topic, Messages.selector(arguments));
         listen(consumer, number);
         consumer.start();

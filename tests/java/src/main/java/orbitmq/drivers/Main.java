@@ -18,7 +18,7 @@ public final class Main {
         System.exit(exitCode); // client libraries leave threads behind that are no daemons
     }
 
-    private static void run(String[] words) throws Exception {
+    static void run(String[] words) throws Exception {
         if (words.length == 0) {
             throw new IllegalArgumentException("which driver? send, fill, consume, litepull, pull, admin, mqadmin, stores, transactions, filter");
         }
@@ -38,6 +38,7 @@ public final class Main {
             case "requestreply" -> RequestReply.run(arguments);
             case "lightqueues" -> LightQueues.run(arguments);
             case "members" -> Members.run(arguments);
+            case "jobs" -> Jobs.run();
             default -> throw new IllegalArgumentException("unknown driver " + words[0]);
         }
     }
