@@ -6,6 +6,7 @@ run without them just the same.
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.support.java_rocketmq import (
     class_path,
 )
 
-EXIT_SECONDS = 60  # writing an archive takes some seconds, on a busy machine more
+EXIT_SECONDS = 240  # writing an archive takes some seconds, on a busy machine far more
 
 
 def make(version: str) -> None:
@@ -39,7 +40,9 @@ def make(version: str) -> None:
         consume = ("consume", *client, "--group", "archivers", "--expect", 10)
         with Driver(*consume, version=version, jvm=writing("driver")) as driver:
             driver.finish(EXIT_SECONDS)
-        broker.stop()
+        assert broker.process is not None
+        broker.process.signal(signal.SIGTERM)  # and not killed as long as it writes
+        broker.process.wait(EXIT_SECONDS)
     for new, path in made:
         new.rename(path)
 
