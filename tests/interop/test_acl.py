@@ -375,6 +375,36 @@ def test_accounts_from_the_command_line(guarded: System, monkeypatch: pytest.Mon
     orbitmq("acl", "delete", NEWCOMER.access_key, "--yes", *here, code=3)
 
 
+def test_what_an_account_may_is_brought_back_and_its_secret_is_given_anew(
+    guarded: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here, key, secret = ("-n", guarded.namesrv_address), "undone-account", "its own long secret"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("UNDONE", secret)
+    _sign_as(monkeypatch, ADMIN)
+
+    def may() -> list[list[str]]:
+        return [row["topicPerms"] for row in items("acl", "list", *here) if row["accessKey"] == key]
+
+    def kept() -> Path:
+        return max((tmp_path / "orbitmq" / "undo").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+
+    orbitmq("acl", "set", key, "--secret-env", "UNDONE", "--topic", "news=PUB", "--yes", *here)
+    made = kept()
+    orbitmq("acl", "set", key, "--topic", "news=DENY", "--yes", *here)
+    orbitmq("acl", "undo", kept(), "--yes", *here)
+    assert may() == [["news=PUB"]]
+    orbitmq("acl", "delete", key, "--yes", *here)
+    deleted = kept()
+    assert secret not in deleted.read_text()
+    assert "--secret-env" in orbitmq("acl", "undo", deleted, "--yes", *here, code=3).stderr
+    orbitmq("acl", "undo", deleted, "--secret-env", "UNDONE", "--yes", *here)
+    assert may() == [["news=PUB"]]
+    orbitmq("acl", "undo", made, "--yes", *here)
+    assert may() == [], "there was none before it was made"
+
+
 def test_white_list_and_versions_from_the_command_line(
     guarded: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.brokers import chosen
+from orbitmq.admin.masters import lost
 from orbitmq.admin.plans import Change, Make, Plan, Step, Value
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import AdminError, Conflict, NotFound
@@ -21,6 +24,8 @@ from orbitmq.operations.access import accounts, acl_version, delete_account, put
 from orbitmq.operations.settings import broker_settings
 from orbitmq.wire.bodies_access import AccountConfig, AclConfig
 
+UNDO = "acl undo"
+"""The command that takes the undo files of accounts."""
 MASKED = "******"
 OFF = "access control is off"
 """How a broker is told that checks nobody."""
@@ -68,6 +73,17 @@ class AclFile(Struct, frozen=True, rename="camel"):
     changed_at_ms: int | None
 
 
+class _Rights(Struct, frozen=True, forbid_unknown_fields=True):
+    """All of an account but its name and its secret."""
+
+    admin: bool = False
+    white_remote_address: str | None = None
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
+
+
 class Wanted(Struct, frozen=True):
     """What is asked of an account; None stays as it is. Lists are whole lists."""
 
@@ -98,7 +114,7 @@ async def listed(session: Session, broker: str | None = None, *, show_secrets: b
     rows = [
         Account(
             one.access_key,
-            node.name if node.is_master else f"{node.name}:{node.id}",
+            _label(node),
             node.address,
             one.secret_key if show_secrets else MASKED,
             one.admin,
@@ -118,8 +134,7 @@ async def white_lists(session: Session, broker: str | None = None) -> Found[Whit
     """Of every broker."""
     gathered = await _each(session, broker)
     rows = [
-        WhiteList(node.name if node.is_master else f"{node.name}:{node.id}", node.address, config.global_white_addrs)
-        for node, config in gathered.answers.items()
+        WhiteList(_label(node), node.address, config.global_white_addrs) for node, config in gathered.answers.items()
     ]
     return Found(rows, failures=list(gathered.failures))
 
@@ -130,7 +145,7 @@ async def versions(session: Session, broker: str | None = None) -> Found[AclFile
     async def one(node: Node) -> list[AclFile]:
         await _must_be_on(session, node)
         found = await acl_version(session.remoting, node.address, timeout_ms=session.timeout_ms)
-        name = node.name if node.is_master else f"{node.name}:{node.id}"
+        name = _label(node)
         return [
             AclFile(name, node.address, path, version.counter, version.timestamp or None)
             for path, version in sorted(found.by_file.items())
@@ -145,6 +160,10 @@ async def plan_account(session: Session, access_key: str, wanted: Wanted, broker
     _check(access_key, wanted)
     gathered = await _each(session, broker)
     plan = Plan(f"set account {access_key}", failures=list(gathered.failures))
+    rights: dict[str, object] = {}
+    plan.undo = {"command": UNDO, "accessKey": access_key, "rights": rights}
+    if wanted.secret_key is not None:
+        plan.warnings.append("an undo file keeps no secret: the one that is set stays")
     for node, config in gathered.answers.items():
         before = _of(config, access_key)
         if before is None and wanted.secret_key is None:
@@ -152,6 +171,7 @@ async def plan_account(session: Session, access_key: str, wanted: Wanted, broker
             raise NotFound(f"there is no account {access_key} at {node}", hint)
         if before is not None and wanted.empties(before) and EMPTIED not in plan.warnings:
             plan.warnings.append(EMPTIED)
+        rights[_label(node)] = _rights(before)
         after = wanted.over(before or AccountConfig(access_key, ""))
         make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
         plan.changes.append(_change(session, node, "set account", access_key, before, after, make))
@@ -159,12 +179,17 @@ async def plan_account(session: Session, access_key: str, wanted: Wanted, broker
 
 
 async def plan_delete(session: Session, access_key: str, broker: str | None = None) -> Plan:
-    """Delete an account at every broker that has it; its secret cannot be brought back. NotFound where none has it."""
+    """Delete an account at every broker that has it; its secret cannot be brought back, what it may can be. NotFound
+    where none has it.
+    """
     gathered = await _each(session, broker)
     plan = Plan(f"delete account {access_key}", failures=list(gathered.failures), destroys=access_key)
+    rights: dict[str, object] = {}
+    plan.undo = {"command": UNDO, "accessKey": access_key, "rights": rights}
     for node, config in gathered.answers.items():
         before = _of(config, access_key)
         if before is not None:
+            rights[_label(node)] = _rights(before)
             make = partial(delete_account, session.remoting, node.address, access_key, timeout_ms=session.timeout_ms)
             plan.changes.append(_change(session, node, "delete account", access_key, before, None, make))
     if not plan.changes and not plan.failures:
@@ -181,19 +206,79 @@ async def plan_white_list(
     plan = Plan(f"replace the white list by {', '.join(addresses) or 'nothing'}", failures=list(gathered.failures))
     if set(addresses) & {"*", "*.*.*.*"}:
         plan.warnings.append("this lets everybody in without an account")
-    for node, config in gathered.answers.items():
-
-        async def read_back(node: Node = node) -> Value:
-            return _listed((await _accounts(session, node)).global_white_addrs)
-
-        make = partial(
-            put_white_addresses, session.remoting, node.address, addresses, file=file, timeout_ms=session.timeout_ms
-        )
-        step = Step(
-            str(node), "set white list", file or "main file", _listed(config.global_white_addrs), _listed(addresses)
-        )
-        plan.changes.append(Change(step, make, None if file else read_back))
+    plan.changes = [_white(session, node, config, addresses, file) for node, config in gathered.answers.items()]
+    if file is None:
+        lists = {_label(node): list(config.global_white_addrs) for node, config in gathered.answers.items()}
+        plan.undo = {"command": UNDO, "whiteLists": lists}
     return plan
+
+
+def _white(
+    session: Session, node: Node, config: AclConfig, addresses: Sequence[str], file: str | None = None
+) -> Change:
+    async def read_back() -> Value:
+        return _listed((await _accounts(session, node)).global_white_addrs)
+
+    make = partial(
+        put_white_addresses, session.remoting, node.address, addresses, file=file, timeout_ms=session.timeout_ms
+    )
+    before = _listed(config.global_white_addrs)
+    step = Step(str(node), "set white list", file or "main file", before, _listed(addresses))
+    return Change(step, make, None if file else read_back)
+
+
+async def plan_undo(session: Session, undo: Mapping[str, Any], secret: str | None = None) -> Plan:
+    """What an undo file keeps of an account, or of white lists. A secret is not in it: an account that is there keeps
+    its own, one that was deleted gets `secret`, NotFound without. AdminError for a file of another form.
+    """
+    try:
+        lists = msgspec.convert(undo.get("whiteLists", {}), dict[str, list[str]])
+        rights = msgspec.convert(undo.get("rights", {}), dict[str, _Rights | None])
+        access_key = msgspec.convert(undo.get("accessKey", ""), str)
+    except msgspec.ValidationError as error:
+        raise AdminError(f"this is no undo file of accounts: {error}") from error
+    nodes = {_label(node): node for node in await session.registered()}
+    labels = sorted({*lists, *rights})
+    came = await session.each_node([nodes[one] for one in labels if one in nodes], partial(_accounts, session))
+    plan = Plan(f"bring back {f'account {access_key}' if rights else 'white lists'}", failures=list(came.failures))
+    plan.failures += [lost(one) for one in labels if one not in nodes]
+    for node, config in came.answers.items():
+        if _label(node) in lists:
+            plan.changes.append(_white(session, node, config, lists[_label(node)]))
+        if _label(node) in rights:
+            before = _of(config, access_key)
+            plan.changes.append(_again(session, node, before, access_key, rights[_label(node)], secret))
+    return plan
+
+
+def _again(
+    session: Session,
+    node: Node,
+    before: AccountConfig | None,
+    access_key: str,
+    rights: _Rights | None,
+    secret: str | None,
+) -> Change:
+    if rights is None:  # there was no such account
+        remove = partial(delete_account, session.remoting, node.address, access_key, timeout_ms=session.timeout_ms)
+        return _change(session, node, "delete account", access_key, before, None, remove)
+    key = before.secret_key if before is not None else secret
+    if key is None:
+        hint = "its secret was not kept; give one: --secret-env or --secret-file"
+        raise NotFound(f"there is no account {access_key} at {node}", hint)
+    after = AccountConfig(access_key, key, **asdict(rights))
+    make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+    return _change(session, node, "restore account", access_key, before, after, make)
+
+
+def _label(node: Node) -> str:
+    return node.name if node.is_master else f"{node.name}:{node.id}"
+
+
+def _rights(account: AccountConfig | None) -> dict[str, object] | None:
+    if account is None:
+        return None
+    return {name: value for name, value in asdict(account).items() if name not in ("access_key", "secret_key")}
 
 
 def _listed(texts: Sequence[str]) -> list[object]:

@@ -87,8 +87,8 @@ async def plan_apply(
     if deleted:
         plan.destroys = f"delete {len(deleted)}"
         plan.warnings.append(f"with all they hold are deleted: {', '.join(deleted)}")
-    if plan.undo is not None:
-        plan.warnings.append("the undo file keeps the rules of groups; topics and accounts are not in it")
+    if plan.undo is not None and deleted:
+        plan.warnings.append("the undo file keeps no messages, no dead letters and no secrets")
     return plan
 
 
@@ -96,6 +96,7 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
     tables = await _topic_tables(session)
     system = await topics.system_names(session)
     plan = Plan("topics", failures=list(tables.failures))
+    plans = [plan]
     told = AsTold(partial(_topics_of, session))
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
         check_topic(entry.name)
@@ -104,19 +105,25 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
         wanted = topic_changes.wanted_of(
             None, entry.read_queues, entry.write_queues, entry.perm, entry.unit, entry.unit_subscribed
         )
+        one = Plan("topic")
+        lost: dict[Node, TopicConfig] = {}
+        plans.append(one)
         for node in _meant(tables.answers, entry.brokers):
             before = tables.answers[node].get(entry.name)
             new = TopicConfig(entry.name, topic_changes.NEW.read_queues, topic_changes.NEW.write_queues)
             after = wanted.over(before or new)
             if after != before:
-                plan.warnings += topic_changes.doubts(entry.name, before, after)
-            plan.changes.append(_topic(session, told, node, before, after))
+                one.warnings += topic_changes.doubts(entry.name, before, after)
+                lost |= {} if before is None else {node: before}
+            one.changes.append(_topic(session, told, node, before, after))
+        if lost:
+            one.undo = topic_changes.kept(entry.name, lost)
         if entry.order is not None:
-            plan.changes += (await topic_changes.plan_order(session, entry.name, entry.order)).changes
+            plans.append(await topic_changes.plan_order(session, entry.name, entry.order))
     if prune:
         surplus = _surplus_topics(tables.answers, {entry.name for entry in entries}, system)
-        plan = joined("topics", [plan, *[await topic_changes.plan_delete(session, name) for name in surplus]])
-    return plan
+        plans += [await topic_changes.plan_delete(session, name) for name in surplus]
+    return joined("topics", plans)
 
 
 def _surplus_topics(tables: Tables[TopicConfig], named: set[str], system: frozenset[str]) -> list[str]:

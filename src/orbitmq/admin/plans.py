@@ -14,6 +14,8 @@ from msgspec import Struct
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.errors import OrbitMQError
 
+UNDO_ALL = "config undo"
+"""The command that takes every undo file."""
 Value = str | int | float | bool | dict[str, Any] | list[Any] | None
 
 
@@ -154,7 +156,7 @@ def _with(step: Step, outcome: Outcome) -> Step:
 def joined(title: str, plans: Sequence[Plan]) -> Plan:
     """Several plans as one, made in their order, with one undo file. What several warn of, or miss, is told once.
 
-    An undo file is taken by one command: plans of different ones cannot be joined.
+    An undo file is taken by one command; what several have to bring back, one of them knows all of it.
     """
     whole = Plan(title)
     for plan in plans:
@@ -162,8 +164,9 @@ def joined(title: str, plans: Sequence[Plan]) -> Plan:
     whole.warnings = list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
     whole.failures = list(dict.fromkeys(failure for plan in plans for failure in plan.failures))
     undos = [part for plan in plans if plan.undo and plan.changing for part in _parts(plan.undo)]
-    assert len({part["command"] for part in undos}) <= 1, "one file, one command"
-    whole.undo = {"command": undos[0]["command"], "parts": undos} if len(undos) > 1 else next(iter(undos), None)
+    commands = {str(part["command"]) for part in undos}
+    command = next(iter(commands)) if len(commands) == 1 else UNDO_ALL
+    whole.undo = {"command": command, "parts": undos} if len(undos) > 1 else next(iter(undos), None)
     return whole
 
 

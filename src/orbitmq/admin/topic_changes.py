@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from orbitmq.admin import topics
 from orbitmq.admin.answers import Failure
-from orbitmq.admin.masters import only_masters, untouched
+from orbitmq.admin.masters import lost, only_masters, untouched
 from orbitmq.admin.namesrv import plan_pair
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.session import Node, Session, nearest
@@ -23,6 +25,8 @@ from orbitmq.operations.kv import kv_value
 from orbitmq.operations.routes import forget_topic, route
 from orbitmq.operations.topics import create_topic, delete_topic
 
+UNDO = "topic undo"
+"""The command that takes the undo files of topics."""
 NEW = TopicConfig(AUTO_CREATE_TOPIC, read_queues=8, write_queues=8)
 """What is not said of a new topic is like this: the stock tool's defaults."""
 _RIGHTS = {"R": PERM_READ, "W": PERM_WRITE, "X": PERM_INHERIT}
@@ -119,7 +123,8 @@ async def plan_create(
     if ordered and queues:
         known = await order_setting(session, topic)
         setting = _order_text(_order_of(known) | queues if known else queues)
-        return joined(plan.title, [plan, await plan_order(session, topic, setting)])
+        plan = joined(plan.title, [plan, await plan_order(session, topic, setting)])
+        plan.undo = None  # the opposite is to delete it
     return plan
 
 
@@ -128,6 +133,7 @@ async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: C
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, brokers)
     plan = Plan(f"alter topic {topic}", failures=failures, warnings=await untouched(session, brokers))
+    plan.undo = kept(topic, {node: before for node, before in present.items() if before is not None})
     for node, before in present.items():
         if before is not None:
             after = wanted.over(before)
@@ -173,7 +179,11 @@ async def plan_delete(session: Session, topic: str) -> Plan:
     plan = Plan(f"delete topic {topic} with all its messages", destroys=topic)
     plan.failures = [*failures, *routes.failures]
     plan.changes = [deletion(session, node, topic, config) for node, config in homes.items()]
-    plan.changes += (await _without_order(session, topic)).changes
+    ordered = await _without_order(session, topic)
+    plan.changes += ordered.changes
+    plan.undo = kept(topic, homes)
+    if ordered.changes:
+        plan.undo["order"] = ordered.changes[0].step.before
     plan.changes += [forgetting(session, server, topic, there) for server, there in known.items()]
     plan.changes = [dataclasses.replace(change, chain=f"delete topic {topic}") for change in plan.changes]
     plan.warnings = await _readers(session, topic) if any(known.values()) else []
@@ -199,7 +209,43 @@ async def plan_order(session: Session, topic: str, setting: str | None) -> Plan:
     """Put `broker-a:4;broker-b:4` into the order settings of every name server; None takes it out."""
     if setting is not None:
         setting = _order_text(_order_of(setting))
-    return await plan_pair(session, ORDER_NAMESPACE, topic, setting)
+    plan = await plan_pair(session, ORDER_NAMESPACE, topic, setting)
+    before = next((step.before for step in plan.steps if step.before is not None), None)
+    plan.undo = {**kept(topic, {}), "order": before}
+    return plan
+
+
+def kept(topic: str, configs: Mapping[Node, TopicConfig]) -> dict[str, object]:
+    """What an undo file keeps of a topic: its configuration, never its messages."""
+    told = {node.name: msgspec.to_builtins(config) for node, config in configs.items()}
+    return {"command": UNDO, "topic": topic, "configs": told}
+
+
+async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
+    """The topic as the file keeps it, at the brokers that had it. AdminError for a file of another form; a broker that
+    is away is a failure.
+    """
+    try:
+        topic = msgspec.convert(undo["topic"], str)
+        configs = msgspec.convert(undo["configs"], dict[str, TopicConfig])
+        order = msgspec.convert(undo.get("order"), str | None)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise AdminError(f"this is no undo file of a topic: {error}") from error
+    check_topic(topic)
+    await _refuse_system(session, topic)
+    masters = {node.name: node for node in await session.masters()}
+    came = await session.each_node(
+        [masters[name] for name in sorted(configs.keys() & masters.keys())], partial(topics.table_of, session)
+    )
+    plan = Plan(f"bring back topic {topic}", failures=[*map(lost, sorted(configs.keys() - masters.keys()))])
+    plan.failures += came.failures
+    for node, table in came.answers.items():
+        plan.changes.append(_put(session, node, table.topics.get(topic), configs[node.name], "restore topic"))
+    if any(change.step.before is None for change in plan.changes):
+        plan.warnings.append(f"messages of {topic}, and how far groups were in it, are not brought back")
+    if "order" in undo:
+        plan.changes += (await plan_order(session, topic, order)).changes
+    return plan
 
 
 async def order_setting(session: Session, topic: str) -> str | None:

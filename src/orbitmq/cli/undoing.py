@@ -34,13 +34,13 @@ def save(undo: Mapping[str, Any]) -> str:
     return f"{undo['command']} {path}"
 
 
-def load(path: Path, command: str) -> dict[str, Any]:
-    """What `save` has written for this command. ConfigurationError for anything else."""
+def load(path: Path, *commands: str) -> dict[str, Any]:
+    """What `save` has written for one of these commands. ConfigurationError for anything else."""
     try:
         data = path.read_bytes()[:FILE_BYTES_MAX]
         undo = json.loads(data)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
-    if not isinstance(undo, dict) or undo.get("format") != FORMAT or undo.get("command") != command:
-        raise ConfigurationError(f"{path}: not an undo file of `orbitmq {command}`")
+    if not isinstance(undo, dict) or undo.get("format") != FORMAT or undo.get("command") not in commands:
+        raise ConfigurationError(f"{path}: not an undo file of `orbitmq {commands[0]}`")
     return undo

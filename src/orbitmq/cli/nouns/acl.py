@@ -108,6 +108,37 @@ async def delete(session: Session, access_key: AccessKey, broker: BrokerOption =
     return await acl.plan_delete(session, access_key, broker)
 
 
+SecretVariable = Annotated[
+    str | None, typer.Option("--secret-env", metavar="VARIABLE", help="The secret of an account that was deleted.")
+]
+SecretFile = Annotated[
+    Path | None, typer.Option("--secret-file", metavar="FILE", help="Or: a file that holds it, - reads it.")
+]
+
+
+@changes(app, "undo")
+async def undo(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")],
+    secret_env: SecretVariable = None,
+    secret_file: SecretFile = None,
+) -> Plan:
+    """Bring back what an account may, or a white list, from an undo file. It keeps no secret: an account that is there
+    keeps its own, one that was deleted is given one.
+
+    \b
+    Examples:
+      orbitmq acl undo before.json --dry-run
+      orbitmq acl undo before.json --secret-env ORDER_SECRET
+    """
+    from orbitmq.admin import acl
+    from orbitmq.admin.undo import plan_undo
+    from orbitmq.cli import undoing
+    from orbitmq.cli.secrets import secret_of
+
+    return await plan_undo(session, undoing.load(file, acl.UNDO), secret_of(secret_env, secret_file))
+
+
 @reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))
 async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFile]:
     """The access control files of every broker, how often each was changed, and when last.

@@ -40,6 +40,31 @@ async def apply(session: Session, file: DocumentFile, prune: Prune = False) -> P
     return await documents.plan(session, file, prune=prune)
 
 
+@changes(app, "undo")
+async def undo(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")],
+    secret_env: Annotated[
+        str | None, typer.Option("--secret-env", metavar="VARIABLE", help="The secret of an account that was deleted.")
+    ] = None,
+    secret_file: Annotated[
+        Path | None, typer.Option("--secret-file", metavar="FILE", help="Or: a file that holds it, - reads it.")
+    ] = None,
+) -> Plan:
+    """Bring back what any undo file keeps: topics without their messages, groups and offsets, accounts without secrets.
+
+    \b
+    Examples:
+      orbitmq config undo before.json --dry-run
+      orbitmq config undo before.json --secret-env ORDER_SECRET
+    """
+    from orbitmq.admin.undo import COMMANDS, plan_undo
+    from orbitmq.cli import undoing
+    from orbitmq.cli.secrets import secret_of
+
+    return await plan_undo(session, undoing.load(file, *COMMANDS), secret_of(secret_env, secret_file))
+
+
 @reads(
     app,
     "diff",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -262,7 +263,7 @@ async def permission(
 async def delete(session: Session, topic: TopicArgument) -> Plan:
     """Delete a topic with all its messages: at every master that has it, and last at every name server.
 
-    Who consumes it is named before. It cannot be undone.
+    Who consumes it is named before. Its messages cannot be brought back; an undo file keeps its configuration.
 
     \b
     Examples:
@@ -272,6 +273,24 @@ async def delete(session: Session, topic: TopicArgument) -> Plan:
     from orbitmq.admin import topic_changes
 
     return await topic_changes.plan_delete(session, topic)
+
+
+@changes(app, "undo")
+async def undo(
+    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")]
+) -> Plan:
+    """Bring back the configuration of a topic that was changed or deleted, not its messages.
+
+    \b
+    Examples:
+      orbitmq topic undo ~/.local/state/orbitmq/undo/20240501-080000-4711.json
+      orbitmq topic undo before.json --dry-run
+    """
+    from orbitmq.admin import topic_changes
+    from orbitmq.admin.undo import plan_undo
+    from orbitmq.cli import undoing
+
+    return await plan_undo(session, undoing.load(file, topic_changes.UNDO))
 
 
 @changes(app, "order")
