@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format compiled test bench spark-kills bench-frozen bench-spark soak \
-	demo reference site diagrams lock
+	demo screenshots reference site diagrams lock
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; six minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics whose driver is killed 20 times, counted; ten minutes"
 	@echo "make soak       250 faults in a cluster of two pairs, and whether every promise was kept; up to 15 minutes"
+	@echo "make screenshots the pictures of the web page in the documentation, from a browser"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
 	@echo "make site       the documentation as a site in build/site: open build/site/index.html"
@@ -40,9 +41,12 @@ java: setup
 	sh tests/java/build.sh
 	$(BIN)/python -m tests.support.java_archives
 
-# PostgreSQL's server, for the tests of idempotent consumption, promtool, for those of alert rules, and shells that
-# complete words; Debian's packages where there is none.
+# PostgreSQL's server, for the tests of idempotent consumption, promtool, for those of alert rules, Chromium, for those
+# of the web page, and shells that complete words; Debian's packages where there is none.
 services:
+	@test -x /usr/bin/chromium || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
+		fonts-dejavu-core >/dev/null)
 	@command -v promtool >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
 		prometheus >/dev/null)
@@ -91,6 +95,10 @@ spark-kills: setup java
 # RocketMQ's, and `make java` has to come first.
 soak: setup
 	$(BIN)/python -m bench.soak $(SOAK)
+
+# Those of the web page that the documentation shows.
+screenshots: setup services
+	ORBITMQ_SCREENSHOTS=1 $(BIN)/pytest -q tests/dashboard/test_browser.py -k pictures
 
 demo: setup
 	$(BIN)/python demo/run.py

@@ -13,7 +13,7 @@ from orbitmq.admin.sending import plan_resend
 from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
 from orbitmq.dashboard.looking import ID_CHARS_MAX, ROWS, files, row, wanted
 from orbitmq.dashboard.roles import Role
-from orbitmq.errors import BadField, NotFound, OrbitMQError
+from orbitmq.errors import BadField, BrokerAway, NotFound, OrbitMQError
 from orbitmq.message.topics import dlq_topic
 from orbitmq.runtime.clock import SystemClock
 
@@ -76,6 +76,8 @@ async def _page(asked: Asked) -> Paged:
         )
     except NotFound:
         return Paged(Found())
+    except BrokerAway as error:  # it may have all there are
+        return Paged(Found(failures=[failure_of(look.topic, error)]))
 
 
 @plans("dead-letters/{group}/again", Role.OPERATOR, back="dead-letters/{group}")

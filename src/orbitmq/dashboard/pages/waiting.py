@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orbitmq.admin import paging
-from orbitmq.admin.answers import Found
+from orbitmq.admin.answers import Found, failure_of
 from orbitmq.admin.delays import delayed
 from orbitmq.admin.halves import pending, plan_resume
 from orbitmq.admin.paging import Paged
@@ -11,7 +11,7 @@ from orbitmq.admin.plans import Plan
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
 from orbitmq.dashboard.looking import ID_CHARS_MAX, row
 from orbitmq.dashboard.roles import Role
-from orbitmq.errors import NotFound
+from orbitmq.errors import BrokerAway, NotFound
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 
 ROWS = 200  # half messages on the page; more are worth a look at their producer, not at each of them
@@ -49,6 +49,8 @@ async def _given_up(asked: Asked) -> Paged:
         return await paging.page(asked.session, look, limit=GIVEN_UP_ROWS, now_ms=asked.now_ms)
     except NotFound:  # none was given up yet
         return Paged(Found())
+    except BrokerAway as error:  # whether it has any is not known; what the others have is shown all the same
+        return Paged(Found(failures=[failure_of(TRANSACTION_CHECK_MAX_TOPIC, error)]))
 
 
 @plans("half/{id}/check", Role.OPERATOR, back="half")

@@ -1,0 +1,568 @@
+"""What people do on the page, in Debian's Chromium, on a live shop with traffic: each page's main task.
+
+A page is examined as it is found (both widths, both schemes, axe-core, focus, width), then its task is done. A page
+that is added to the table of pages fails here until somebody has walked it, and a form until a walk has sent it. With
+ORBITMQ_SCREENSHOTS=1 the pictures of the documentation are made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Browser, Download, expect
+
+from orbitmq.dashboard.asking import Page
+from tests.support.browsers import DESKTOP, PHONE, Window, chromium
+from tests.support.dashboards import OrbitDashboard
+from tests.support.process import wait_until
+from tests.support.shop import ARCHIVE, BILLING, BROKERS, CHECKOUT, MAILER, MAILS, ORDERS, PAYMENTS, SECRET, Shop
+from tests.support.surface import FORMS, LOOKS, address
+
+PATIENCE_S = 60
+
+
+class Walk(NamedTuple):
+    """What is done on a page, and the forms that are sent on the way."""
+
+    task: Callable[[Walker], None]
+    forms: tuple[str, ...]
+
+
+WALKS: dict[str, Walk] = {}
+"""By the path of the page it begins on."""
+
+
+def walk(path: str, *forms: str) -> Callable[[Callable[[Walker], None]], Callable[[Walker], None]]:
+    def register(task: Callable[[Walker], None]) -> Callable[[Walker], None]:
+        WALKS[path] = Walk(task, forms)
+        return task
+
+    return register
+
+
+class Walker(Window):
+    """A person at work in the shop."""
+
+    def __init__(self, browser: Browser, dashboard: OrbitDashboard, shop: Shop) -> None:
+        super().__init__(browser, dashboard.url)
+        self.shop = shop
+
+    def sees(self, text: str | re.Pattern[str]) -> None:
+        expect(self.page.locator("#content")).to_contain_text(text, timeout=PATIENCE_S * 1000)
+
+    def is_at(self, heading: str | re.Pattern[str]) -> None:
+        expect(self.page.locator("h1")).to_contain_text(heading, timeout=PATIENCE_S * 1000)
+
+    def follows(self, link: str) -> None:
+        self.page.locator("#content").get_by_role("link", name=link, exact=True).first.click()
+
+    def fills(self, label: str, value: str, *, form: str = "#content") -> None:
+        self.page.locator(form).get_by_label(label).first.fill(value)
+
+    def clicks(self, button: str, *, form: str = "#content") -> None:
+        self.page.locator(form).get_by_role("button", name=button).first.click()
+
+    def confirms(self, typed: str | None = None) -> None:
+        """The plan that is shown; a name has to be typed where something is destroyed."""
+        self.is_at("Shall this be done?")
+        if typed is not None:
+            self.page.get_by_label("Type").fill(typed)
+        self.clicks("Do it")
+        expect(self.page.get_by_role("link", name="Go on")).to_be_visible(timeout=PATIENCE_S * 1000)
+        assert not self.page.locator(".outcome-failed, .outcome-notApplied").count(), self.page.inner_text("#content")
+
+    def leaves(self) -> None:
+        """The plan that is shown, as it is."""
+        self.is_at("Shall this be done?")
+        self.follows("Leave it")
+
+    def saves(self, link: str) -> str:
+        """The text of the file behind a link or a button."""
+        with self.page.expect_download() as waiting:
+            self.page.locator("#content").get_by_text(link, exact=True).first.click()
+        found: Download = waiting.value
+        return Path(found.path()).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    with Shop() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dashboard(shop: Shop) -> Iterator[OrbitDashboard]:
+    with OrbitDashboard(shop.name_server, "--sample", 1) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def walker(browser: Browser, dashboard: OrbitDashboard, shop: Shop) -> Walker:
+    return Walker(browser, dashboard, shop)
+
+
+@pytest.mark.parametrize("page", LOOKS, ids=lambda page: page.path or "overview")
+def test_a_person_gets_done_what_the_page_is_for(page: Page, walker: Walker) -> None:
+    assert page.path in WALKS, "nobody has walked this page"
+    found = WALKS[page.path]
+    if page.path not in FILES:
+        walker.open(address(page, walker.shop))
+        walker.examine()
+    found.task(walker)
+    walker.close()
+    missing = [form for form in found.forms if not any(_is_of(form, path) for path in walker.posted)]
+    assert not missing, f"{missing} not sent, but {walker.posted}"
+
+
+def _is_of(form: str, path: str) -> bool:
+    return re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", form), path) is not None
+
+
+def test_every_form_is_sent_by_a_walk() -> None:
+    sent = {form for walk in WALKS.values() for form in walk.forms}
+    assert sorted(page.path for page in FORMS if page.path not in sent) == []
+
+
+# -------------------------------------------------------------------------------------------------- what is looked at
+
+
+@walk("")
+def overview(walker: Walker) -> None:
+    walker.page.clock.install()
+    walker.open("")
+    walker.sees("DefaultCluster")
+    walker.sees("Groups that are behind")
+    walker.page.get_by_role("row", name=ARCHIVE).first.wait_for()
+    with walker.page.expect_response(lambda answer: answer.request.headers.get("hx-request") == "true"):
+        walker.page.get_by_label("every").check()  # the content comes anew while the box is ticked
+        walker.page.clock.run_for(11_000)
+    expect(walker.page.get_by_label("every")).to_be_checked()
+    walker.page.keyboard.press("Control+Home")
+    walker.page.get_by_role("link", name="Skip to the content").focus()
+    walker.page.keyboard.press("Enter")
+    assert walker.page.evaluate("document.activeElement.id") == "content"
+    walker.follows(BROKERS[0])
+    walker.is_at(BROKERS[0])
+
+
+@walk("groups")
+def groups(walker: Walker) -> None:
+    walker.page.get_by_label("Name contains").fill("arch")
+    walker.page.keyboard.press("Enter")
+    walker.sees(ARCHIVE)
+    assert BILLING not in walker.page.inner_text("tbody")
+    walker.follows("Lag")
+    walker.follows(ARCHIVE)
+    walker.is_at(ARCHIVE)
+    walker.follows("Why is nothing consumed?")
+    walker.is_at("why is nothing consumed?")
+
+
+@walk("new-group", "new-group", "groups/{group}/delete")
+def new_group(walker: Walker) -> None:
+    walker.fills("Name", "returns")
+    walker.clicks("Show what it makes")
+    walker.confirms()
+    walker.open("groups/returns")
+    walker.page.get_by_text("Delete it").click()
+    walker.clicks("Show what it deletes")
+    walker.confirms("returns")
+
+
+@walk("groups/{group}", "groups/{group}/change")
+def group(walker: Walker) -> None:
+    walker.sees("Queues")
+    walker.page.get_by_text("Change its rules").click()
+    walker.page.locator(
+        "form[action$='/change'] input[type=number], form[action$='/change'] input[inputmode]"
+    ).first.fill("3")
+    walker.clicks("Show what it changes")
+    walker.confirms()
+
+
+@walk("groups/{group}/why")
+def why(walker: Walker) -> None:
+    walker.sees("given up")
+    walker.follows("Dead letters")
+    walker.is_at("Dead letters")
+
+
+@walk(
+    "groups/{group}/offsets",
+    "groups/{group}/offsets/reset",
+    "groups/{group}/offsets/skip",
+    "groups/{group}/offsets/clone",
+)
+def offsets(walker: Walker) -> None:
+    walker.open(f"groups/{ARCHIVE}/offsets")
+    form = "form[action$='/clone']"
+    walker.fills("The group that gets them", "archive-2", form=form)
+    walker.clicks("Show what it changes", form=form)
+    walker.confirms()
+    walker.open("groups/archive-2/offsets")
+    form = "form[action$='/reset']"
+    walker.page.locator(form).get_by_label("The earliest message").check()
+    walker.clicks("Show what it moves", form=form)
+    walker.confirms()
+    walker.open("groups/archive-2/offsets")
+    walker.clicks("Show what it skips", form="form[action$='/skip']")
+    walker.confirms()
+
+
+@walk("clients")
+def clients(walker: Walker) -> None:
+    walker.sees(walker.shop.client_id)
+    walker.fills("Client, address or group contains", BILLING)
+    walker.clicks("Show")
+    walker.follows(walker.shop.client_id)
+    walker.is_at(walker.shop.client_id)
+
+
+@walk("clients/{client:path}")
+def client(walker: Walker) -> None:
+    walker.sees(f"Positions in {BILLING}")
+    walker.follows("Where its threads stand")
+    walker.sees(re.compile("thread|stack", re.IGNORECASE))
+
+
+@walk("stacks/{client:path}")
+def stack(walker: Walker) -> None:
+    walker.sees(walker.shop.client_id)
+    walker.sees(re.compile(r"\.py"))
+
+
+@walk("brokers")
+def brokers(walker: Walker) -> None:
+    for name in BROKERS:
+        walker.sees(name)
+    walker.page.get_by_role("region", name="Brokers").focus()  # it is scrolled with keys on a phone
+    walker.page.keyboard.press("ArrowRight")
+    walker.follows(BROKERS[1])
+    walker.is_at(BROKERS[1])
+
+
+@walk("brokers/{broker}", "brokers/{broker}/writing", "brokers/{broker}/cleaning")
+def broker(walker: Walker) -> None:
+    here = walker.page.url
+    walker.clicks("Forbid writing")
+    walker.leaves()
+    walker.clicks("Show what is done")
+    walker.confirms()
+    walker.page.goto(here)
+    walker.fills("Keys with", "flush")
+    walker.clicks("Filter")
+    walker.sees("flushDiskType")
+
+
+@walk("brokers/{broker}/consumption")
+def consumption(walker: Walker) -> None:
+    walker.sees(ARCHIVE)
+    walker.follows("Lag")
+    walker.follows(ARCHIVE)
+    walker.is_at(ARCHIVE)
+
+
+@walk("brokers/{broker}/settings", "brokers/{broker}/settings/change")
+def settings(walker: Walker) -> None:
+    walker.fills("Keys with", "fileReservedTime")
+    walker.clicks("Filter")
+    walker.fills("fileReservedTime", "96", form="form[method=post]")
+    walker.clicks("Show what changes")
+    walker.sees("96")
+    walker.confirms()
+
+
+@walk("topics")
+def topics(walker: Walker) -> None:
+    walker.sees(ORDERS)
+    walker.fills("Name with", ORDERS)
+    walker.clicks("Show")
+    walker.follows(ORDERS)
+    walker.is_at(ORDERS)
+
+
+@walk("topics/{topic}", "topics/{topic}/alter", "topics/{topic}/order")
+def topic(walker: Walker) -> None:
+    walker.sees(BILLING)
+    walker.page.locator("form[action$='/alter']").get_by_label("Queues to write").fill("6")
+    walker.page.locator("form[action$='/alter']").get_by_label("Queues to read").fill("6")
+    walker.clicks("Show what changes", form="form[action$='/alter']")
+    walker.confirms()
+    walker.follows("Go on")
+    walker.fills("Brokers and queues", "broker-a:4;broker-b:4", form="form[action$='/order']")
+    walker.clicks("Show what changes", form="form[action$='/order']")
+    walker.leaves()
+
+
+@walk("new-topic", "new-topic", "topics/{topic}/delete")
+def new_topic(walker: Walker) -> None:
+    walker.fills("Name", "Returns")
+    walker.clicks("Show what is made")
+    walker.confirms()
+    walker.open("topics/Returns")
+    walker.clicks("Show what goes")
+    walker.confirms("Returns")
+
+
+@walk("nameservers", "nameservers/settings", "nameservers/pairs", "nameservers/pairs/remove")
+def name_servers(walker: Walker) -> None:
+    here = walker.page.url
+    form = "form[action$='/settings']"
+    walker.follows("change")
+    walker.clicks("Show what changes", form=form)
+    walker.sees("There is nothing to do: it is so already.")
+    walker.page.goto(here)
+    form = "form[action$='/pairs']"
+    walker.fills("Put", "Mails", form=form)
+    walker.fills("as", "broker-a:4", form=form)
+    walker.clicks("Show what changes", form=form)
+    walker.confirms()
+    walker.page.goto(here)
+    walker.clicks("remove Mails")
+    walker.confirms()
+
+
+@walk("access", "access/white-list")
+def access(walker: Walker) -> None:
+    walker.sees("storefront")
+    walker.fills("Replace the white list", "127.0.0.1\n10.1.2.*")
+    walker.clicks("Show what changes")
+    walker.confirms()
+
+
+@walk("account", "account", "account/delete")
+def account(walker: Walker) -> None:
+    walker.fills("Access key", "warehouse")
+    walker.fills("Secret", SECRET)
+    walker.fills("Topics, one a line", f"{ORDERS}=SUB")
+    walker.clicks("Show what changes")
+    assert SECRET not in walker.page.content()
+    walker.confirms()
+    assert SECRET not in walker.page.content()
+    walker.open("account?key=warehouse")
+    assert SECRET not in walker.page.content()
+    walker.clicks("Delete the account")
+    walker.confirms("warehouse")
+
+
+@walk("config", "config/apply")
+def config(walker: Walker) -> None:
+    told = walker.saves("Save what the cluster has")
+    assert ORDERS in told
+    assert SECRET not in told
+    walker.fills("Make the cluster what this document says", told)
+    walker.clicks("Show what changes")
+    walker.sees("There is nothing to do: it is so already.")
+
+
+@walk("audit")
+def audit(walker: Walker) -> None:
+    walker.open("send?topic=" + MAILS)
+    walker.fills("Body", "recorded", form="form[action$='/send']")
+    walker.clicks("Send it")
+    walker.sees("is sent to")
+    walker.open("audit")
+    walker.sees("send a message")
+
+
+# ----------------------------------------------------------------------------------------------------------- messages
+
+
+@walk("find")
+def find(walker: Walker) -> None:
+    walker.sees("consumed by billing")
+    walker.page.get_by_label("Where is my message?").fill("order-7")
+    walker.page.keyboard.press("Enter")
+    walker.is_at("Where is my message?")
+    walker.sees("order-7")
+    walker.follows("The message")
+    walker.is_at("Message")
+
+
+@walk("messages")
+def messages(walker: Walker) -> None:
+    walker.page.get_by_label("Key", exact=True).fill("order-12")
+    walker.clicks("Show")
+    walker.sees("order-12")
+    walker.page.locator("tbody a").first.click()
+    walker.is_at("Message")
+
+
+@walk("messages/{topic}/{id}")
+def message(walker: Walker) -> None:
+    walker.sees('"order": 0')
+    walker.page.get_by_label("Shown as").select_option("hex")
+    walker.clicks("Show")
+    walker.sees("7b226f72646572")
+    walker.follows("Send one like it")
+    expect(walker.page.locator("#body")).to_have_value(re.compile('"order": 0'))
+
+
+@walk("messages/{topic}/{id}/again", "messages/{topic}/{id}/again")
+def again(walker: Walker) -> None:
+    billed = walker.shop.billed
+    walker.fills("Group", BILLING)
+    walker.clicks("Show its members")
+    walker.clicks("Consume it there")
+    walker.confirms()
+    wait_until(lambda: walker.shop.billed > billed, PATIENCE_S, "the order is billed once more")
+
+
+@walk("send", "send")
+def send(walker: Walker) -> None:
+    billed = walker.shop.billed
+    form = "form[action$='/send']"
+    walker.fills("Topic", ORDERS, form=form)
+    walker.page.locator("#body").fill('{"order": "by hand"}')
+    walker.fills("Keys, separated", "by-hand", form=form)
+    walker.clicks("Send it")
+    walker.sees("is sent to Orders")
+    wait_until(lambda: walker.shop.billed > billed, PATIENCE_S, "the order is billed")
+
+
+@walk("tail")
+def tail(walker: Walker) -> None:
+    walker.shop.sell(1)
+    key = f"order-{len(walker.shop.sent) - 1}"
+    expect(walker.page.locator("#feed")).to_contain_text(key, timeout=PATIENCE_S * 1000)
+    walker.page.get_by_label("pause").check()
+
+
+@walk("trace")
+def trace(walker: Walker) -> None:
+    walker.fills("Message id or key", walker.shop.sent[1])
+    walker.clicks("Show")
+    walker.sees(CHECKOUT)
+    walker.sees(BILLING)
+
+
+@walk("dead-letters")
+def dead_letters(walker: Walker) -> None:
+    walker.follows(MAILER)
+    walker.is_at(f"Dead letters of {MAILER}")
+
+
+@walk("dead-letters/{group}", "dead-letters/{group}/again")
+def dead_letters_of(walker: Walker) -> None:
+    walker.sees("mail-0")
+    walker.page.get_by_label("all", exact=True).check()  # ticks every box of the page
+    assert walker.page.locator("input[name=id]:checked").count() == walker.page.locator("input[name=id]").count() > 1
+    walker.page.get_by_label("Those that are ticked go").select_option("topic")
+    walker.fills("Topic, if to one", PAYMENTS)
+    walker.clicks("Deliver again")
+    walker.leaves()
+
+
+@walk("delayed")
+def delayed(walker: Walker) -> None:
+    walker.sees(MAILS)
+    walker.follows("Look through them")
+    walker.sees("later")
+
+
+@walk("half", "half/{id}/check")
+def half(walker: Walker) -> None:
+    walker.sees("Payments")
+    walker.clicks("ask the producer")
+    walker.confirms()
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+FILES = {"config/export", "dead-letters/{group}/export", "messages/export", "messages/{topic}/{id}/body", "tail/rows"}
+"""Pages that are saved, or a part of another one."""
+
+
+@walk("config/export")
+def config_export(walker: Walker) -> None:
+    walker.open("config")
+    assert "kind: ClusterConfig" in walker.saves("Save what the cluster has")
+
+
+@walk("dead-letters/{group}/export")
+def dead_letters_export(walker: Walker) -> None:
+    walker.open(f"dead-letters/{MAILER}")
+    lines = walker.saves("JSON lines").splitlines()
+    assert {json.loads(line)["topic"] for line in lines} == {f"%DLQ%{MAILER}"}
+
+
+@walk("messages/export")
+def messages_export(walker: Walker) -> None:
+    walker.open(f"messages?topic={ORDERS}&key=order-3")
+    assert "order-3" in walker.saves("CSV")
+
+
+@walk("messages/{topic}/{id}/body")
+def body(walker: Walker) -> None:
+    walker.open(f"messages/{ORDERS}/{walker.shop.places[5]}")
+    assert json.loads(walker.saves("Download"))["order"] == 5
+
+
+@walk("tail/rows")
+def tail_rows(walker: Walker) -> None:
+    walker.open(f"tail?topic={ORDERS}")
+    with walker.page.expect_response(re.compile("tail/rows")) as waiting:
+        walker.shop.sell(1)
+    assert waiting.value.status == 200
+
+
+# ----------------------------------------------------------------------------------------------------------- pictures
+
+DOCS = Path(__file__).parents[2] / "docs"
+PICTURE_BYTES_MAX = 150_000
+PICTURES = {
+    "overview": "",
+    "overview-phone": "",
+    "group-why": f"groups/{MAILER}/why",
+    "group": f"groups/{ARCHIVE}",
+    "find": "find?q=order-7",
+    "message": f"messages/{ORDERS}/",
+    "dead-letters": f"dead-letters/{MAILER}",
+}
+"""Of the documentation, by file: what they show."""
+
+
+def test_pictures_of_the_documentation_are_small_and_there(walker: Walker, tmp_path: Path) -> None:
+    target = DOCS / "images" if os.environ.get("ORBITMQ_SCREENSHOTS") else tmp_path
+    for name, path in PICTURES.items():
+        walker.open(path + (walker.shop.places[3] if path.endswith("/") else ""))
+        is_phone = name.endswith("-phone")
+        walker.as_seen(PHONE if is_phone else DESKTOP, dark=is_phone)
+        picture = walker.page.screenshot(path=target / f"{name}.png")
+        assert len(picture) < PICTURE_BYTES_MAX, name
+    walker.close()
+    named = {name for page in DOCS.rglob("*.md") for name in re.findall(r"images/([\w-]+)\.png", page.read_text())}
+    assert named == set(PICTURES) == {path.stem for path in (DOCS / "images").glob("*.png")}
+
+
+# ------------------------------------------------------------------------------------------------- the examiner itself
+
+
+def test_an_examination_finds_what_is_wrong(walker: Walker) -> None:
+    walker.open("")
+    walker.page.evaluate(
+        """() => {
+            document.getElementById("content").innerHTML =
+                "<img src='/static/icon.svg'><p>pale</p><button tabindex='-1'>never</button>";
+            document.querySelector("p").style.cssText = "width: 2000px; color: #eee; background: #fff";
+            console.error("broken");
+            fetch("/nowhere");
+        }"""
+    )
+    walker.examine()
+    with pytest.raises(AssertionError) as found:
+        walker.close()
+    for wrong in ("image-alt", "color-contrast", "too wide, phone", "no key reaches", "console: broken", "404: "):
+        assert wrong in str(found.value)
