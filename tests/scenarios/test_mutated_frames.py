@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import uvloop
+
 from orbitmq.message.config import TopicConfig
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.pulling import pull
@@ -238,7 +240,7 @@ def test_damaged_frames_leave_the_servers_serving_and_their_memory_flat() -> Non
 
     # Captured frames register and unregister `broker-a`, which would be a legal order, too.
     with OrbitUp(name="honest") as up:
-        warm, end = asyncio.run(run(up))
+        warm, end = uvloop.run(run(up))
         process = up.process
         exit_code = up.stop()
         errors = process.errors()
