@@ -44,8 +44,10 @@ def samples(shop: Shop) -> dict[str, str]:
 
 
 def queries(shop: Shop) -> dict[str, dict[str, str]]:
-    """What pages cannot do without, by their paths."""
+    """What pages cannot do without, by their paths, and what keeps the longest ones short."""
     return {
+        "brokers/{broker}": {"containing": "flush"},
+        "brokers/{broker}/settings": {"containing": "file"},
         "find": {"q": shop.sent[0]},
         "trace": {"q": shop.sent[0]},
         "messages": {"topic": shops.ORDERS},
