@@ -16,6 +16,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 final class Send {
     private static final int ASYNC_IN_FLIGHT = 256;
+    // A client looks at its routes 10 ms after its start. A topic that the first message has created by then gets another
+    // route in the middle of the run, and with it a new turn of its queues.
+    private static final long FIRST_LOOK_MS = 100;
 
     private final DefaultMQProducer producer;
     private final String topic;
@@ -40,6 +43,7 @@ final class Send {
         }
         producer.setSendMsgTimeout(arguments.number("timeout-ms", 10_000));
         producer.start();
+        Thread.sleep(FIRST_LOOK_MS);
         Send send = new Send(arguments, producer);
         switch (arguments.text("mode", "sync")) {
             case "sync" -> send.sync(arguments.number("queue", -1), arguments.number("delay-level", 0));
