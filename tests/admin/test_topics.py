@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 
 from orbitmq.admin import topic_changes, topics
+from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Outcome, Plan
-from orbitmq.admin.session import ASKED_AT_ONCE, Session
+from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session
 from orbitmq.admin.topic_changes import Wanted, perm_of
-from orbitmq.admin.topics import TopicType, day_sum, type_of
+from orbitmq.admin.topics import TopicFlow, TopicType, day_sum, type_of
 from orbitmq.client.sync import Producer
-from orbitmq.errors import AdminError, Conflict, MessageIllegal, NotFound
-from orbitmq.message.model import Message
+from orbitmq.errors import AdminError, Conflict, MessageIllegal, NotFound, RemotingTimeout
+from orbitmq.message.model import Message, MessageQueue
+from orbitmq.net.remoting import Remoting
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.bodies import BrokerStatsData, StatsItem
+from orbitmq.wire.bodies import BrokerStatsData, ConsumeStats, QueueProgress, StatsItem
 from orbitmq.wire.codes import RequestCode
+from tests.support.loops import JumpingLoop, run
 from tests.support.sessions import asked, without_master
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +82,74 @@ def test_a_young_broker_tells_the_day_by_its_longest_window() -> None:
     assert day_sum(BrokerStatsData(StatsItem(), StatsItem(sum=5), StatsItem(sum=1))) == 5
     assert day_sum(BrokerStatsData(StatsItem(), StatsItem(), StatsItem(sum=1))) == 1
     assert day_sum(BrokerStatsData()) == 0
+
+
+MINUTE = StatsItem(sum=60, tps=1.0)
+HOME, FROZEN = Node("c", "a", 0, "h:1"), Node("c", "b", 0, "h:2")
+
+
+@dataclass
+class Asked:
+    """Brokers that answer in a second of the loop's time, but for the frozen one, which is given up after five."""
+
+    frozen: list[str] = field(default_factory=list)
+
+    async def __call__(self, address: str, answer: T) -> T:
+        if address == FROZEN.address:
+            self.frozen.append(address)
+            await asyncio.sleep(5)
+            raise RemotingTimeout("no answer in 5000 ms")
+        await asyncio.sleep(1)
+        return answer
+
+
+def flow_of(monkeypatch: pytest.MonkeyPatch, homes: list[Node], groups: int) -> tuple[Found[TopicFlow], Asked, float]:
+    """What is found, who was asked in vain, and how long it took on the loop's clock."""
+    asked_of = Asked()
+
+    async def known(_remoting: Remoting, address: str, _topic: str, *, timeout_ms: float) -> list[str]:
+        return await asked_of(address, [f"g{number}" for number in range(groups)])
+
+    async def counted(_remoting: Remoting, address: str, *_key: str, timeout_ms: float) -> BrokerStatsData:
+        return await asked_of(address, BrokerStatsData(MINUTE, MINUTE, MINUTE))
+
+    async def behind(_remoting: Remoting, address: str, *_of: str, timeout_ms: float) -> ConsumeStats:
+        return await asked_of(address, ConsumeStats(offset_table={MessageQueue("T", "a", 0): QueueProgress(9, 2)}))
+
+    monkeypatch.setattr(topics, "groups_of_topic", known)
+    monkeypatch.setattr(topics, "statistic", counted)
+    monkeypatch.setattr(topics, "consume_stats", behind)
+
+    async def look() -> tuple[Found[TopicFlow], float]:
+        session = Session(Remoting(), ["n:1"])
+
+        async def homes_of(_topic: str) -> list[Node]:
+            return homes
+
+        monkeypatch.setattr(session, "homes", homes_of)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        return await topics.flow(session, "T"), loop.time() - began
+
+    found, took = run(look(), JumpingLoop)
+    return found, asked_of, took
+
+
+def test_a_frozen_broker_is_waited_for_once_however_many_groups_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked_of, took = flow_of(monkeypatch, [HOME, FROZEN], 20)
+    assert [row.group for row in found.items] == sorted(f"g{number}" for number in range(20))
+    assert {(row.lag_messages, row.in_per_s, row.out_per_s, row.in_24_h) for row in found.items} == {(None,) * 4}
+    assert [failure.name for failure in found.failures] == ["TIMEOUT"]
+    assert asked_of.frozen == [FROZEN.address]
+    assert took <= 5 + 1 + 3, "20 groups, two questions each, 16 at a time"
+
+
+def test_a_slave_that_stands_in_has_counted_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = flow_of(monkeypatch, [HOME], 1)[0].items
+    assert (whole.in_per_s, whole.in_24_h, whole.out_per_s, whole.out_24_h, whole.lag_messages) == (1.0, 60, 1.0, 60, 7)
+    slave = Node("c", "a", 1, "h:3", stands_in=True)
+    (row,) = flow_of(monkeypatch, [slave], 1)[0].items
+    assert (row.in_per_s, row.in_24_h, row.out_per_s, row.out_24_h, row.lag_messages) == (None,) * 5
 
 
 # ------------------------------------------------------------------------------------------------------------- live

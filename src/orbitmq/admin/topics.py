@@ -6,7 +6,7 @@ Changing them is in `orbitmq.admin.topic_changes`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -259,10 +259,16 @@ async def table_of(session: Session, node: Node) -> TopicTable:
 
 async def consumers(session: Session, topic: str) -> Found[TopicGroup]:
     """Groups that subscribe the topic or have offsets of it, by the account of all its brokers."""
-    gathered = await session.each_node(
-        await session.homes(topic),
-        lambda node: groups_of_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms),
+    return _known_groups(topic, await _groups_at(session, await session.homes(topic), topic))
+
+
+async def _groups_at(session: Session, homes: Sequence[Node], topic: str) -> Gathered[Node, list[str]]:
+    return await session.each_node(
+        homes, lambda node: groups_of_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
     )
+
+
+def _known_groups(topic: str, gathered: Gathered[Node, list[str]]) -> Found[TopicGroup]:
     brokers: dict[str, list[str]] = {}
     for node, groups in gathered.answers.items():
         for group in groups:
@@ -273,14 +279,17 @@ async def consumers(session: Session, topic: str) -> Found[TopicGroup]:
 
 async def flow(session: Session, topic: str) -> Found[TopicFlow]:
     """How much comes in, and goes out to each group: what the stock `statsAll` tells of one topic. Figures of brokers
-    add up; one that is missing makes the sum unknown.
+    add up; one that is missing makes the sum unknown, and so does a slave that stands in for its master, as it has
+    counted nothing. Who does not say which groups there are is not asked about each of them, too.
     """
     homes = await session.homes(topic)
-    groups = await consumers(session, topic)
-    came = await _counted(session, homes, "TOPIC_PUT_NUMS", topic)
+    told = await _groups_at(session, homes, topic)
+    groups, there = _known_groups(topic, told), list(told.answers)
+    came = await _counted(session, there, "TOPIC_PUT_NUMS", topic)
     alone = TopicFlow(topic, None, None, _per_second(came, homes), None, _of_a_day(came, homes), None)
-    rows = [await _flow(session, homes, row.group, alone) for row in groups.items] or [alone]
-    return Found(rows, failures=list(groups.failures))
+    # Not through `session.each`, as in `flows`.
+    rows = await asyncio.gather(*(_flow(session, homes, there, row.group, alone) for row in groups.items))
+    return Found(rows or [alone], failures=list(groups.failures))
 
 
 async def flows(session: Session, topic: str | None, *, active: bool = False) -> Found[TopicFlow]:
@@ -302,9 +311,12 @@ async def flows(session: Session, topic: str | None, *, active: bool = False) ->
     return found
 
 
-async def _flow(session: Session, homes: list[Node], group: str, alone: TopicFlow) -> TopicFlow:
-    went = await _counted(session, homes, "GROUP_GET_NUMS", f"{alone.topic}@{group}")
-    lag = await _lag(session, homes, alone.topic, group)
+async def _flow(session: Session, homes: list[Node], there: list[Node], group: str, alone: TopicFlow) -> TopicFlow:
+    """`there` are those of the homes that answer."""
+    went, lag = await asyncio.gather(
+        _counted(session, there, "GROUP_GET_NUMS", f"{alone.topic}@{group}"),
+        _lag(session, homes, there, alone.topic, group),
+    )
     out, day = _per_second(went, homes), _of_a_day(went, homes)
     return replace(alone, group=group, lag_messages=lag, out_per_s=out, out_24_h=day)
 
@@ -312,22 +324,27 @@ async def _flow(session: Session, homes: list[Node], group: str, alone: TopicFlo
 Counted = Mapping[Node, BrokerStatsData | None]
 
 
-async def _counted(session: Session, homes: list[Node], name: str, key: str) -> Counted:
+async def _counted(session: Session, there: list[Node], name: str, key: str) -> Counted:
     """A statistic of each broker that answers; None where nothing was counted."""
     gathered = await session.each_node(
-        homes, lambda node: statistic(session.remoting, node.address, name, key, timeout_ms=session.timeout_ms)
+        there, lambda node: statistic(session.remoting, node.address, name, key, timeout_ms=session.timeout_ms)
     )
     return gathered.answers
 
 
 def _per_second(counted: Counted, homes: Iterable[Node]) -> float | None:
-    if not all(node in counted for node in homes):
+    if not _is_whole(counted, homes):
         return None
     return sum(data.stats_minute.tps for data in counted.values() if data is not None)
 
 
+def _is_whole(counted: Counted, homes: Iterable[Node]) -> bool:
+    """Of `homes`, as keys of what was counted need not say who stands in."""
+    return all(node in counted and not node.stands_in for node in homes)
+
+
 def _of_a_day(counted: Counted, homes: Iterable[Node]) -> int | None:
-    if not all(node in counted for node in homes):
+    if not _is_whole(counted, homes):
         return None
     return sum(day_sum(data) for data in counted.values() if data is not None)
 
@@ -338,12 +355,12 @@ def day_sum(data: BrokerStatsData) -> int:
     return next((window.sum for window in windows if window.sum), 0)
 
 
-async def _lag(session: Session, homes: list[Node], topic: str, group: str) -> int | None:
+async def _lag(session: Session, homes: list[Node], there: list[Node], topic: str, group: str) -> int | None:
     gathered = await session.each_node(
-        homes,
+        there,
         lambda node: consume_stats(session.remoting, node.address, group, topic, timeout_ms=session.timeout_ms),
     )
-    if gathered.failures:
+    if gathered.failures or len(gathered.answers) < len(homes):
         return None
     parts = [part for stats in gathered.answers.values() for part in stats.offset_table.values()]
     return sum(max(0, part.broker_offset - part.consumer_offset) for part in parts)
