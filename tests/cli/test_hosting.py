@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import re
 import signal
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from subprocess import SubprocessError
 
 import pytest
 
@@ -129,3 +132,69 @@ def test_free_ports_are_free_with_their_neighbours(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(hosting, "_is_free", lambda port: False)
     with pytest.raises(ConfigurationError, match="no three free ports"):
         ports(0, 1)
+
+
+def _kept(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], Awaitable[object]], ends: Callable[[], bool]
+) -> list[int]:
+    """Keep one node that is begun by `start` until `ends`; the exit codes with which it was given up."""
+    gave_up: list[int] = []
+
+    async def begin(_node: hosting.Node, _log_level: str) -> object:
+        return await start()
+
+    async def keep() -> None:
+        running = hosting.Running(hosting.Node("broker-0", (), "broker", ""))
+        keeping = asyncio.create_task(hosting._keep(running, "info", lambda _running, code: gave_up.append(code)))
+        async with asyncio.timeout(30):
+            while not ends() and not gave_up:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await hosting._stop(running)
+
+    monkeypatch.setattr(hosting, "_start", begin)
+    monkeypatch.setattr(hosting, "FIRST_WAIT_SECONDS", 0.01)
+    asyncio.run(keep())
+    return gave_up
+
+
+def _printing(words: str) -> Awaitable[asyncio.subprocess.Process]:
+    return asyncio.create_subprocess_exec(
+        sys.executable, "-c", words, stdout=asyncio.subprocess.PIPE, limit=hosting._LINE_BYTES_MAX
+    )
+
+
+def test_a_machine_that_has_no_room_for_a_process_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[Exception] = [BlockingIOError(11, "no room"), SubprocessError("fork"), OSError(12, "no memory")]
+    starts = 0
+
+    async def start() -> object:
+        nonlocal starts
+        starts += 1
+        if errors:
+            raise errors.pop()
+        return await _printing("pass")
+
+    assert _kept(monkeypatch, start, lambda: starts == 5) == []
+
+
+def test_a_line_that_is_too_long_ends_nobody(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    long = hosting._LINE_BYTES_MAX * 3
+    words = f"import time; print('x' * {long}, flush=True); print('broker here', flush=True); time.sleep(60)"
+    with caplog.at_level("INFO"):
+        codes = _kept(monkeypatch, lambda: _printing(words), lambda: "event=node_ready" in caplog.text)
+    assert codes == []
+    assert "starts=1" in caplog.text
+    assert "event=node_ended" not in caplog.text
+
+
+def test_a_keeper_that_fails_says_so_and_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def start() -> object:
+        raise RuntimeError("a bug")
+
+    assert _kept(monkeypatch, start, lambda: False) == [1]
+    assert "event=node_not_kept node='broker-0'" in caplog.text
+    assert "a bug" in caplog.text

@@ -19,9 +19,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import SubprocessError
 
 from orbitmq.cli.daemons import DATA_DIR, run_until_stopped, serve
-from orbitmq.cli.endings import EXIT_CONFLICT, EXIT_REFUSED, EXIT_USAGE, one_line_errors
+from orbitmq.cli.endings import EXIT_CONFLICT, EXIT_FAILED, EXIT_REFUSED, EXIT_USAGE, one_line_errors
 from orbitmq.errors import ConfigurationError
 from orbitmq.runtime import logging
 from orbitmq.runtime.files import save_with_backup
@@ -236,20 +237,25 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 async def _keep(running: Running, log_level: logging.Level, give_up: Callable[[Running, int], None]) -> None:
     """Begin the node, and again whenever it ends; longer and longer between, while it does not last."""
+    try:
+        await _again_and_again(running, log_level, give_up)
+    except Exception:  # a node that nobody keeps must not look like one that is kept
+        _log.exception("event=node_not_kept node=%r", running.node.name)
+        give_up(running, EXIT_FAILED)
+
+
+async def _again_and_again(running: Running, log_level: logging.Level, give_up: Callable[[Running, int], None]) -> None:
     loop, wait = asyncio.get_running_loop(), FIRST_WAIT_SECONDS
     while True:
         began = loop.time()
-        process = running.process = await _start(running.node, log_level)
-        running.starts += 1
-        await _read(process, running)
-        ended = await process.wait()
+        ended = await _once(running, log_level)
         lasted = loop.time() - began
         if ended in HOPELESS and running.starts == 1:
             give_up(running, ended)
             return
         wait = FIRST_WAIT_SECONDS if lasted >= WELL_SECONDS else wait
         _log.warning(
-            "event=node_ended node=%r exit_code=%d lasted_s=%.1f again_in_s=%.0f",
+            "event=node_ended node=%r exit_code=%s lasted_s=%.1f again_in_s=%.0f",
             running.node.name,
             ended,
             lasted,
@@ -257,6 +263,21 @@ async def _keep(running: Running, log_level: logging.Level, give_up: Callable[[R
         )
         await asyncio.sleep(wait)
         wait = min(WAIT_SECONDS_MAX, wait * 2)
+
+
+async def _once(running: Running, log_level: logging.Level) -> int | None:
+    """From its beginning to its end: the exit code. None when the machine has no room for it now, or it cannot be
+    heard: then it is stopped.
+    """
+    try:
+        process = running.process = await _start(running.node, log_level)
+        running.starts += 1
+        await _read(process, running)
+        return await process.wait()
+    except (OSError, SubprocessError) as error:
+        _log.error("event=node_failed node=%r error=%r", running.node.name, error)
+        await _stop(running)
+        return None
 
 
 async def _start(node: Node, log_level: logging.Level) -> asyncio.subprocess.Process:
@@ -278,11 +299,19 @@ def _end_with_parent() -> None:
 
 async def _read(process: asyncio.subprocess.Process, running: Running) -> None:
     """What it prints, until it ends; its address is the sign that it is ready."""
-    assert process.stdout is not None
-    while line := await process.stdout.readline():
+    while line := await _line_of(process):
         if line.strip().startswith(running.node.ready.encode()):
             _log.info("event=node_ready node=%r pid=%d starts=%d", running.node.name, process.pid, running.starts)
             running.ready.set()
+
+
+async def _line_of(process: asyncio.subprocess.Process) -> bytes:
+    """The next line it prints, empty at its end; a blank one for one that is too long, which tells nothing here."""
+    assert process.stdout is not None
+    try:
+        return await process.stdout.readline()
+    except ValueError:
+        return b"\n"
 
 
 async def _stop(running: Running) -> None:
