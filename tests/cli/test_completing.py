@@ -44,6 +44,9 @@ CALLS = {
     "fish": ["fish", "--no-config", "-c", FISH],
 }
 
+ODD = ["x\x1b[2J", "a|reboot", "|reboot", "$(id)", "a;b", "-rf", "a b"]
+"""Names that nobody is offered; the second and third are legal ones."""
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
@@ -109,10 +112,12 @@ def test_an_answer_is_kept_for_a_while_and_then_asked_for_again(
     rounds: list[str] = []
     now = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    monkeypatch.setattr(completing, "_of_cluster", lambda kind, _given: rounds.append(kind) or ["Orders", "x\x1b[2J"])
+    monkeypatch.setattr(completing, "_of_cluster", lambda kind, _given: rounds.append(kind) or ["Orders", *ODD])
     given = completing.typer.Context(completing.typer.main.get_command(_app()))
     given.params = {"name_servers": ["n:1"]}
-    assert completing._names("topics", given, "") == ["Orders"], "and no text that does something to a terminal"
+    assert completing._names("topics", given, "") == ["Orders"], (
+        "and no text that does something to a terminal or a shell"
+    )
     assert completing._names("topics", given, "X") == []
     assert rounds == ["topics"]
     assert completing._names("groups", given, "") == ["Orders"]

@@ -36,8 +36,10 @@ REQUEST_MS = 1200.0
 NAMES_MAX = 2000
 """A shell that is given more shows none."""
 FILES_MAX = 50
-_NAME = re.compile(r"[A-Za-z0-9_%|][A-Za-z0-9_%|.:-]*")
-"""Whatever else a name has is not handed to a shell, which reads what it is given."""
+_NAME = re.compile(r"[A-Za-z0-9_%][A-Za-z0-9_%.:-]*")
+"""Whatever else a name has is not handed to a shell, which reads what it is given: the `|` too that RocketMQ allows in
+names, as bash would put it onto the line unquoted.
+"""
 
 
 def _topics(context: typer.Context, incomplete: str) -> list[str]:
