@@ -23,10 +23,10 @@ SPARK = ("spark", "pipeline")  # rooms whose tests share Spark's session, which 
 FIRST = ("spark", "pipeline", "scenarios", "interop")
 TESTS = Path(__file__).parent
 
-# What commands remember and cache of one test is no other's business, nor that of whoever runs them.
+# What commands remember, cache and are configured with is of one test, not of others nor of whoever runs it.
 _HOMES = tempfile.TemporaryDirectory(prefix="orbitmq-homes-")
 _NUMBERS = count()
-_KEPT = ("XDG_STATE_HOME", "XDG_CACHE_HOME")
+_KEPT = ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 os.environ |= {name: f"{_HOMES.name}/{name}" for name in _KEPT}
 
 

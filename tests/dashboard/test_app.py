@@ -96,7 +96,7 @@ def test_nobody_sees_anything_before_the_login(guarded: OrbitDashboard) -> None:
     assert visitor.get("audit", headers={"HX-Request": "true"}, follow=False).status == 401
     assert visitor.post("plans/x", {}, follow=False).status == 401
     assert visitor.get("/c/nowhere/", follow=False).status == 303, "not even which clusters there are"
-    visitor.cookies["orbitmq-session"] = "made-up"
+    visitor.cookies[f"orbitmq-session-{guarded.port}"] = "made-up"
     assert visitor.get("audit", follow=False).status == 303
 
 
@@ -135,8 +135,8 @@ def test_wrong_passwords_are_refused_alike_and_then_slowed_down(accounts: Path) 
         visitor = dashboard.visitor()
         wrong = [visitor.log_in("admin", "wrong password"), visitor.log_in("nobody", PASSWORD)]
         assert [(page.status, "name or password is wrong" in page.words) for page in wrong] == [(401, True)] * 2
-        statuses = [visitor.log_in(f"name {number}", "wrong password").status for number in range(8)]
-        assert statuses[:3] == [401, 401, 401]
+        statuses = [visitor.log_in("admin", "wrong password").status for number in range(8)]
+        assert statuses[:4] == [401, 401, 401, 401]
         assert 429 in statuses, "each further one waits twice as long"
         told = visitor.log_in("admin", PASSWORD)
         assert told.status == 429, "the right one has to wait, too"
@@ -171,6 +171,55 @@ def test_an_account_that_is_taken_away_is_out_at_once(accounts: Path, tmp_path: 
         assert visitor.get("audit").status == 403
         orbitmq("dashboard", "account", "admin", "--remove", "--accounts", own)
         assert visitor.get("audit", follow=False).status == 303
+
+
+def test_a_new_password_ends_the_sessions_of_the_old_one_and_leaves_the_role(accounts: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copy(accounts, tmp_path / "accounts.toml"))
+    with OrbitDashboard(NOBODY, "--accounts", own, "--sample", 0) as dashboard:
+        visitor = dashboard.visitor()
+        visitor.log_in("admin", PASSWORD)
+        told = orbitmq("dashboard", "account", "admin", "--accounts", own, typed="another password\n")
+        assert "admin may log in as admin" in told.stdout
+        assert visitor.get("audit", follow=False).status == 303
+        visitor.log_in("admin", "another password")
+        assert visitor.get("audit").status == 200
+
+
+def test_the_word_of_a_proxy_is_taken_where_it_is_named(accounts: Path) -> None:
+    told = {"X-Forwarded-For": "10.1.2.3", "X-Forwarded-Proto": "https"}
+    form = {"name": "admin", "password": PASSWORD}
+    with OrbitDashboard(NOBODY, "--accounts", accounts, "--sample", 0, "--proxy", "127.0.0.1") as dashboard:
+        behind = dashboard.visitor().post("/login", form, headers=told, follow=False)
+        assert "secure" in behind.headers["set-cookie"].lower()
+        (line,) = [json.loads(line) for line in dashboard.audit_path.read_text().splitlines()]
+        assert line["peer"] == "10.1.2.3"
+    with OrbitDashboard(NOBODY, "--accounts", accounts, "--sample", 0) as dashboard:
+        alone = dashboard.visitor().post("/login", form, headers=told, follow=False)
+        assert "secure" not in alone.headers["set-cookie"].lower()
+        (line,) = [json.loads(line) for line in dashboard.audit_path.read_text().splitlines()]
+        assert line["peer"] == "127.0.0.1"
+
+
+def test_two_pages_of_a_machine_do_not_take_each_other_s_logins(guarded: OrbitDashboard, accounts: Path) -> None:
+    with OrbitDashboard(NOBODY, "--accounts", accounts, "--sample", 0) as other:
+        here, there = guarded.visitor(), other.visitor()
+        there.cookies = here.cookies  # as a browser has them, for the name of the machine
+        here.log_in("admin", PASSWORD)
+        there.log_in("admin", PASSWORD)
+        assert [here.get("audit").status, there.get("audit").status] == [200, 200]
+
+
+def test_other_sites_may_lead_here_but_not_have_it_work(open_one: OrbitDashboard) -> None:
+    visitor = open_one.visitor()
+
+    def status(site: str, mode: str, dest: str) -> int:
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+        return visitor.get("audit", headers=headers).status
+
+    assert status("cross-site", "navigate", "document") == 200
+    assert status("same-origin", "cors", "empty") == 200
+    for mode, dest in (("no-cors", "image"), ("cors", "empty"), ("navigate", "iframe")):
+        assert status("cross-site", mode, dest) == status("same-site", mode, dest) == 403
 
 
 @pytest.mark.parametrize(

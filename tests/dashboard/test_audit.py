@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,35 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match=r"audit log .*file/audit"):
         AuditLog(tmp_path / "file" / "audit", ManualClock()).open()
+
+
+def test_many_may_write_at_once_and_no_line_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "FILE_BYTES_MAX", 60_000)
+    logs = [AuditLog(tmp_path / "a", ManualClock()) for _ in range(2)]
+    with ThreadPoolExecutor(8) as together:
+        wrote = [
+            together.submit(logs[number % 2].write, "anna", "admin", "p", f"change {number}", "done")
+            for number in range(800)
+        ]
+    for one in wrote:
+        one.result()
+    lines = [line for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
+    assert {json.loads(line)["what"] for line in lines} == {f"change {number}" for number in range(800)}
+    assert len(list(tmp_path.iterdir())) == 2, "the file was renamed meanwhile"
+
+
+def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b'{"at": "x", "cut')
+    log = AuditLog(path, ManualClock())
+    log.open()
+    log.write("anna", "admin", "p", "a change", "done")
+    assert json.loads(path.read_bytes().splitlines()[1])["what"] == "a change"
+
+
+def test_lines_of_others_in_the_file_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text('{"hello": 1}\n[]\n')
+    log = AuditLog(path, ManualClock())
+    log.open()
+    assert log.latest() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
 from orbitmq.dashboard import logins
 from orbitmq.dashboard.logins import Guesses, Logins, Pending
@@ -74,26 +75,61 @@ def test_plans_grow_old_and_are_bounded(clock: Clock) -> None:
 
 def test_who_guesses_waits_longer_and_longer(clock: Clock) -> None:
     guesses = Guesses(clock)
-    for _ in range(logins.FREE_TRIES):
-        assert guesses.wait_seconds("name anna", "peer p") == 0
-        guesses.wrong("name anna", "peer p")
-    assert guesses.wait_seconds("name anna") == 1
-    assert guesses.wait_seconds("name ben", "peer p") == 1, "another name from the same place"
-    assert guesses.wait_seconds("name ben", "peer q") == 0
+    for _ in range(logins.OF_BOTH.free_tries):
+        assert guesses.wait_seconds("anna", "here") == 0
+        guesses.wrong("anna", "here")
+    assert guesses.wait_seconds("anna", "here") == 1
+    assert guesses.wait_seconds("anna", "there") == 0, "its owner sits elsewhere"
+    assert guesses.wait_seconds("ben", "here") == 0
     clock.now += 1
-    assert guesses.wait_seconds("name anna") == 0
-    for _ in range(40):
-        guesses.wrong("name anna")
-    assert guesses.wait_seconds("name anna") == logins.WAIT_SECONDS_MAX
-    guesses.right("name anna")
-    assert guesses.wait_seconds("name anna") == 0
+    assert guesses.wait_seconds("anna", "here") == 0
+    for _ in range(14):
+        guesses.wrong("anna", "here")
+    assert guesses.wait_seconds("anna", "here") == logins.OF_BOTH.wait_seconds_max
+    guesses.right("anna", "here")
+    assert guesses.wait_seconds("anna", "here") == 0
+
+
+def test_an_address_that_tries_many_names_waits_and_a_name_tried_from_everywhere_does_but_shortly(clock: Clock) -> None:
+    guesses = Guesses(clock)
+    for number in range(logins.OF_PEER.free_tries):
+        guesses.wrong(f"name {number}", "here")
+    assert guesses.wait_seconds("anna", "here") == 1
+    for number in range(2 * logins.OF_NAME.free_tries):
+        guesses.wrong("anna", f"place {number}")
+    assert guesses.wait_seconds("anna", "her own") == logins.OF_NAME.wait_seconds_max == 5
 
 
 def test_guesses_are_remembered_for_so_many(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logins, "GUESSED_MAX", 10)
+    monkeypatch.setattr(logins, "GUESSED_MAX", 30)
     guesses = Guesses(clock)
     for number in range(1000):
-        for _ in range(logins.FREE_TRIES):
-            guesses.wrong(f"name {number}")
-    assert guesses.wait_seconds("name 0") == 0
-    assert guesses.wait_seconds("name 999") == 1
+        for _ in range(logins.OF_BOTH.free_tries):
+            guesses.wrong(f"name {number}", f"place {number}")
+    assert guesses.wait_seconds("name 0", "place 0") == 0
+    assert guesses.wait_seconds("name 999", "place 999") == 1
+
+
+def test_what_has_ended_is_not_held(clock: Clock) -> None:
+    known = Logins(clock)
+    known.begin("anna", Role.VIEWER)
+    clock.now += logins.IDLE_SECONDS + 1
+    known.begin("ben", Role.VIEWER)
+    assert len(known) == 1
+
+
+def test_a_plan_that_is_being_made_is_never_forgotten(clock: Clock) -> None:
+    _, login = Logins(clock).begin("anna", Role.ADMIN)
+    first = login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+    login.pending[first].is_running = True
+    for _ in range(2 * logins.PLANS_MAX):
+        login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+    assert login.kept(first, clock.now) is not None
+    assert len(login.pending) == logins.PLANS_MAX
+    made = list(login.pending)[1]
+    login.pending[made].result = Found()
+    login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+    assert made not in login.pending, "one that is made goes before one that waits"
+    clock.now += logins.PLAN_SECONDS + 1
+    login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+    assert len(login.pending) == 2, "and the old ones go with what they hold"

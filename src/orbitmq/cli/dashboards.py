@@ -23,13 +23,14 @@ from orbitmq.cli.contexts import Context, choose, load, path_of
 from orbitmq.cli.daemons import run_until_stopped, serve
 from orbitmq.cli.endings import one_line_errors
 from orbitmq.cli.performing import memory_of
+from orbitmq.cli.places import state_folder
 from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.accounts import remove as remove_account
-from orbitmq.dashboard.app import Dashboard, Settings
+from orbitmq.dashboard.app import COOKIE, Dashboard, Settings
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.patience import CONNECTIONS_MAX, Patient
 from orbitmq.dashboard.places import Place, Reach
-from orbitmq.dashboard.roles import role_of
+from orbitmq.dashboard.roles import Role, role_of
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.hosts import address_text
 from orbitmq.net.remoting import Remoting
@@ -77,20 +78,22 @@ def run(wanted: Wanted, serving: Serving, log_level: logging.Level) -> None:
     """Ends with the process."""
     with one_line_errors("dashboard"):
         places = [_place(context, wanted, serving) for context in _contexts(wanted)]
-        settings = Settings(
-            places,
-            _accounts(serving, places),
-            readonly=serving.readonly,
-            hosts=frozenset(name.lower() for name in serving.hosts),
-            is_secure=serving.certificate is not None,
-            audit=AuditLog(serving.audit_log or _state("dashboard-audit.jsonl"), SystemClock()),
-            save_undo=undoing.save,
-        )
-        settings.audit.open()
+        found = _accounts(serving, places)
         if (serving.certificate is None) != (serving.key is None):
             raise ConfigurationError("--tls-cert and --tls-key belong together")
         _check_proxies(serving.proxies)
         listening = _listening(serving)
+        settings = Settings(
+            places,
+            found,
+            readonly=serving.readonly,
+            hosts=frozenset(name.lower() for name in serving.hosts),
+            is_secure=serving.certificate is not None,
+            cookie=f"{COOKIE}-{listening.getsockname()[1]}",
+            audit=AuditLog(serving.audit_log or state_folder("dashboard-audit.jsonl"), SystemClock()),
+            save_undo=undoing.save,
+        )
+        settings.audit.open()
         run_until_stopped(lambda stopped: _serve(settings, listening, serving, stopped), log_level)
 
 
@@ -129,11 +132,6 @@ def _place(context: Context, wanted: Wanted, serving: Serving) -> Place:
 def accounts_path(environment: dict[str, str] | None = None) -> Path:
     home = (environment or os.environ).get("XDG_CONFIG_HOME") or "~/.config"
     return Path(home).expanduser() / "orbitmq" / "dashboard.toml"
-
-
-def _state(name: str) -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(home).expanduser() / "orbitmq" / name
 
 
 def _accounts(serving: Serving, places: list[Place]) -> AccountFile | None:
@@ -248,7 +246,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def account(name: str, role: str, path: Path | None, *, remove: bool) -> None:
+def account(name: str, role: str | None, path: Path | None, *, remove: bool) -> None:
     """Written at once; the password comes from the terminal or from standard input."""
     with one_line_errors("dashboard account"):
         place = path or accounts_path()
@@ -257,11 +255,17 @@ def account(name: str, role: str, path: Path | None, *, remove: bool) -> None:
             print(f"{name} may no longer log in ({place})")
             return
         try:
-            wanted = role_of(role)
+            wanted = _role_now(place, name) if role is None else role_of(role)
         except ValueError as error:
             raise ConfigurationError(f"--role: {error}") from error
         put(place, name, wanted, _password())
         print(f"{name} may log in as {wanted.word} ({place})")
+
+
+def _role_now(path: Path, name: str) -> Role:
+    """What an account keeps when only its password changes."""
+    known = AccountFile(path).accounts().get(name) if path.exists() else None
+    return Role.VIEWER if known is None else known.role
 
 
 def _password() -> str:

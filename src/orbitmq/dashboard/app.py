@@ -28,7 +28,7 @@ from orbitmq.admin.plans import Plan
 from orbitmq.dashboard import accounts, confirming, pages
 from orbitmq.dashboard.asking import PAGES, Answer, Asked, Download, Fields, Goes, Page, Shown
 from orbitmq.dashboard.audit import AuditLog
-from orbitmq.dashboard.guard import Headers, body_of, is_ours, query_of, refuse_host
+from orbitmq.dashboard.guard import Headers, body_of, is_looked_at, is_ours, query_of, refuse_host
 from orbitmq.dashboard.logins import Guesses, Login, Logins
 from orbitmq.dashboard.places import Place
 from orbitmq.dashboard.rendering import environment, rendered
@@ -50,6 +50,7 @@ from orbitmq.wire.codes import ResponseCode
 _log = logging.getLogger(__name__)
 
 COOKIE = "orbitmq-session"
+"""Its name, or the beginning of it: ports of a host share their cookies, and two pages must not take each other's."""
 LOCAL_NAME = "local"
 """Who is told in the audit log where nobody has to log in."""
 LOGIN_BODY_MAX = 4096
@@ -70,6 +71,7 @@ class Settings:
     """Names of the page in addresses, besides those of loopback; with accounts and without any, every name is taken."""
     is_secure: bool = False
     """Cookies go over TLS only; also where a proxy that is trusted says that the browser came over it."""
+    cookie: str = COOKIE
     audit: AuditLog = field(default_factory=lambda: AuditLog(None, SystemClock()))
     clock: Clock = field(default_factory=SystemClock)
     save_undo: Callable[[Mapping[str, Any]], str] | None = None
@@ -115,12 +117,12 @@ class Dashboard:
     def who(self, request: Request) -> Login | None:
         if self.settings.accounts is None:
             return self._local
-        key = request.cookies.get(COOKIE)
+        key = request.cookies.get(self.settings.cookie)
         login = None if key is None else self.logins.find(key)
         if login is None:
             return None
         known = self.settings.accounts.accounts().get(login.name)
-        if known is None or known.role is not login.role:  # taken away, or changed, meanwhile
+        if known is None or (known.role, known.hashed) != (login.role, login.hashed):  # taken away, or changed
             self.logins.end(key or "")
             return None
         return login
@@ -149,22 +151,22 @@ class Dashboard:
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         name, password = form.text("name", at_most=accounts.NAME_CHARS_MAX), form.raw("password", at_most=1024)
         peer = request.client.host if request.client else ""
-        wait = self.guesses.wait_seconds(f"name {name}", f"peer {peer}")
+        wait = self.guesses.wait_seconds(name, peer)
         if wait > 0:
             return self._wrong(request, form, f"too many wrong passwords; try again in {wait:.0f} s", 429, wait)
-        self.guesses.wrong(f"name {name}", f"peer {peer}")  # until it was right: many at once are guesses as well
+        self.guesses.wrong(name, peer)  # until it was right: many at once are guesses as well
         account = await self._account(name, password)
         if account is None:
-            self.guesses.wrong(f"name {name}", f"peer {peer}", tries=0)
+            self.guesses.wrong(name, peer, tries=0)
             await self._told(name, "", peer, "refused")
             return self._wrong(request, form, "name or password is wrong", 401)
-        self.guesses.right(f"name {name}", f"peer {peer}")
+        self.guesses.right(name, peer)
         await self._told(name, account.role.word, peer, "done")
-        self.logins.end(request.cookies.get(COOKIE, ""))
-        key, _ = self.logins.begin(name, account.role)
+        self.logins.end(request.cookies.get(self.settings.cookie, ""))
+        key, _ = self.logins.begin(name, account.role, account.hashed)
         answer = RedirectResponse(local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
         is_secure = self.settings.is_secure or request.scope["scheme"] == "https"
-        answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=is_secure, path="/")
+        answer.set_cookie(self.settings.cookie, key, httponly=True, samesite="strict", secure=is_secure, path="/")
         return answer
 
     async def _told(self, name: str, role: str, peer: str, outcome: str) -> None:
@@ -193,9 +195,9 @@ class Dashboard:
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         if login is None or not is_ours(request) or not login.is_token(form.raw("csrf")):
             raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of a page of yours; load it again")
-        self.logins.end(request.cookies.get(COOKIE, ""))
+        self.logins.end(request.cookies.get(self.settings.cookie, ""))
         answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(COOKIE, path="/")
+        answer.delete_cookie(self.settings.cookie, path="/")
         return answer
 
     # ----------------------------------------------------------------------------------------------------------- pages
@@ -222,12 +224,15 @@ class Dashboard:
             raise NotFound(f"there is no cluster {request.path_params['place']}", f"there are {', '.join(self.places)}")
         if login.role < role:
             raise Forbidden(f"{login.name} is {login.role.word}; this takes {role.word}")
+        if not body_bytes_max and not is_looked_at(request):
+            raise Forbidden("a page of another site asks for this; open it yourself")
         form = Fields(await body_of(request, body_bytes_max)) if body_bytes_max else Fields()
+        readonly = self.settings.readonly or place.reach.readonly
         if body_bytes_max:
             token = request.headers.get("x-csrf-token") or form.raw("csrf")
             if not is_ours(request) or not login.is_token(token):
                 raise Forbidden("this form is not of a page of yours", "load the page again, and send it from there")
-            if self.settings.readonly or place.reach.readonly:
+            if readonly:
                 raise Forbidden("nothing is changed through this page: it is read-only")
         return Asked(
             place,
@@ -238,6 +243,7 @@ class Dashboard:
             {name: str(value) for name, value in request.path_params.items()},
             self.settings.clock.now_ms(),
             self.settings.audit,
+            readonly,
         )
 
     def _to_login(self, request: Request) -> Response:

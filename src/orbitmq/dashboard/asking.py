@@ -109,9 +109,12 @@ class Asked:
     path: Mapping[str, str]
     now_ms: int
     audit: AuditLog
+    readonly: bool
+    """Nothing is changed, whoever asks."""
 
     def may(self, role: Role) -> bool:
-        return self.login.role >= role and not self.place.reach.readonly
+        """Whether they may change what this role may."""
+        return self.login.role >= role and not self.readonly
 
 
 class Shown:

@@ -8,22 +8,23 @@ No secret is in it: steps of accounts tell that a secret changes, not which. Mus
 
 from __future__ import annotations
 
+import fcntl
 import json
-import logging
 import os
+import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.errors import ConfigurationError
 from orbitmq.runtime.clock import Clock
 
-_log = logging.getLogger(__name__)
-
 FILE_BYTES_MAX = 64 << 20  # then the file becomes `<name>.1`, and what was that goes: two files at most
 SHOWN_MAX = 500  # lines a page shows
+FIELDS = ("at", "who", "role", "peer", "what", "outcome")
 STEPS_MAX = 200  # of one change in a line; the number of all of them is told beside
 
 
@@ -34,6 +35,7 @@ class AuditLog:
         self._path = path
         self._clock = clock
         self._latest: deque[dict[str, Any]] = deque(maxlen=SHOWN_MAX)
+        self._writing = threading.Lock()
 
     def open(self) -> None:
         """Take in the last lines. ConfigurationError when the file cannot be written: no change goes unrecorded."""
@@ -51,7 +53,7 @@ class AuditLog:
                 told = json.loads(line)
             except ValueError:  # the first may be cut, and a full disk may have cut the last
                 continue
-            if isinstance(told, dict):
+            if isinstance(told, dict) and set(FIELDS) <= set(told):
                 self._latest.append(told)
 
     def write(self, who: str, role: str, peer: str, what: str, outcome: str, **more: Any) -> None:
@@ -69,14 +71,42 @@ class AuditLog:
         if self._path is None:
             return
         data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
-        with os.fdopen(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "ab") as file:
-            file.write(data)
+        with self._writing:
+            self._append(self._path, data)
+
+    def _append(self, path: Path, data: bytes) -> None:
+        with _opened(path) as file:
+            file.write((b"\n" if _is_cut(file) else b"") + data)
             file.flush()
             os.fsync(file.fileno())
-            size = file.tell()
-        if size > FILE_BYTES_MAX:
-            os.replace(self._path, self._path.with_name(self._path.name + ".1"))
+            if file.tell() > FILE_BYTES_MAX:
+                os.replace(path, path.with_name(path.name + ".1"))
 
     def latest(self) -> list[Mapping[str, Any]]:
         """The newest first."""
         return list(reversed(self._latest))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file of that name, to append to, with nobody else writing: pages of several processes may share it."""
+    while True:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600), "ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_there(path, file):
+                yield file
+                return
+
+
+def _is_there(path: Path, file: BinaryIO) -> bool:
+    """Whether it has not been renamed while the lock was waited for."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _is_cut(file: BinaryIO) -> bool:
+    """Whether a full disk has cut the last line."""
+    size = file.seek(0, os.SEEK_END)
+    return size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"

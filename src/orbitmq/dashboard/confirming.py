@@ -1,33 +1,40 @@
 """How something is changed: the plan is shown, confirmed with its token and, where it destroys, by typing a name; then
 it is made, read back and recorded. Also forms that do something at once.
 
-A line in the audit log goes before each change: what cannot be recorded is not made.
+A line in the audit log goes before each change: what cannot be recorded is not made. What became of it is a second
+line; where that one cannot be written, the page and the log of the process say so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.plans import Outcome, Plan, Step
 from orbitmq.dashboard.asking import Asked, Goes, Page, Shown
 from orbitmq.dashboard.audit import STEPS_MAX
 from orbitmq.dashboard.logins import Pending
 from orbitmq.dashboard.roles import Role
-from orbitmq.errors import Conflict, Forbidden, NotFound, OrbitMQError
+from orbitmq.errors import Conflict, Forbidden, NotFound
 
 if TYPE_CHECKING:
     from orbitmq.dashboard.app import Dashboard
 
+_log = logging.getLogger(__name__)
+
 CONFIRM_BODY_MAX = 16 << 10
+UNRECORDED = "What became of it could not be written into the audit log: free the disk of this page."
+_LOOK = "look whether it was made; the log of the dashboard tells more"
 _MADE = (Outcome.DONE, Outcome.CONFIRMED, Outcome.UNCHANGED)
 
 
@@ -79,19 +86,55 @@ async def confirm(dashboard: Dashboard, request: Request) -> Response:
 
 
 async def _make(dashboard: Dashboard, asked: Asked, one: Pending, peer: str) -> None:
+    """Once: whatever happens after the first step, there is a result, and the plan is not made again."""
     try:
         await record(dashboard, asked, peer, one.plan.title, "begun")
-        if one.plan.undo is not None and dashboard.settings.save_undo is not None:
-            one.undo = await asyncio.to_thread(dashboard.settings.save_undo, one.plan.undo)
-        made = await one.plan.verify(await one.plan.make())
-        one.result = made
+        await _save_undo(dashboard, asked, one, peer)
+        one.result = made = await _made(one.plan)
+        one.plan.changes.clear()  # they may hold messages
         asked.place.forget()
         told = [plain(step) for step in made.items[:STEPS_MAX]]
         outcome = "done" if _is_whole(made) else "failed"
         more = {"steps": told, "stepsInAll": len(made.items), "errors": [plain(failure) for failure in made.failures]}
-        await record(dashboard, asked, peer, one.plan.title, outcome, **more)
+        if not await _record_end(dashboard, asked, peer, one.plan.title, outcome, **more):
+            made.warnings.append(UNRECORDED)
     finally:
         one.is_running = False
+
+
+async def _save_undo(dashboard: Dashboard, asked: Asked, one: Pending, peer: str) -> None:
+    """Conflict when it cannot be kept; nothing is changed then."""
+    if one.plan.undo is None or dashboard.settings.save_undo is None:
+        return
+    try:
+        one.undo = await asyncio.to_thread(dashboard.settings.save_undo, one.plan.undo)
+    except OSError as error:
+        await _record_end(dashboard, asked, peer, one.plan.title, "refused")
+        raise Conflict(
+            f"nothing was done: what would undo it cannot be written: {error.strerror}", "free the disk of this page"
+        ) from error
+
+
+async def _made(plan: Plan) -> Found[Step]:
+    """The plan made and read back. A fault of ours in a step is a failed step, like any other; what follows is left."""
+    so_far: list[Step] = []
+    try:
+        made = await plan.make(so_far.append)
+    except Exception as error:
+        _log.exception("event=plan_failed title=%r", plan.title)
+        left = plan.steps[len(so_far) :]
+        steps = [
+            replace(step, outcome=Outcome.SKIPPED if number else Outcome.FAILED) for number, step in enumerate(left)
+        ]
+        target = left[0].target if left else plan.title
+        failure = Failure(target, None, "FAILED", f"a fault of this page: {error!r}", _LOOK, retryable=False)
+        return Found([*so_far, *steps], list(plan.warnings), [*plan.failures, failure])
+    try:
+        return await plan.verify(made)
+    except Exception as error:
+        _log.exception("event=plan_not_read_back title=%r", plan.title)
+        made.warnings.append(f"it was made, but could not be read back: {error!r}")
+        return made
 
 
 def _is_whole(made: Found[Step]) -> bool:
@@ -101,15 +144,19 @@ def _is_whole(made: Found[Step]) -> bool:
 async def do(dashboard: Dashboard, request: Request, page: Page, asked: Asked) -> Response:
     """What a page does at once."""
     what, peer = page.says.format(**asked.path), _peer(request)
+    if asked.place.reach.protected:
+        name = asked.place.name
+        raise Conflict(f"{name} is protected, and a form that acts at once asks for no name", "use the command line")
     await record(dashboard, asked, peer, what, "begun")
     try:
         answer = await page.endpoint(asked)
-    except OrbitMQError as error:
-        await record(dashboard, asked, peer, what, "failed", errors=[str(error)])
+    except Exception as error:
+        await _record_end(dashboard, asked, peer, what, "failed", errors=[str(error)])
         raise
     asked.place.forget()
     said = {"said": answer.said} if isinstance(answer, Goes) and answer.said else {}
-    await record(dashboard, asked, peer, what, "done", **said)
+    if not await _record_end(dashboard, asked, peer, what, "done", **said) and isinstance(answer, Goes):
+        answer = Goes(answer.path, f"{answer.said} {UNRECORDED}".strip())
     return await dashboard.answered(request, page, asked, answer)
 
 
@@ -126,6 +173,16 @@ async def record(dashboard: Dashboard, asked: Asked, peer: str, what: str, outco
             f"the audit log cannot be written: {error.strerror}",
             "nothing is changed that is not recorded; free the disk",
         ) from error
+
+
+async def _record_end(dashboard: Dashboard, asked: Asked, peer: str, what: str, outcome: str, **more: Any) -> bool:
+    """Whether it could be written. It is done, whether or not; nobody is to do it again for that."""
+    try:
+        await record(dashboard, asked, peer, what, outcome, **more)
+    except Conflict as error:
+        _log.error("event=audit_failed what=%r outcome=%s error=%s", what, outcome, error)
+        return False
+    return True
 
 
 def _peer(request: Request) -> str:

@@ -87,6 +87,16 @@ def is_ours(request: Request) -> bool:
     return origin.partition("://")[2] == request.headers.get("host", "")
 
 
+def is_looked_at(request: Request) -> bool:
+    """Whether a person opens it or one of our pages asks for it. Other sites may lead to it, but not have a browser ask
+    for it behind a picture: a search is work for brokers.
+    """
+    told = request.headers
+    if told.get("sec-fetch-site") not in ("cross-site", "same-site"):
+        return True
+    return (told.get("sec-fetch-mode"), told.get("sec-fetch-dest")) == ("navigate", "document")
+
+
 def query_of(request: Request) -> str:
     """The query as it came: `request.url` is put together from what the client says of the host, too."""
     return str(request.scope["query_string"].decode("latin-1"))

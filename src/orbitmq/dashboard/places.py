@@ -7,7 +7,6 @@ beside. Must not know what is asked.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -112,8 +111,7 @@ class Place:
         for task in [self._sampling, *self._asking.values()]:
             if task is not None:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, OrbitMQError):
-                    await task
+                await asyncio.gather(task, return_exceptions=True)
         if self._remoting is not None:
             await self._remoting.close()
 
@@ -194,6 +192,9 @@ class Place:
                 self.history.add(figures_of(now))
             except OrbitMQError as error:  # the page says so to whoever looks
                 _log.info("event=sample_failed place=%s error=%s", self.name, error)
+                self.history.add({})
+            except Exception:  # a fault of ours costs one sample, not all further ones
+                _log.exception("event=sample_failed place=%s", self.name)
                 self.history.add({})
             await asyncio.sleep(self._sample_seconds)
 

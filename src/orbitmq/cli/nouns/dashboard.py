@@ -140,7 +140,12 @@ def dashboard(
 @app.command("account")
 def account(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    role: Annotated[str, typer.Option(metavar="ROLE", help="viewer, operator or admin.")] = "viewer",
+    role: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROLE", help="viewer, operator or admin.", show_default="the one it has; viewer for a new one"
+        ),
+    ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Take the account away.")] = False,
     accounts: Accounts = None,
 ) -> None:
