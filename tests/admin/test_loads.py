@@ -102,6 +102,64 @@ def test_what_fails_is_counted_and_no_more_is_sent_than_was_asked_for() -> None:
     assert report.problems == ["refused"]
 
 
+def test_no_more_is_told_than_a_server_takes_however_much_was_under_way_at_the_end() -> None:
+    async def load() -> LoadReport:
+        counts, turn = counts_of(Load(seconds=1, warm_up_seconds=0, in_flight=3000)), asyncio.Lock()
+
+        async def one(_since: float) -> int:
+            async with turn:
+                await asyncio.sleep(0.001)
+            return 1
+
+        await _paced(counts, one)
+        return counts.report("send", "T", since=Since.BEGUN)
+
+    report = run(load(), JumpingLoop)
+    assert report.messages >= 3000
+    assert report.messages_per_s == pytest.approx(1000, rel=0.01)
+
+
+def test_failures_after_the_time_are_no_time_of_the_load() -> None:
+    async def load() -> LoadReport:
+        counts = counts_of(Load(seconds=10, warm_up_seconds=0, in_flight=1))
+
+        async def one(_since: float) -> int:
+            if counts.now() >= counts.began + 9:
+                await asyncio.sleep(30)
+                raise ConnectError("silent")
+            await asyncio.sleep(0.01)
+            return 1
+
+        await _paced(counts, one)
+        return counts.report("send", "T", since=Since.BEGUN)
+
+    report = run(load(), JumpingLoop)
+    assert (report.seconds, report.failed) == (10, 1)
+
+
+def test_a_batch_that_fails_is_so_many_messages() -> None:
+    calls = 0
+
+    async def load() -> LoadReport:
+        counts = counts_of(Load(Way.BATCH, 60, 0, None, 1, batch=5, messages=20))
+
+        async def one(_since: float) -> int:
+            nonlocal calls
+            calls += 1
+            raise ConnectError("refused")
+
+        await _paced(counts, one)
+        return counts.report("send", "T", since=Since.BEGUN)
+
+    report = run(load(), JumpingLoop)
+    assert (report.failed, calls) == (20, 4)
+
+
+@pytest.mark.parametrize(("size", "messages"), [(1, 64), (128, 64), (100_000, 10), (1 << 20, 1), (4 << 20, 1)])
+def test_a_topic_is_filled_with_what_brokers_take_in_a_request(size: int, messages: int) -> None:
+    assert loads._fits(size) == messages
+
+
 def test_a_late_timer_is_not_the_brokers() -> None:
     assert _began(10.0, 10.001) == 10.001
     assert _began(10.0, 10.5) == 10.0

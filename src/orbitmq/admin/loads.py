@@ -53,6 +53,10 @@ ROUTE_SECONDS = 10.0
 PROBLEMS_MAX = 5
 FILL_BATCH, FILL_AT_ONCE = 64, 8
 """How a topic is filled that is then consumed."""
+FILL_BYTES_MAX = 1 << 20
+"""Of a request then: a quarter of what brokers take, as some are told to take less."""
+_UNIT_BYTES = 128
+"""What a message of a batch has beside its body, generously."""
 _FEW_AT_A_TIME = 4096
 
 
@@ -163,21 +167,23 @@ class _Counts:
         wanted = self.load.messages
         return self.now() >= self.ends or (wanted is not None and self.messages + self.failed >= wanted)
 
-    def took(self, since: float, messages: int = 1) -> None:
-        """Messages that are done now. Those of the warm-up do not count."""
-        self.last = self.now()
+    def took(self, since: float, messages: int = 1, *, at: float | None = None) -> None:
+        """Messages that are done now, or were `at` a moment. Those of the warm-up do not count."""
+        done = self.now() if at is None else at
         if since >= self.counts_from:
-            self.latencies.add(self.last - since)
+            self.last = max(self.last, done)
+            self.latencies.add(done - since)
             self.messages += messages
 
     def fail(self, since: float, error: OrbitMQError, messages: int = 1) -> None:
-        self.last = self.now()
+        self.last = max(self.last, min(self.now(), self.ends))
         self.problems[str(error)] += 1
         if since >= self.counts_from or not self.messages:
             self.failed += messages
 
     def report(self, name: str, topic: str, *, since: Since | None, missing: int | None = None) -> LoadReport:
-        seconds = max(min(self.last, self.ends) - self.counts_from, 0.0)
+        # To the last that counts, also where it ended after the time: what was done then was not done before.
+        seconds = max(self.last - self.counts_from, 0.0)
         load, rate = self.load, self.messages / seconds if seconds else 0.0
         return LoadReport(
             load=name, way=load.way, topic=topic, seconds=round(seconds, 3), messages=self.messages,
@@ -343,7 +349,8 @@ def _sender(producer: Producer, topic: str, load: Load, body_of: Callable[[float
 async def _paced(counts: _Counts, one: One) -> None:
     """Do it again and again in as many tasks as may be under way, at the rate or as fast as they are done."""
     load = counts.load
-    step = None if load.rate is None else (load.batch if load.way is Way.BATCH else 1) / load.rate
+    each = load.batch if load.way is Way.BATCH else 1
+    step = None if load.rate is None else each / load.rate
     turns = count()
 
     async def work() -> None:
@@ -352,7 +359,7 @@ async def _paced(counts: _Counts, one: One) -> None:
             if since >= counts.counts_from:
                 if load.messages is not None and counts.begun >= load.messages:
                     return
-                counts.begun += load.batch if load.way is Way.BATCH else 1
+                counts.begun += each
             if step is not None:
                 due = counts.began + next(turns) * step
                 if due >= counts.ends:
@@ -363,7 +370,7 @@ async def _paced(counts: _Counts, one: One) -> None:
             try:
                 counts.took(since, await one(since))
             except OrbitMQError as error:
-                counts.fail(since, error)
+                counts.fail(since, error, each)
                 await asyncio.sleep(REST_SECONDS)
             if load.way is Way.ONEWAY:
                 await asyncio.sleep(0)  # a write that does not wait gives nobody a turn
@@ -385,15 +392,24 @@ async def fill(session: Session, topic: str, load: Load, clients: Clients) -> No
     """Put `load.messages` into the topic, fast."""
     wanted = load.messages or 0
     rest = Load(Way.BATCH, seconds=3600, warm_up_seconds=0, in_flight=FILL_AT_ONCE, size_bytes=load.size_bytes)
+    each, body = _fits(load.size_bytes), b"x" * load.size_bytes
+    sizes = [min(each, wanted - begin) for begin in range(0, wanted, each)]
     async with _producer(session, rest, clients) as producer:
-        sizes = [min(FILL_BATCH, wanted - begin) for begin in range(0, wanted, FILL_BATCH)]
-        body = b"x" * load.size_bytes
+
+        async def put(messages: int) -> None:
+            if messages > 1:
+                await producer.send_batch([Message(topic, body) for _ in range(messages)])
+            else:  # the largest message there may be is too large for a batch
+                await producer.send(Message(topic, body))
+
         for begin in range(0, len(sizes), FILL_AT_ONCE):
-            batches: Sequence[list[Message]] = [
-                [Message(topic, body) for _ in range(size)] for size in sizes[begin : begin + FILL_AT_ONCE]
-            ]
-            await asyncio.gather(*map(producer.send_batch, batches))
+            await asyncio.gather(*map(put, sizes[begin : begin + FILL_AT_ONCE]))
     await _until(lambda: _holds(session, topic, wanted), f"the queues of {topic}")
+
+
+def _fits(size_bytes: int) -> int:
+    """How many messages of that size go into one request."""
+    return max(1, min(FILL_BATCH, FILL_BYTES_MAX // (size_bytes + _UNIT_BYTES)))
 
 
 async def _holds(session: Session, topic: str, messages: int) -> bool:
