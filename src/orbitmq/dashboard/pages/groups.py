@@ -48,6 +48,14 @@ def _least(group: Group) -> int | None:
     return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
 
 
+def may_be_behind(group: Group, *, is_partial: bool) -> bool:
+    """Whether it is, as far as is known. What a broker that is away would have told may be any lag; with all answers
+    there, a group without a sum has no offset yet.
+    """
+    is_open = group.lag_messages is None and (is_partial or group.known_lag_messages is not None)
+    return bool(_least(group)) or (is_open and group.model != "BROADCASTING")
+
+
 async def members(
     place: Place, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
 ) -> Kept[Roster] | None:
@@ -62,7 +70,8 @@ async def groups(asked: Asked) -> Shown:
     found, age = await _listed(asked.place, system=asked.query.flag("system"))
     known = await members(asked.place, len(found.items))
     rows = found.items if known is None else [_joined(row, known.value) for row in found.items]
-    shown = [row for row in rows if containing.lower() in row.name.lower() and _is_wanted(row, only)]
+    is_partial = bool(found.failures)
+    shown = [row for row in rows if containing.lower() in row.name.lower() and _is_wanted(row, only, is_partial)]
     listed = listing(asked, "groups", shown, COLUMNS, keep=("containing", "only", "system"))
     values = {
         "list": listed,
@@ -95,9 +104,9 @@ def _joined(row: Group, known: Roster) -> Group:
     return row if who is None else with_members(row, who)
 
 
-def _is_wanted(row: Group, only: str) -> bool:
+def _is_wanted(row: Group, only: str, is_partial: bool) -> bool:
     if only == "behind":
-        return bool(_least(row) or row.retry_lag_messages)
+        return may_be_behind(row, is_partial=is_partial) or bool(row.retry_lag_messages)
     return only != "online" or bool(row.members)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from orbitmq.admin.living import GROUPS_SHOWN
 from orbitmq.dashboard.asking import Asked, Shown, shows
+from orbitmq.dashboard.pages.groups import may_be_behind
 
 
 @shows("", "overview.html")
 async def overview(asked: Asked) -> Shown:
     kept = await asked.place.moment()
     (now,) = kept.value.items
-    behind = [group for group in now.groups if group.lag_messages or group.known_lag_messages]
+    behind = [group for group in now.groups if may_be_behind(group, is_partial=bool(kept.value.failures))]
     curves = {
         (broker.broker, broker.broker_id): (
             asked.place.history.of(f"in/{broker.broker}:{broker.broker_id}"),
