@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from orbitmq.admin import topic_changes, topic_summaries
 from orbitmq.admin import topics as admin
+from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import skew
 from orbitmq.admin.topic_changes import QUEUES_MAX, Wanted
@@ -57,23 +58,26 @@ async def topics(asked: Asked) -> Shown:
     kept = await asked.place.kept("topics", topic_summaries.summaries, SNAPSHOT_FRESH_SECONDS)
     rows = [row for row in kept.value.items if _is_meant(row, kind) and containing.lower() in row.topic.lower()]
     shown = listing(asked, "topics", rows, COLUMNS, keep=("containing", "type"))
-    values = {"list": shown, "kinds": KINDS, "kind": kind, "containing": containing, "volumes": None}
+    values = {"list": shown, "kinds": KINDS, "kind": kind, "containing": containing, "volumes": None, "untold": []}
     if not asked.query.flag("volumes"):
         return Shown(values, kept.value, age_seconds=kept.age_seconds)
     volumes = await _volumes(asked, shown.rows)
-    values["volumes"] = {one.topic: one for one in volumes}
-    return Shown(values, kept.value, age_seconds=kept.age_seconds)
+    values["volumes"] = {one.topic: one for one in volumes.items}
+    values["untold"] = [
+        one for one in volumes.failures if one.target not in {known.target for known in kept.value.failures}
+    ]
+    return Shown(values, kept.value, volumes, age_seconds=kept.age_seconds)
 
 
 def _is_meant(row: TopicSummary, kind: str) -> bool:
     return kind == EVERY or (row.type in _OWN if kind == OWN else row.type == kind)
 
 
-async def _volumes(asked: Asked, rows: Sequence[TopicSummary]) -> list[TopicVolume]:
-    """Of these rows. A broker that does not answer has been told with the list: its figures are not known."""
+async def _volumes(asked: Asked, rows: Sequence[TopicSummary]) -> Found[TopicVolume]:
+    """Of these rows."""
     which = hashlib.sha256("\n".join(row.topic for row in rows).encode()).hexdigest()
     kept = await asked.place.kept(f"volumes {which}", lambda session: topic_summaries.volumes(session, rows))
-    return kept.value.items
+    return kept.value
 
 
 @shows("topics/{topic}", "topic.html")
@@ -87,14 +91,16 @@ async def topic(asked: Asked) -> Shown:
         topic_changes.order_setting(session, name),  # in routes it stands only where name servers are told to
     )
     first = flow.items[0]
-    held = None if status.failures else sum(row.messages for row in status.items)
+    is_whole = not (status.failures or route.failures)
+    held = sum(row.messages for row in status.items) if is_whole else None
     values = {
         "topic": name,
         "route": route.items,
         "queues": status.items,
         "most": max((row.messages for row in status.items), default=0),
         "held": held,
-        "skew": skew([row.messages for row in status.items]),
+        "is_whole": is_whole,
+        "skew": skew([row.messages for row in status.items]) if is_whole else None,
         "configurations": configurations.items,
         "differs": _differ([(one.read_queues, one.write_queues, one.perm) for one in configurations.items]),
         "groups": [row for row in flow.items if row.group is not None],
