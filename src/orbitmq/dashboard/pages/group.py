@@ -26,6 +26,7 @@ from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import FLAGS, rules_of
 from orbitmq.dashboard.pages.remedies import figures_of, remedies
 from orbitmq.dashboard.places import Kept
+from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import BadField, NotFound
 
@@ -116,7 +117,7 @@ def _values(asked: Asked, one: GroupProgress, rules: Found[GroupRules], look: Lo
         "shares": by_client(one.queues),
         "members": [] if look is None else look.evidence.members,
         "shown_max": ROWS,
-        "queues": listing(asked, f"groups/{name}", one.queues, QUEUES),
+        "queues": listing(asked, f"groups/{part(name)}", one.queues, QUEUES),
         "states": STATES,
         "rules": {rule: [getattr(at, rule) for at in rules.items] for rule in RULES},
         "brokers": [at.broker_name for at in rules.items],

@@ -9,6 +9,7 @@ from orbitmq.admin.plans import Plan
 from orbitmq.admin.targets import Target, Where, told_apart
 from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
 from orbitmq.dashboard.lists import Column, listing
+from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import AdminError, BadField, NotFound
 from orbitmq.message.topics import RETRY_PREFIX
@@ -39,7 +40,7 @@ async def offsets(asked: Asked) -> Shown:
         "topic": topic,
         "topics": topics,
         "likeliest": topic or (own[0] if len(own) == 1 else ""),
-        "list": listing(asked, f"groups/{name}/offsets", found.items, COLUMNS, keep=("topic",)),
+        "list": listing(asked, f"groups/{part(name)}/offsets", found.items, COLUMNS, keep=("topic",)),
     }
     return Shown(values, found)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from orbitmq.admin.diagnosis import Figure, Finding
 from orbitmq.dashboard.asking import PAGES
+from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role
 from orbitmq.message.topics import retry_topic
 
@@ -29,13 +29,9 @@ class Remedy:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-def _part(text: object) -> str:
-    return quote(str(text), safe="")
-
-
 def _topic(finding: Finding, _: str) -> Remedy:
     topic = finding.evidence["topic"]
-    return Remedy(f"Look at {topic}", f"topics/{_part(topic)}", "topics/{topic}")
+    return Remedy(f"Look at {topic}", f"topics/{part(topic)}", "topics/{topic}")
 
 
 def _no_topic(finding: Finding, _: str) -> Remedy:
@@ -44,11 +40,11 @@ def _no_topic(finding: Finding, _: str) -> Remedy:
 
 def _broker(finding: Finding, _: str) -> Remedy:
     name = finding.evidence["broker"]
-    return Remedy(f"Look at {name}", f"brokers/{_part(name)}", "brokers/{broker}")
+    return Remedy(f"Look at {name}", f"brokers/{part(name)}", "brokers/{broker}")
 
 
 def _enable(_: Finding, group: str) -> Remedy:
-    path = f"groups/{_part(group)}/change"
+    path = f"groups/{part(group)}/change"
     return Remedy("Let it consume", path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
 
 
@@ -66,34 +62,34 @@ def _to_end(finding: Finding, group: str) -> Remedy:
 
 def _reset(text: str, finding: Finding, group: str, to: str) -> Remedy:
     fields = {"topic": str(finding.evidence["topic"]), "to": to, "force": "on"}
-    path = f"groups/{_part(group)}/offsets/reset"
+    path = f"groups/{part(group)}/offsets/reset"
     return Remedy(text, path, "groups/{group}/offsets/reset", Role.OPERATOR, fields)
 
 
 def _stack(finding: Finding, group: str) -> Remedy:
     client = finding.evidence["clientId"]
-    path = f"stacks/{_part(client)}?group={_part(group)}"
+    path = f"stacks/{part(client)}?group={part(group)}"
     return Remedy(f"Stacks of {client}", path, "stacks/{client:path}", Role.OPERATOR)
 
 
 def _dead_letters(_: Finding, group: str) -> Remedy:
-    return Remedy("Dead letters", f"dead-letters/{_part(group)}", "dead-letters/{group}")
+    return Remedy("Dead letters", f"dead-letters/{part(group)}", "dead-letters/{group}")
 
 
 def _retries(_: Finding, group: str) -> Remedy:
-    return Remedy("Messages to be tried again", f"messages?topic={_part(retry_topic(group))}", "messages")
+    return Remedy("Messages to be tried again", f"messages?topic={part(retry_topic(group))}", "messages")
 
 
 def _members(_: Finding, group: str) -> Remedy:
-    return Remedy("Members", f"groups/{_part(group)}#members", "groups/{group}")
+    return Remedy("Members", f"groups/{part(group)}#members", "groups/{group}")
 
 
 def _subscriptions(_: Finding, group: str) -> Remedy:
-    return Remedy("Subscriptions", f"groups/{_part(group)}#subscriptions", "groups/{group}")
+    return Remedy("Subscriptions", f"groups/{part(group)}#subscriptions", "groups/{group}")
 
 
 def _queues(_: Finding, group: str) -> Remedy:
-    return Remedy("Queues", f"groups/{_part(group)}?sort=-lag#queues", "groups/{group}")
+    return Remedy("Queues", f"groups/{part(group)}?sort=-lag#queues", "groups/{group}")
 
 
 def _groups(_: Finding, _group: str) -> Remedy:
