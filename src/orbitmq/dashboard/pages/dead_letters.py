@@ -11,13 +11,14 @@ from orbitmq.admin.paging import Paged
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.sending import plan_resend
 from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
-from orbitmq.dashboard.looking import ID_CHARS_MAX, ROWS, files, row, wanted
+from orbitmq.dashboard.looking import ID_CHARS_MAX, ROWS, files, rows, wanted
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import BadField, BrokerAway, NotFound, OrbitMQError
 from orbitmq.message.topics import dlq_topic
 from orbitmq.runtime.clock import SystemClock
 
 AT_ONCE = 200  # as many as a page shows
+EXPLAINED = 50  # letters whose traces are looked for: each is a question to every broker that has traces
 FILTERS = ("tag", "key", "text", "begin", "end", "rows")
 
 
@@ -40,10 +41,11 @@ async def letters(asked: Asked) -> Shown:
         "group": asked.path["group"],
         "topic": dlq_topic(asked.path["group"]),
         "paged": paged,
-        "rows": [row(one) for one in paged.found.items],
+        "rows": await rows(paged.found.items),
         "fields": fields,
         "given": {name: value for name, value in fields.items() if value},
         "why": {one.offset_msg_id: one.text for one in why.items},
+        "explained": EXPLAINED,
         "rows_allowed": ROWS,
         "mark": asked.query.text("mark", at_most=paging.MARK_CHARS_MAX),
     }
@@ -51,9 +53,9 @@ async def letters(asked: Asked) -> Shown:
 
 
 async def _why(asked: Asked, paged: Paged) -> Found[Reason]:
-    """What traces tell of it; the list is shown without."""
+    """What traces tell of the first ones; the list is shown without."""
     try:
-        return await reasons(asked.session, asked.path["group"], paged.found.items)
+        return await reasons(asked.session, asked.path["group"], paged.found.items[:EXPLAINED])
     except OrbitMQError as error:
         return Found(failures=[failure_of("the trace topic", error)])
 

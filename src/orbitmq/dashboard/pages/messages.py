@@ -21,7 +21,7 @@ from orbitmq.admin.topics import Topic, TopicType, listed
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import Track, tracks
 from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
-from orbitmq.dashboard.looking import ROWS, Looked, files, looked, one_message, row
+from orbitmq.dashboard.looking import ROWS, Looked, files, looked, one_message, rows
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.timing import charts
 from orbitmq.errors import BadField, OrbitMQError, UnitError
@@ -32,6 +32,7 @@ from orbitmq.runtime.clock import SystemClock
 
 TOPICS_SHOWN = 500  # names that a field offers
 TOPICS_FRESH_SECONDS = 30.0
+OLDEST_MAX = 200  # messages with one key: the index tells the newest, and of more the oldest are not known
 CHARSETS = (
     "utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc-jp", "euc-kr", "utf-16", "latin-1", "windows-1251",
     "windows-1252", "koi8-r",
@@ -56,7 +57,7 @@ async def browse(asked: Asked) -> Shown:
         own = [one for one in names.items if one.type is not TopicType.SYSTEM][:TOPICS_SHOWN]
         return Shown({**common, "own": own, "fields": {}}, names)
     paged = await _page(asked.session, look, asked.now_ms)
-    values = {"fields": look.fields, "paged": paged, "rows": [row(one) for one in paged.found.items]}
+    values = {"fields": look.fields, "paged": paged, "rows": await rows(paged.found.items)}
     return Shown({**common, **values}, paged.found)
 
 
@@ -77,11 +78,26 @@ async def _page(session: Session, look: Looked, now_ms: int) -> Paged:
     wanted = look.asked.wanted
     found = await by_name.by_key(
         session, look.asked.topic, wanted.key or "", begin_ms=wanted.begin_ms or 0,
-        end_ms=by_name.EVER_MS if wanted.end_ms is None else wanted.end_ms, limit=look.rows,
+        end_ms=by_name.EVER_MS if wanted.end_ms is None else wanted.end_ms,
+        limit=look.rows if look.newest_first else OLDEST_MAX + 1,
     )  # fmt: skip
     if look.newest_first:
         found.items.reverse()
-    return Paged(found, scanned=len(found.items))
+        return Paged(found)
+    return Paged(_oldest(found, look.rows))
+
+
+def _oldest(found: Found[MessageExt], rows_max: int) -> Found[MessageExt]:
+    """BadField where there are so many that these need not be the oldest."""
+    if len(found.items) > OLDEST_MAX:
+        text = f"order is 'oldest', and more than {OLDEST_MAX} messages have this key: brokers tell the newest of them"
+        raise BadField(text, "choose the newest first, or give an earlier end")
+    if len(found.items) > rows_max:
+        found.warnings.append(
+            f"there are more; these are the oldest {rows_max}: choose more rows, or a later beginning"
+        )
+        del found.items[rows_max:]
+    return found
 
 
 # -------------------------------------------------------------------------------------------------------- one message

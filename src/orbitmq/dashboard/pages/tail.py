@@ -7,7 +7,8 @@ from dataclasses import replace
 from orbitmq.admin import paging
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.dashboard.asking import Asked, Shown, shows
-from orbitmq.dashboard.looking import FILTERS, Looked, looked, row
+from orbitmq.dashboard.looking import FILTERS, Looked, looked
+from orbitmq.dashboard.looking import rows as rows_of
 from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
 from orbitmq.errors import BadField, OrbitMQError
 
@@ -32,7 +33,7 @@ async def tail(asked: Asked) -> Shown:
     )
     found = paged.found
     values = {**common, "fields": look.fields, **_told(look, paged.newest, [], 0)}
-    return Shown({**values, "rows": [row(one) for one in found.items]}, found)
+    return Shown({**values, "rows": await rows_of(found.items)}, found)
 
 
 @shows("tail/rows", "tail_rows.html")
@@ -51,7 +52,7 @@ async def rows(asked: Asked) -> Shown:
         told = _told(look, again, [failure_of(look.asked.topic, error)], 0)
         return Shown({**told, "rows": [], "every": EVERY_SECONDS})
     told = _told(look, paged.following, paged.found.failures, paged.passed_over)
-    newest_first = [row(one) for one in reversed(paged.found.items)]
+    newest_first = await rows_of(paged.found.items[::-1])
     return Shown({**told, "rows": newest_first, "every": EVERY_SECONDS}, Found(warnings=paged.found.warnings))
 
 

@@ -9,7 +9,7 @@ from orbitmq.admin.halves import pending, plan_resume
 from orbitmq.admin.paging import Paged
 from orbitmq.admin.plans import Plan
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
-from orbitmq.dashboard.looking import ID_CHARS_MAX, row
+from orbitmq.dashboard.looking import ID_CHARS_MAX, rows
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import BrokerAway, NotFound
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
@@ -34,7 +34,7 @@ async def halves(asked: Asked) -> Shown:
         "group": group,
         "halves": found.items[:ROWS],
         "in_all": len(found.items),
-        "given_up": [row(one) for one in given_up.found.items],
+        "given_up": await rows(given_up.found.items),
         "more_given_up": given_up.left,
         "half_topic": HALF_TOPIC,
         "given_up_topic": TRANSACTION_CHECK_MAX_TOPIC,
