@@ -6,6 +6,8 @@ with OrbitDashboard(system.namesrv_address) as dashboard:
     assert page.table("Topics")[0]["Topic"] == "Orders"
     plan = page.submit("topics/create", topic="Orders")
     done = plan.submit("plans/")                  # confirmed
+
+`seen` shows a page of a dashboard in this process, without a server.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode, urljoin, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlencode, urljoin, urlsplit
 
 from tests.support.orbit_process import ORBITMQ
 from tests.support.process import ChildProcess, Daemon, accepts, free_port
+
+if TYPE_CHECKING:
+    from orbitmq.dashboard.app import Dashboard
 
 REDIRECTS_MAX = 5
 TIMEOUT_S = 60.0
@@ -193,6 +198,30 @@ class Visitor:
             self.cookies[name] = value
         else:
             self.cookies.pop(name, None)
+
+
+async def seen(dashboard: Dashboard, path: str) -> Page:
+    """A page below the cluster."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    target, _, query = path.partition("?")
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": f"/c/{PLACE}/{unquote(target)}", "query_string": query.encode(), "root_path": "",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+    await dashboard.asgi(scope, receive, send)
+    told = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    visitor = Visitor("http://localhost", PLACE)
+    return Page(visitor, sent[0]["status"], urljoin(visitor.base, path), told, body)
 
 
 class _Reader(HTMLParser):
