@@ -8,6 +8,7 @@ import asyncio
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,9 @@ from orbitmq.admin.answers import Found
 from orbitmq.admin.groups import groups
 from orbitmq.admin.loads import Load, LoadReport, Since, Way, _began, _Counts, _paced
 from orbitmq.admin.session import Session
+from orbitmq.admin.temporary import NAME, own_topic
 from orbitmq.admin.topics import Topic, listed, status
+from orbitmq.client.producer import Producer
 from orbitmq.errors import AdminError, ConfigurationError, ConnectError
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.codes import RequestCode
@@ -171,13 +174,13 @@ def test_messages_are_sent_each_way_and_the_topic_is_removed(cluster: Cluster, w
 
     async def look(session: Session) -> LoadReport:
         load = Load(way, 60, 0, None, 4, 64, batch=5, messages=20, keys=True, tags="t")
-        async with loads.own_topic(session, 2) as topic:
+        async with own_topic(session, [], 2) as topic:
             found = await loads.sending(session, topic, load, {})
             async with asyncio.timeout(30):
                 while sum(row.messages for row in (await status(session, topic)).items) < 20:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             held.append(sum(row.messages for row in (await status(session, topic)).items))
-        assert not (await listed(session, containing=loads.NAME)).items
+        assert not (await listed(session, containing=NAME)).items
         return found.items[0]
 
     report = asked(cluster.namesrv_address, look)
@@ -189,12 +192,12 @@ def test_messages_are_sent_each_way_and_the_topic_is_removed(cluster: Cluster, w
 @pytest.mark.parametrize("way", [Way.PULL, Way.PUSH])
 def test_what_a_topic_holds_is_consumed_and_the_group_is_removed(cluster: Cluster, way: Way) -> None:
     async def look(session: Session) -> tuple[Found[LoadReport], list[str]]:
-        async with loads.own_topic(session, 2) as topic:
+        async with own_topic(session, [], 2) as topic:
             with pytest.raises(AdminError, match="holds no message"):
                 await loads.consuming(session, topic, Load(way), {})
             await loads.fill(session, topic, Load(size_bytes=50, messages=300), {})
             found = await loads.consuming(session, topic, Load(way, seconds=30), {})
-        left = await listed(session, containing=loads.NAME, everything=True)
+        left = await listed(session, containing=NAME, everything=True)
         return found, [row.topic for row in left.items] + [row.name for row in (await groups(session)).items]
 
     found, left = asked(cluster.namesrv_address, look)
@@ -213,6 +216,25 @@ def test_the_way_of_each_message_is_timed(cluster: Cluster) -> None:
     assert "at least 24 bytes" in orbitmq("bench", "latency", "--size", 8, *at, code=2).stderr
 
 
+def test_what_was_stored_without_an_answer_does_not_hide_what_is_lost(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loads, "Producer", partial(Producer, send_timeout_ms=500))
+
+    async def look(session: Session) -> Found[LoadReport]:
+        async with own_topic(session, [], 2) as topic:
+            return await loads.end_to_end(session, topic, Load(Way.SYNC, 0.5, 0, 40, 8, 64), {})
+
+    cluster.lose_answer(RequestCode.SEND_MESSAGE_V2, times=3)
+    try:
+        found = asked(cluster.namesrv_address, look)
+    finally:
+        cluster.heal()
+    (report,) = found.items
+    assert (report.messages + report.failed, report.missing, found.check_failed) == (20, 0, False)
+    assert report.failed >= 3
+
+
 def test_a_broker_that_takes_nothing_is_an_error_and_no_rate_of_0(cluster: Cluster) -> None:
     cluster.refuse(RequestCode.SEND_MESSAGE_V2, times=10_000)
     try:
@@ -227,16 +249,16 @@ def test_a_broker_that_takes_nothing_is_an_error_and_no_rate_of_0(cluster: Clust
 def test_an_interruption_leaves_the_figures_so_far_and_nothing_else(cluster: Cluster) -> None:
     async def look(session: Session) -> Found[LoadReport]:
         async def bench() -> Found[LoadReport]:
-            async with loads.own_topic(session, 2) as topic:
+            async with own_topic(session, [], 2) as topic:
                 return await loads.sending(session, topic, Load(seconds=600, warm_up_seconds=0), {})
 
         task = asyncio.ensure_future(bench())
         async with asyncio.timeout(30):
-            while not cluster_holds(await listed(session, containing=loads.NAME), cluster):  # noqa: ASYNC110
+            while not cluster_holds(await listed(session, containing=NAME), cluster):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         task.cancel()
         found = await task
-        assert not (await listed(session, containing=loads.NAME)).items
+        assert not (await listed(session, containing=NAME)).items
         return found
 
     found = asked(cluster.namesrv_address, look)
@@ -257,7 +279,7 @@ def test_ctrl_c_ends_it_with_a_table(cluster: Cluster) -> None:
 
 
 def bench_topics(cluster: Cluster) -> Found[Topic]:
-    return asked(cluster.namesrv_address, lambda session: listed(session, containing=loads.NAME))
+    return asked(cluster.namesrv_address, lambda session: listed(session, containing=NAME))
 
 
 def cluster_holds(found: Found[Topic], cluster: Cluster) -> bool:

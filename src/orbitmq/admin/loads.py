@@ -23,13 +23,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin import groups, topic_changes
 from orbitmq.admin.answers import Found
-from orbitmq.admin.clients import membership
 from orbitmq.admin.latencies import Latencies, Latency
-from orbitmq.admin.plans import Plan
 from orbitmq.admin.session import Session
+from orbitmq.admin.temporary import NAME, own_group, until
 from orbitmq.admin.topics import status
+from orbitmq.admin.underway import UNDERWAY_MAX, Underway
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, LocalTransactionState
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.producer import Producer
@@ -39,17 +38,15 @@ from orbitmq.errors import AdminError, ConfigurationError, NotFound, OrbitMQErro
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.wire.bodies import ConsumeFromWhere
 
-NAME = "orbitmq-bench"
-"""Topics and groups that are made for a run begin with it."""
-DUE = struct.Struct(">16sd")
-"""The first bytes of a body whose way is timed: the run, and when the message was due by this process's clock."""
+WAY = struct.Struct(">8sdQ")
+"""The first bytes of a body whose way is timed: the run, when the message was due by this process's clock, its number.
+"""
 TIMER_SECONDS = 0.002
 """A timer wakes a task late by up to that; a message that begins within it is in time."""
 REST_SECONDS = 0.1
 """After a failure: a broker that refuses is not asked in a busy loop."""
 DRAIN_SECONDS = 5.0
 """What is under way when the time is over is waited for so long."""
-ROUTE_SECONDS = 10.0
 PROBLEMS_MAX = 5
 FILL_BATCH, FILL_AT_ONCE = 64, 8
 """How a topic is filled that is then consumed."""
@@ -200,57 +197,6 @@ One = Callable[[float], Awaitable[int]]
 """Does it for what was due then; tells how many messages that were."""
 
 
-@asynccontextmanager
-async def own_topic(session: Session, queues: int = 8) -> AsyncIterator[str]:
-    """A topic for one run, at every master; it is gone afterwards, with all its messages."""
-    name = f"{NAME}-{os.getpid()}-{os.urandom(3).hex()}"
-    await _made(await topic_changes.plan_create(session, name, topic_changes.Wanted(queues, queues)))
-    try:
-        await _until(lambda: _is_routed(session, name), f"the route of {name}")
-        yield name
-    finally:
-        await _made(await topic_changes.plan_delete(session, name))
-
-
-@asynccontextmanager
-async def own_group(session: Session) -> AsyncIterator[str]:
-    """The name of a group for one run; what brokers know of it is removed afterwards."""
-    name = f"{NAME}-{os.getpid()}-{os.urandom(3).hex()}"
-    try:
-        yield name
-    finally:
-        with suppress(AdminError):  # a member that has just left is still known for a moment
-            await _until(lambda: _is_left(session, name), f"the end of {name}")
-        with suppress(NotFound):  # nobody has consumed
-            await _made(await groups.plan_delete(session, name, offsets=True, topics=True, force=True))
-
-
-async def _is_left(session: Session, group: str) -> bool:
-    return not (await membership(session, group)).online
-
-
-async def _made(plan: Plan) -> None:
-    done = await plan.make()
-    if done.failures:
-        first = done.failures[0]
-        raise AdminError(f"{first.target}: {first.message}", first.hint)
-
-
-async def _is_routed(session: Session, topic: str) -> bool:
-    try:
-        return bool((await session.route(topic)).queue_datas)
-    except OrbitMQError:
-        return False
-
-
-async def _until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = time.monotonic() + ROUTE_SECONDS
-    while not await condition():
-        if time.monotonic() > deadline:
-            raise AdminError(f"{what} has not come within {ROUTE_SECONDS:.0f} s")
-        await asyncio.sleep(0.05)
-
-
 # ------------------------------------------------------------------------------------------------------------ sending
 
 
@@ -312,33 +258,32 @@ class _Commits:
         return LocalTransactionState.COMMIT_MESSAGE
 
 
-def _sender(producer: Producer, topic: str, load: Load, body_of: Callable[[float], bytes] | None = None) -> One:
-    fixed, numbers = b"x" * load.size_bytes, count()
-    body = body_of or (lambda _due: fixed)
+def _sender(producer: Producer, topic: str, load: Load) -> One:
+    body, numbers = b"x" * load.size_bytes, count()
 
-    def message(due: float) -> Message:
+    def message() -> Message:
         key = f"{NAME}-{next(numbers)}" if load.keys else None
-        return Message(topic, body(due), tags=load.tags, keys=key, delay_level=load.delay_level)
+        return Message(topic, body, tags=load.tags, keys=key, delay_level=load.delay_level)
 
-    async def alone(due: float) -> int:
-        await producer.send(message(due))
+    async def alone(_due: float) -> int:
+        await producer.send(message())
         return 1
 
-    async def beside(due: float) -> int:
-        await producer.send_async(message(due))
+    async def beside(_due: float) -> int:
+        await producer.send_async(message())
         return 1
 
-    async def oneway(due: float) -> int:
-        await producer.send_oneway(message(due))
+    async def oneway(_due: float) -> int:
+        await producer.send_oneway(message())
         return 1
 
-    async def together(due: float) -> int:
-        await producer.send_batch([message(due) for _ in range(load.batch)])
+    async def together(_due: float) -> int:
+        await producer.send_batch([message() for _ in range(load.batch)])
         return load.batch
 
-    async def in_transaction(due: float) -> int:
+    async def in_transaction(_due: float) -> int:
         assert isinstance(producer, TransactionProducer)
-        await producer.send_in_transaction(message(due), None)
+        await producer.send_in_transaction(message(), None)
         return 1
 
     return {
@@ -404,7 +349,7 @@ async def fill(session: Session, topic: str, load: Load, clients: Clients) -> No
 
         for begin in range(0, len(sizes), FILL_AT_ONCE):
             await asyncio.gather(*map(put, sizes[begin : begin + FILL_AT_ONCE]))
-    await _until(lambda: _holds(session, topic, wanted), f"the queues of {topic}")
+    await until(lambda: _holds(session, topic, wanted), f"the queues of {topic}")
 
 
 def _fits(size_bytes: int) -> int:
@@ -437,7 +382,7 @@ async def consuming(session: Session, topic: str, load: Load, clients: Clients) 
         sizes["bytes"] += sum(len(one.body) for one in messages)
 
     found = Found[LoadReport](failures=held.failures)
-    async with own_group(session) as group:
+    async with own_group(session, found.warnings) as group:
         consume = _pulled if load.way is Way.PULL else _pushed
         found.warnings += await _early(consume(session, topic, group, counts, take, clients))
     if counts.messages < wanted and counts.now() >= counts.ends:
@@ -507,34 +452,47 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
     """
     if load.rate is None:
         raise ConfigurationError("the way of a message is timed at a rate: --rate")
-    if load.size_bytes < DUE.size:
-        raise ConfigurationError(f"the body holds when it was due: at least {DUE.size} bytes")
-    counts, sent, run = _Counts(load), _Counts(load), os.urandom(16)
-    fill_up = b"x" * (load.size_bytes - DUE.size)
+    if load.size_bytes < WAY.size:
+        raise ConfigurationError(f"the body holds when it was due: at least {WAY.size} bytes")
+    counts, sent, way, run = _Counts(load), _Counts(load), Underway(), os.urandom(8)
+    fill_up = b"x" * (load.size_bytes - WAY.size)
 
     async def listen(messages: Sequence[MessageExt], _context: object) -> ConsumeConcurrentlyStatus:
         for message in messages:
-            if len(message.body) >= DUE.size:
-                mine, due = DUE.unpack_from(message.body)
-                if mine == run:
+            if len(message.body) >= WAY.size:
+                of, _, number = WAY.unpack_from(message.body)
+                due = way.came(number, counts.now()) if of == run else None
+                if due is not None:
                     counts.took(due)
         came.set()
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
+    async def one(due: float) -> int:
+        if way.is_full:
+            raise AdminError(f"{UNDERWAY_MAX} messages were stored and have not come: no more are sent")
+        number = way.begin()
+        try:
+            await producer.send(Message(topic, WAY.pack(run, due, number) + fill_up, tags=load.tags))
+        except BaseException:
+            way.failed(number)
+            raise
+        at = way.stored(number, due)
+        if at is not None:
+            counts.took(due, at=at)
+        return 1
+
     found, came = Found[LoadReport](), asyncio.Event()
     async with AsyncExitStack() as stack:
-        group = await stack.enter_async_context(own_group(session))
+        group = await stack.enter_async_context(own_group(session, found.warnings))
         consumer = await stack.enter_async_context(_listening(session, topic, group, listen, load, clients))
-        await _until(lambda: _has_queues(consumer), "a queue for the listener")
+        await until(lambda: _has_queues(consumer), "a queue for the listener")
         producer = await stack.enter_async_context(_producer(session, load, clients))
-        one = _sender(producer, topic, load, lambda due: DUE.pack(run, due) + fill_up)
         sent.start()
         counts.began = sent.began
         found.warnings += await _early(_paced(sent, one))
-        found.warnings += await _early(_arrived(counts, sent, came))
-    missing = max(0, sent.messages - counts.messages)
+        found.warnings += await _early(_arrived(way, came))
+    missing = way.missing(sent.counts_from)
     counts.failed, counts.problems = sent.failed, sent.problems
-    counts.last = sent.last
     found.items.append(counts.report("latency", topic, since=Since.DUE, missing=missing))
     if missing:
         found.warnings.append(f"{missing} messages were stored and had not come {DRAIN_SECONDS:.0f} s after the last")
@@ -546,10 +504,10 @@ async def _has_queues(consumer: PushConsumer) -> bool:
     return bool(consumer.assignment())
 
 
-async def _arrived(counts: _Counts, sent: _Counts, came: asyncio.Event) -> None:
+async def _arrived(way: Underway, came: asyncio.Event) -> None:
     """Wait for what is under way, for some time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
-            while counts.messages < sent.messages:
+            while not way.is_empty:
                 came.clear()
                 await came.wait()

@@ -77,14 +77,14 @@ async def send(
       orbitmq bench send --way batch --in-flight 4
     """
     from orbitmq.admin import loads as work
+    from orbitmq.admin.temporary import with_own_topic
 
     load = work.Load(
         work.Way(way), seconds, warm_up, rate, in_flight, size, batch, messages, keys, tags, delay_level
     )  # fmt: skip
     if topic is not None:
         return await work.sending(session, topic, load, clients)
-    async with work.own_topic(session, queues) as made:
-        return await work.sending(session, made, load, clients)
+    return await with_own_topic(session, queues, lambda made: work.sending(session, made, load, clients))
 
 
 @loads(app, "consume", "LoadReport", COLUMNS)
@@ -111,13 +111,17 @@ async def consume(
       orbitmq bench consume --topic Orders
     """
     from orbitmq.admin import loads as work
+    from orbitmq.admin.temporary import with_own_topic
 
     load = work.Load(work.Way(way), seconds, 0, None, in_flight, size, messages=messages)
     if topic is not None:
         return await work.consuming(session, topic, load, clients)
-    async with work.own_topic(session, queues) as made:
+
+    async def filled(made: str) -> Found[LoadReport]:
         await work.fill(session, made, load, clients)
         return await work.consuming(session, made, load, clients)
+
+    return await with_own_topic(session, queues, filled)
 
 
 @loads(app, "latency", "LoadReport", COLUMNS)
@@ -144,9 +148,9 @@ async def latency(
       orbitmq bench latency --rate 5000 --seconds 60 -o wide
     """
     from orbitmq.admin import loads as work
+    from orbitmq.admin.temporary import with_own_topic
 
     load = work.Load(work.Way.SYNC, seconds, warm_up, rate, in_flight, size, tags=tags)
     if topic is not None:
         return await work.end_to_end(session, topic, load, clients)
-    async with work.own_topic(session, queues) as made:
-        return await work.end_to_end(session, made, load, clients)
+    return await with_own_topic(session, queues, lambda made: work.end_to_end(session, made, load, clients))

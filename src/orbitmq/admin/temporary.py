@@ -1,0 +1,111 @@
+"""Topics and groups that are made for one run and removed after it, whatever becomes of the run. What could not be
+removed is told beside its outcome and hides none. Must not know what is done with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from orbitmq.admin import groups, topic_changes
+from orbitmq.admin.answers import Found
+from orbitmq.admin.clients import membership
+from orbitmq.admin.plans import Outcome, Plan, Step
+from orbitmq.admin.session import Session
+from orbitmq.errors import AdminError, NotFound, OrbitMQError
+
+T = TypeVar("T")
+
+NAME = "orbitmq-bench"
+"""Topics and groups that are made for a run begin with it."""
+WAIT_SECONDS = 10.0
+"""For what a cluster makes known by itself: a route, queues, that a member has left."""
+QUEUES = 8
+
+
+async def with_own_topic(session: Session, queues: int, work: Callable[[str], Awaitable[Found[T]]]) -> Found[T]:
+    """`work` with a topic of its own; what is left of it is warned of, or told with the error that ended it."""
+    left: list[str] = []
+    try:
+        async with own_topic(session, left, queues) as topic:
+            found = await work(topic)
+    except OrbitMQError as error:
+        if not left:
+            raise
+        raise AdminError(f"{error}; {'; '.join(left)}", "orbitmq topic list") from error
+    found.warnings += left
+    return found
+
+
+@asynccontextmanager
+async def own_topic(session: Session, left: list[str], queues: int = QUEUES) -> AsyncIterator[str]:
+    """A topic for one run, at every master; it is gone afterwards, with all its messages, or in `left` it says why not.
+    AdminError when a master does not take it; then those that did are rid of it, too.
+    """
+    name = _name()
+    try:
+        plan = await topic_changes.plan_create(session, name, topic_changes.Wanted(queues, queues))
+        done = await plan.make()
+        if any(step.outcome is Outcome.DONE for step in done.items):
+            # Also of a part: what a name server does not know yet it cannot be told to forget.
+            await until(lambda: _is_routed(session, name), f"the route of {name}")
+        _refuse_failures(done)
+        yield name
+    finally:
+        await _removed(lambda: topic_changes.plan_delete(session, name), f"topic {name}", left)
+
+
+@asynccontextmanager
+async def own_group(session: Session, left: list[str]) -> AsyncIterator[str]:
+    """The name of a group for one run; what brokers know of it is removed afterwards, or in `left` it says why not."""
+    name = _name()
+    try:
+        yield name
+    finally:
+        with suppress(OrbitMQError):  # a member that has just left is still known for a moment
+            await until(lambda: _is_left(session, name), f"the end of {name}")
+        delete = lambda: groups.plan_delete(session, name, offsets=True, topics=True, force=True)  # noqa: E731
+        await _removed(delete, f"group {name}", left)
+
+
+def _name() -> str:
+    return f"{NAME}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+async def _removed(plan: Callable[[], Awaitable[Plan]], what: str, left: list[str]) -> None:
+    try:
+        _refuse_failures(await (await plan()).make())
+    except NotFound:  # it was never made
+        return
+    except OrbitMQError as error:
+        left.append(f"{what} could not be removed and is left: {error}")
+
+
+def _refuse_failures(done: Found[Step]) -> None:
+    if done.failures:
+        first = done.failures[0]
+        raise AdminError(f"{first.target}: {first.message}", first.hint)
+
+
+async def _is_left(session: Session, group: str) -> bool:
+    return not (await membership(session, group)).online
+
+
+async def _is_routed(session: Session, topic: str) -> bool:
+    try:
+        return bool((await session.route(topic)).queue_datas)
+    except OrbitMQError:
+        return False
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Wait for it. AdminError when it has not come in `WAIT_SECONDS`."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not await condition():
+        if time.monotonic() > deadline:
+            raise AdminError(f"{what} has not come within {WAIT_SECONDS:.0f} s")
+        await asyncio.sleep(0.05)
