@@ -10,11 +10,10 @@ from typing import NamedTuple
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.daemons import run_until_stopped, serve
 from orbitmq.cli.endings import one_line_errors
+from orbitmq.cli.protecting import tls_context
 from orbitmq.message.hosts import address_text
 from orbitmq.metrics.exporter import Exporter, ExporterSettings
 from orbitmq.net.remoting import Remoting
-from orbitmq.net.tls import client_context
-from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime import logging
 from orbitmq.wire.signature import sign
 
@@ -43,7 +42,7 @@ def _remoting(context: Context) -> Remoting:
     return Remoting(
         sign=None if credentials is None else partial(sign, credentials=credentials),
         direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
-        tls=None if context.tls is None else client_context(TlsOptions.parse(context.tls)),
+        tls=tls_context(context),
     )
 
 

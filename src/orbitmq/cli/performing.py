@@ -38,10 +38,9 @@ from orbitmq.cli.endings import (
     one_line_errors,
 )
 from orbitmq.cli.places import state_folder
-from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
+from orbitmq.cli.protecting import client_settings, tls_context
+from orbitmq.errors import BrokerError, OrbitMQError
 from orbitmq.net.remoting import Remoting
-from orbitmq.net.tls import client_context
-from orbitmq.net.tls_options import TlsOptions
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.signature import sign
@@ -156,7 +155,7 @@ async def opened(context: Context, timeout_ms: float, *, verbose: bool = False) 
         hooks=(_Requests(),) if verbose else (),
         sign=None if credentials is None else partial(sign, credentials=credentials),
         direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
-        tls=None if context.tls is None else client_context(TlsOptions.parse(context.tls)),
+        tls=tls_context(context),
     )
     try:
         yield Session(
@@ -173,15 +172,6 @@ def memory_of(context: Context) -> KeptMemory:
 
 def _opened(call: Call) -> AbstractAsyncContextManager[Session]:
     return opened(call.context, call.timeout_ms, verbose=call.verbose)
-
-
-def client_settings(context: Context) -> dict[str, Any]:
-    """Settings of clients that reach the cluster as the commands do. ConfigurationError where they cannot."""
-    if context.addresses:
-        raise ConfigurationError("clients reach brokers where they register: not with --map-addr")
-    account = context.credentials()
-    keys = {} if account is None else {"access_key": account.access_key, "secret_key": account.secret_key}
-    return {**keys, "tls": context.tls is not None}
 
 
 async def _read(call: Call, **more: Any) -> int:

@@ -29,6 +29,7 @@ from orbitmq.cli.endings import (
 from orbitmq.cli.mqadmin.table import ALIASES, ROWS, Stock, command
 from orbitmq.cli.mqadmin.words import Given, read
 from orbitmq.cli.performing import opened, told_error
+from orbitmq.cli.protecting import protection
 from orbitmq.client.producer import Producer
 from orbitmq.errors import BrokerError, ConfigurationError, NotFound, OrbitMQError
 
@@ -63,15 +64,7 @@ class Work:
 
     def producer(self, group: str, *, enable_trace: bool = False) -> Producer:
         """One that reaches the same cluster with the same account."""
-        account = self._context.credentials()
-        return Producer(
-            group,
-            self.session.name_servers,
-            access_key=account.access_key if account else "",
-            secret_key=account.secret_key if account else "",
-            tls=self._context.tls is not None,
-            enable_trace=enable_trace,
-        )
+        return Producer(group, self.session.name_servers, enable_trace=enable_trace, **protection(self._context))
 
     async def targets(self, *, masters: bool = True) -> list[Node]:
         """The broker of `-b`, or those of the cluster of `-c`."""

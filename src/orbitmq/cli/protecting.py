@@ -1,0 +1,46 @@
+"""What protects the connections of a context: its account, and TLS with its certificates, the same for every command,
+whether it asks nodes itself or begins a client that does.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from orbitmq.cli.contexts import Context
+from orbitmq.errors import ConfigurationError
+from orbitmq.net.tls import client_context
+from orbitmq.net.tls_options import TlsOptions
+
+
+def tls_context(context: Context) -> ssl.SSLContext | None:
+    """What encrypts every connection; None for plain ones. ConfigurationError names a file that cannot be used."""
+    options = _options(context)
+    return None if options is None else client_context(options)
+
+
+def client_settings(context: Context) -> dict[str, Any]:
+    """Settings of clients that reach the cluster as the commands do. ConfigurationError where they cannot."""
+    if context.addresses:
+        raise ConfigurationError("clients reach brokers where they register: not with --map-addr")
+    return protection(context)
+
+
+def protection(context: Context) -> dict[str, Any]:
+    """The same settings, for one that may fail to reach a broker. Host names are not compared, as commands do not."""
+    account, tls = context.credentials(), _options(context)
+    keys = {} if account is None else {"access_key": account.access_key, "secret_key": account.secret_key}
+    if tls is None:
+        return {**keys, "tls": False}
+    return {
+        **keys, "tls": True, "tls_verify": tls.verify_servers and not tls.test_mode, "tls_check_host": False,
+        "tls_ca_file": tls.client_trust_path, "tls_cert_file": tls.client_cert_path,
+        "tls_key_file": tls.client_key_path, "tls_key_password": tls.client_key_password,
+    }  # fmt: skip
+
+
+def _options(context: Context) -> TlsOptions | None:
+    """RocketMQ's test mode, in which nothing is checked whatever else is said, is off here unless it is asked for: who
+    writes `tls.client.authServer` into a context relies on it.
+    """
+    return None if context.tls is None else TlsOptions.parse({"tls.test.mode.enable": "false", **context.tls})
