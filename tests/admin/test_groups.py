@@ -23,7 +23,7 @@ from orbitmq.operations.sending import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
 from tests.support.sessions import asked, without_master
 
@@ -83,6 +83,49 @@ def test_the_lag_of_the_list_is_of_the_queues_that_are_read(cluster: Cluster) ->
         assert (row.lag_messages, exact.lag_messages) == (8, 8)
 
     asked(cluster.namesrv_address, look)
+
+
+def test_a_group_or_topic_that_is_gone_meanwhile_hides_no_other_lag(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look(session: Session) -> None:
+        for node in await session.masters():
+            for topic in ("Uneven", "Uneven2"):
+                await create_topic(session.remoting, node.address, TopicConfig(topic, 2, 1))
+            for group, topic in (("exact", "T"), ("odd1", "Uneven"), ("odd2", "Uneven2")):
+                queue = MessageQueue(topic, node.name, 0)
+                await send_to(session, node, topic, 0)
+                await update_consumer_offset(session.remoting, node.address, group, queue, 0)
+        for name in ("exact", "odd1", "odd2"):
+            await made(session, name)
+
+        async def lags() -> tuple[dict[str, int | None], list[str]]:
+            found = await groups.groups(session, lag=True)
+            assert not found.failures
+            rows = {row.name: row.lag_messages for row in found.items}
+            return {name: rows[name] for name in ("exact", "odd1", "odd2")}, found.warnings
+
+        whole, warnings = await lags()
+        assert ((whole["odd1"], whole["odd2"]), warnings) == ((2, 2), [])
+        assert whole["exact"]
+        cluster.refuse(RequestCode.GET_CONSUME_STATS, ResponseCode.TOPIC_NOT_EXIST, times=None, topic="Uneven2")
+        assert await lags() == ({**whole, "odd2": 0}, [])
+        cluster.heal()
+        cluster.refuse(RequestCode.GET_CONSUME_STATS, times=None, topic="Uneven", broker="broker-b")
+        partial, (warning,) = await lags()
+        assert partial == {**whole, "odd1": None}
+        assert "broker-b" in warning
+        assert "odd1 in Uneven: refused by the test" in warning
+        cluster.heal()
+        monkeypatch.setattr(groups, "PAIRS_MAX", 0)
+        none, warnings = await lags()
+        assert none == {**whole, "odd1": None, "odd2": None}
+        assert len(warnings) == 2
+
+    try:
+        asked(cluster.namesrv_address, look)
+    finally:
+        cluster.heal()
 
 
 async def send_to(session: Session, node: Node, topic: str, queue_id: int) -> None:

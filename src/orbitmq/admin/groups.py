@@ -26,7 +26,7 @@ from orbitmq.admin.plans import Change, Plan, Step, Value
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topic_changes import deletion, forgetting
 from orbitmq.admin.topics import table_of
-from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.topics import (
     DLQ_PREFIX,
@@ -43,11 +43,18 @@ from orbitmq.operations.routes import route
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList
+from orbitmq.wire.codes import ResponseCode
 
 UNDO = "offset undo"
 """The command that takes the undo files of groups, and of their offsets."""
 SUMS_TIMEOUT_MS = 50_000.0
 """A broker with thousands of groups takes its time to sum up the lag of all; the stock tool's limit."""
+PAIRS_MAX = 500
+"""Groups and topics one broker is asked about singly for a list: a second or two of its time. Topics that are read
+elsewhere than they are written are about to be shrunk or grown, so there are few.
+"""
+GONE = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND}
+"""What was deleted since the broker summed up has no lag."""
 
 
 class Group(Struct, frozen=True, rename="camel"):
@@ -226,18 +233,30 @@ async def groups(
     return found
 
 
+@dataclass(slots=True)
+class _Summed:
+    """What one broker sums up."""
+
+    sums: dict[str, Sums]
+    unknown: set[str]
+    """Groups of which that is not all."""
+    warning: str | None = None
+
+
 async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], known: Mapping[str, _Known]) -> None:
     came = await session.each_node(nodes, partial(_sums, session))
     found.failures += [failure for failure in came.failures if failure not in found.failures]
+    found.warnings += [part.warning for part in came.answers.values() if part.warning]
+    unknown = set[str]().union(*(part.unknown for part in came.answers.values()))
     sums: dict[str, Sums] = defaultdict(Sums)
     for part in came.answers.values():
-        for name, more in part.items():
+        for name, more in part.sums.items():
             mine = sums[name]
             mine.lag, mine.retry, mine.tps = mine.lag + more.lag, mine.retry + more.retry, mine.tps + more.tps
     for index, row in enumerate(found.items):
         one = sums.get(row.name)
         if one is not None and known[row.name].has_offsets:
-            whole = not found.failures and not known[row.name].unsummed
+            whole = not found.failures and not known[row.name].unsummed and row.name not in unknown
             found.items[index] = msgspec.structs.replace(
                 row,
                 lag_messages=one.lag if whole else None,
@@ -247,29 +266,43 @@ async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], kn
             )
 
 
-async def _sums(session: Session, node: Node) -> dict[str, Sums]:
+async def _sums(session: Session, node: Node) -> _Summed:
     """What one broker sums up. It does so over the queues that are written; where a topic has more or less that are
-    read, it is asked for each group of the topic, which are few.
+    read, it is asked for each group of the topic: at most `PAIRS_MAX`, the lag of the others is not known.
     """
     timeout_ms = max(session.timeout_ms, SUMS_TIMEOUT_MS)
     told, table = await asyncio.gather(
         broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms), table_of(session, node)
     )
     uneven = {name for name, config in table.topics.items() if config.read_queues != config.write_queues}
-    pairs = {
-        (group, queue.topic): f"{node}: {group} in {queue.topic}"
-        for row in told.consume_stats_list
-        for group, stats in row.items()
-        for one in stats
-        for queue in one.offset_table
-        if queue.topic in uneven
-    }
-    better = await session.each(
-        pairs, lambda pair: consume_stats(session.remoting, node.address, *pair, timeout_ms=session.timeout_ms)
+    pairs = sorted(
+        {
+            (group, queue.topic)
+            for row in told.consume_stats_list
+            for group, stats in row.items()
+            for one in stats
+            for queue in one.offset_table
+            if queue.topic in uneven
+        }
     )
+
+    async def exact(pair: tuple[str, str]) -> ConsumeStats:
+        try:
+            return await consume_stats(session.remoting, node.address, *pair, timeout_ms=session.timeout_ms)
+        except BrokerError as error:
+            if error.code in GONE:
+                return ConsumeStats()
+            raise
+
+    better = await session.each({pair: " in ".join(pair) for pair in pairs[:PAIRS_MAX]}, exact)
+    unknown = {group for group, topic in pairs if (group, topic) not in better.answers}
+    warning = None
     if better.failures:
-        raise AdminError(better.failures[0].message, better.failures[0].hint)
-    return summed([told], better.answers)
+        first = better.failures[0]
+        warning = f"{node} does not tell the lag of {len(better.failures)} groups: {first.target}: {first.message}"
+    elif unknown:
+        warning = f"the lag of {len(unknown)} groups is not known: {node} would have to be asked {len(pairs)} questions"
+    return _Summed(summed([told], better.answers), unknown, warning)
 
 
 async def _add_members(session: Session, found: Found[Group]) -> None:
