@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orbitmq.admin import sending
+from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import shown
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.feeding import Common, draft, draft_of_json, queue_of
-from orbitmq.admin.sending import again, message_of_json
+from orbitmq.admin.plans import Outcome, Step
+from orbitmq.admin.sending import Outlet, again, message_of_json
+from orbitmq.admin.session import Session
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.errors import ConfigurationError, MessageIllegal
 from orbitmq.message.compression import COMPRESSION_FLAGS, compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_COMMIT
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import decode_properties
+from orbitmq.net.remoting import Remoting
+from orbitmq.runtime.clock import SystemClock
 
 
 def stored(body: bytes, **fields: Any) -> MessageExt:
@@ -111,3 +120,37 @@ def test_a_dead_letter_comes_back_as_the_message_it_was() -> None:
 def test_a_copy_is_a_new_message() -> None:
     found = again(stored(b"x"), "Other", as_retry=False)
     assert decode_properties(found.properties) == {"KEYS": "k1 k2", "TAGS": "red", "city": "東京", "WAIT": "true"}
+
+
+def test_a_plan_keeps_no_messages_and_reads_them_again_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def recorded(_session: Session, name: str, _now_ms: int, *, topic: str | None) -> MessageExt:
+        return replace(stored(b"as it was planned"), offset_msg_id=name, broker_name="b")
+
+    async def read(_session: Session, offset_id: str) -> Found[MessageExt]:
+        there = {"01": [stored(b"as it is stored")], "02": [], "03": [other]}
+        return Found([replace(one, offset_msg_id=offset_id) for one in there[offset_id]])
+
+    async def routed(_session: Session, _topic: str) -> None:
+        return None
+
+    async def send(_outlet: Outlet, packed: Outgoing, _message: MessageExt) -> None:
+        sent.append(packed.body)
+
+    sent: list[bytes] = []
+    other = replace(stored(b"another's"), properties={"UNIQ_KEY": "B2"})
+    monkeypatch.setattr(sending, "record", recorded)
+    monkeypatch.setattr(sending, "by_offset_id", read)
+    monkeypatch.setattr(Session, "route", routed)
+    monkeypatch.setattr(Outlet, "send_packed", send)
+
+    async def make() -> Found[Step]:
+        plan = await sending.plan_resend(Session(Remoting(), ["n:1"]), ["01", "02", "03"], SystemClock(), to="Copy")
+        return await plan.make()
+
+    done = asyncio.run(make())
+    assert sent == [b"as it is stored"]
+    assert [step.outcome for step in done.items] == [Outcome.DONE, Outcome.FAILED, Outcome.FAILED]
+    assert [failure.message for failure in done.failures] == [
+        "message 02 is not stored any more",
+        "message 03 is not stored any more",
+    ]

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from orbitmq.admin.bodies import real_topic, unique_id
 from orbitmq.admin.finding import record
+from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.session import Node, Session
 from orbitmq.client.core.identity import address_bytes, client_address
@@ -247,16 +248,16 @@ async def plan_resend(
         receiver = group or (dead_of if to is None else None)
         destination = to or (retry_topic(receiver) if receiver else real_topic(message))
         await session.route(destination)
-        plan.changes.append(_copied(outlet, message, destination, as_retry=receiver is not None))
+        plan.changes.append(_copied(session, outlet, message, destination, as_retry=receiver is not None))
     return plan
 
 
 async def _direct(session: Session, message: MessageExt, group: str, client: str) -> Change:
-    node = await session.node(message.broker_name)
+    node, offset_id = await session.node(message.broker_name), message.offset_msg_id
 
     async def make() -> None:
         result = await redelivery.consume_directly(
-            session.remoting, node.address, group, client, message.offset_msg_id,
+            session.remoting, node.address, group, client, offset_id,
             timeout_ms=session.timeout_ms + redelivery.HOLD_MS,
         )  # fmt: skip
         if result.consume_result not in (ConsumeResult.CR_SUCCESS, ConsumeResult.CR_COMMIT):
@@ -266,10 +267,26 @@ async def _direct(session: Session, message: MessageExt, group: str, client: str
     return Change(Step(client, "consume directly", message.msg_id, None, ConsumeResult.CR_SUCCESS.name), make)
 
 
-def _copied(outlet: Outlet, message: MessageExt, destination: str, *, as_retry: bool) -> Change:
+def _copied(session: Session, outlet: Outlet, message: MessageExt, destination: str, *, as_retry: bool) -> Change:
+    """It keeps no body: a plan waits until somebody confirms it, and its messages may be many and large. Each is read
+    once more when it is its turn.
+    """
+    offset_id, unique = message.offset_msg_id, unique_id(message)
+
     async def make() -> None:
-        packed = again(message, destination, as_retry=as_retry)
-        await outlet.send_packed(packed if as_retry else outlet.renamed(packed), message)
+        stored = await _stored(session, offset_id, unique)
+        packed = again(stored, destination, as_retry=as_retry)
+        await outlet.send_packed(packed if as_retry else outlet.renamed(packed), stored)
 
     how = "deliver as a retry" if as_retry else "send a copy"
     return Change(Step(message.broker_name, how, message.msg_id, message.topic, destination), make)
+
+
+async def _stored(session: Session, offset_id: str, unique: str | None) -> MessageExt:
+    """The message at that place. NotFound when it is not there any more, AdminError when nobody can say."""
+    found = await by_offset_id(session, offset_id)
+    if found.items and unique_id(found.items[0]) == unique:
+        return found.items[0]
+    if found.failures:
+        raise AdminError(f"{found.failures[0].target}: {found.failures[0].message}", found.failures[0].hint)
+    raise NotFound(f"message {offset_id} is not stored any more")
