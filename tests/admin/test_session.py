@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.answers import failure_of
+from orbitmq.admin.answers import FIXED, failure_of
 from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value, joined
 from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session, nearest
+from orbitmq.broker.settings import _refused
 from orbitmq.errors import BrokerError, ConnectError, NoNameServer, NotFound, RemotingTimeout
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import BrokerData, ClusterInfo
@@ -134,6 +135,23 @@ def test_failures_are_named(error: Any, name: str, retryable: bool) -> None:
     failure = failure_of(str(Node("C", "a", 0, "h:1")), error)
     assert (failure.target, failure.name, failure.retryable) == ("a (h:1)", name, retryable)
     assert failure.message
+
+
+@pytest.mark.parametrize(
+    ("remark", "hint"),
+    [
+        ("option listenPort cannot be changed by a request; set it in the configuration file", "restart it"),
+        ("Can not update config: listenPort", "restart it"),
+        ("no permission for DELETE_TOPIC_IN_BROKER", "give an account that may"),
+        ("AclException: No accessKey is configured", "give an account that may"),
+    ],
+)
+def test_what_no_account_may_is_told_apart_from_what_another_one_may(remark: str, hint: str) -> None:
+    assert hint in (failure_of("a", BrokerError(ResponseCode.NO_PERMISSION, remark)).hint or "")
+
+
+def test_what_a_broker_does_not_take_while_it_runs_has_the_remark_that_is_looked_for() -> None:
+    assert any(text in _refused("listenPort").remark for text in FIXED)
 
 
 def plan(chain: str | None, values: dict[str, Value], *steps: tuple[str, Value, bool]) -> Plan:

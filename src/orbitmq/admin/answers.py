@@ -34,6 +34,11 @@ _HINTS = {
     ResponseCode.SYSTEM_BUSY: "ask again; the broker refuses work while it is overloaded",
     ResponseCode.SERVICE_NOT_AVAILABLE: "look at the broker: it starts, stops, or its disk is full",
 }
+FIXED = ("cannot be changed by a request", "Can not update config")
+"""Stands in the remark where a node does not take a setting while it runs, which has the code of a missing permission;
+the second is RocketMQ's, and the name servers'.
+"""
+_RESTART = "set it in the file that the node reads when it starts, and restart it"
 _WHICH = "say which with -n HOST:PORT, NAMESRV_ADDR or a context; `orbitmq up` starts one"
 
 
@@ -83,10 +88,7 @@ def failure_of(target: str, error: OrbitMQError) -> Failure:
     """How an error is told."""
     if isinstance(error, BrokerError):
         code = error.code
-        hint = _HINTS.get(ResponseCode(code)) if code in set(ResponseCode) else None
-        if ACCESS_REFUSED in (error.remark or ""):
-            hint = _HINTS[ResponseCode.NO_PERMISSION]
-        return Failure(target, code, code_name(code), error.remark or code_name(code), hint, code in BUSY)
+        return Failure(target, code, code_name(code), error.remark or code_name(code), _hint_of(error), code in BUSY)
     if isinstance(error, RemotingTimeout):
         return Failure(target, None, "TIMEOUT", str(error), "give it longer: --timeout", retryable=True)
     if isinstance(error, (ConnectError, SendRequestError)):
@@ -96,8 +98,17 @@ def failure_of(target: str, error: OrbitMQError) -> Failure:
             return Failure(target, None, "UNREACHABLE", str(error), _WHICH, retryable=True)
         hint = "is it running, and reachable from here? brokers register the address they were told: --map-addr"
         return Failure(target, None, "UNREACHABLE", str(error), hint, retryable=True)
-    hint = error.hint if isinstance(error, AdminError) else None
-    return Failure(target, None, "FAILED", str(error), hint, retryable=False)
+    remedy = error.hint if isinstance(error, AdminError) else None
+    return Failure(target, None, "FAILED", str(error), remedy, retryable=False)
+
+
+def _hint_of(error: BrokerError) -> str | None:
+    remark = error.remark
+    if ACCESS_REFUSED in remark:
+        return _HINTS[ResponseCode.NO_PERMISSION]
+    if any(text in remark for text in FIXED):
+        return _RESTART
+    return _HINTS.get(ResponseCode(error.code)) if error.code in set(ResponseCode) else None
 
 
 def code_name(code: int) -> str:
