@@ -24,6 +24,7 @@ from orbitmq.cli.daemons import run_until_stopped, serve
 from orbitmq.cli.endings import one_line_errors
 from orbitmq.cli.performing import memory_of
 from orbitmq.cli.places import state_folder
+from orbitmq.cli.protecting import tls_context
 from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.accounts import remove as remove_account
 from orbitmq.dashboard.app import COOKIE, Dashboard, Settings
@@ -34,8 +35,6 @@ from orbitmq.dashboard.roles import Role, role_of
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.hosts import address_text
 from orbitmq.net.remoting import Remoting
-from orbitmq.net.tls import client_context
-from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime import logging
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.signature import sign
@@ -108,7 +107,7 @@ def _contexts(wanted: Wanted) -> list[Context]:
 
 def _place(context: Context, wanted: Wanted, serving: Serving) -> Place:
     credentials = context.credentials()
-    tls = None if context.tls is None else client_context(TlsOptions.parse(context.tls))
+    tls = tls_context(context)
     remoting = partial(
         Remoting,
         connect_timeout_ms=wanted.timeout_ms,
