@@ -1,4 +1,4 @@
-// What a page cannot do without a script: its own time zone, refreshing, copying, ticking all boxes. Works without htmx, too.
+// What a page cannot do without a script: its own time zone, refreshing and saying when that fails, copying, ticking all boxes. Works without htmx, too.
 "use strict";
 
 const two = (number) => String(number).padStart(2, "0");
@@ -61,6 +61,26 @@ document.addEventListener("htmx:afterSettle", () => {
   for (const list of document.querySelectorAll("[data-keep]")) {
     while (list.children.length > Number(list.dataset.keep)) list.lastElementChild.remove();
   }
+});
+
+// A refresh that fails leaves the figures standing: a line says since when they are old, until one succeeds.
+function failed() {
+  const content = document.querySelector("#content");
+  if (!content || document.querySelector("#stale")) return;
+  const since = document.createElement("time");
+  since.dateTime = new Date().toISOString();
+  const line = document.createElement("p");
+  line.id = "stale";
+  line.className = "partial";
+  line.setAttribute("role", "alert");
+  line.append("Refreshing has failed since ", since, ": what stands here is old.");
+  content.prepend(line);
+  localTimes(line);
+}
+
+for (const failure of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) document.addEventListener(failure, failed);
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.successful) document.querySelector("#stale")?.remove();
 });
 
 document.addEventListener("htmx:afterSwap", (event) => { localTimes(document); refreshing(); });
