@@ -19,13 +19,14 @@ System: TypeAlias = JavaSystem | OrbitUp
 # for one that no retry reaches.
 LONG_DELAY_LEVEL = 17
 SHORT_DELAYS = " ".join("1h" if level == LONG_DELAY_LEVEL else "1s" for level in range(1, 19))
+ASKED_FROM_MS = 500
 _OPTIONS = {
     "messageDelayLevel": SHORT_DELAYS,
     "enablePropertyFilter": "true",
     "traceTopicEnable": "true",
     # Producers are asked soon about transactions.
     "transactionCheckInterval": 1500,
-    "transactionTimeOut": 500,
+    "transactionTimeOut": ASKED_FROM_MS,
 }
 DECISIONS_AT_ONCE = {"transactionOpBatchInterval": 10}
 """5.3.3 writes down what was decided only after 3 s, and until then asks again about what it takes for undecided."""

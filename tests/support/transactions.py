@@ -5,8 +5,8 @@ when it is told to, and hears what it is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from orbitmq.errors import BrokerError
@@ -18,6 +18,7 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.operations.pulling import view_message
 from orbitmq.operations.sending import send
+from orbitmq.operations.settings import change_broker_settings
 from orbitmq.operations.transactions import end_transaction
 from orbitmq.wire.bodies import HeartbeatData, ProducerData
 from orbitmq.wire.codes import RequestCode
@@ -29,6 +30,7 @@ from orbitmq.wire.objects import encode
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 BORN_MS = 1_700_000_000_123
 TIMEOUT_MS = 10_000
+HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,27 @@ class RawProducer:
                 return units
             units.append(decode_unit(stored))
             log_offset += len(stored)
+
+
+async def ask_from(address: str, age_ms: int) -> None:
+    """From what age on the broker asks about what is undecided."""
+    remoting = Remoting()
+    try:
+        await change_broker_settings(remoting, address, {"transactionTimeOut": str(age_ms)})
+    finally:
+        await remoting.close()
+
+
+@contextmanager
+def left_alone(address: str, usual_ms: int) -> Iterator[None]:
+    """Nothing is asked about meanwhile: on a slow machine a round comes between any two requests of a test. What is
+    prepared must have been born now.
+    """
+    asyncio.run(ask_from(address, HOUR_MS))
+    try:
+        yield
+    finally:
+        asyncio.run(ask_from(address, usual_ms))
 
 
 @asynccontextmanager
