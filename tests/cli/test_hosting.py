@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -104,8 +105,12 @@ def _is_alive(pid: int) -> bool:
 def test_what_no_repetition_mends_ends_it_with_its_reason(tmp_path: Path) -> None:
     config = tmp_path / "all.conf"
     config.write_text("deleteWhen=never\n")
-    ended = orbitmq("host", "--data-dir", tmp_path / "d", "--namesrv-port", 0, "--broker-port", 0, "-c", config, code=2)
-    assert ended.exit_code == 2
+    options = ("--data-dir", tmp_path / "d", "--namesrv-port", 0, "--broker-port", 0, "-c", config)
+    ended = subprocess.run(
+        [*map(str, (ORBITMQ, "host", *options))], capture_output=True, check=False, timeout=PATIENCE_S
+    )
+    assert ended.returncode == 2
+    assert b"deleteWhen" in ended.stderr
 
 
 def test_a_file_for_all_says_nothing_that_is_one_s_own(tmp_path: Path) -> None:
