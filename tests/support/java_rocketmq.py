@@ -307,8 +307,8 @@ class Driver:
 
 
 _JOBS = "jobs"
-# Those that end by themselves and leave nothing behind them. Not `litepull`: a consumer that is warm is not idle where a
-# seek has to find it so.
+# Those that end by themselves and leave nothing behind them. Not `litepull`: one that is warm is not idle where a seek
+# has to find it so.
 _CLEAN = frozenset({"send", "fill", "admin", "pull", "consume"})
 # Offsets of broadcasting consumers and what sends traces stay with a process, and one that is warm overruns a busy
 # broker with messages nobody answers.

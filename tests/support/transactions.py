@@ -150,15 +150,22 @@ async def ask_from(address: str, age_ms: int) -> None:
 
 
 @contextmanager
-def left_alone(address: str, usual_ms: int) -> Iterator[None]:
-    """Nothing is asked about meanwhile: on a slow machine a round comes between any two requests of a test. What is
-    prepared must have been born now.
-    """
-    asyncio.run(ask_from(address, HOUR_MS))
+def asked_from(address: str, age_ms: int, usual_ms: int) -> Iterator[None]:
+    """Meanwhile the broker asks about half messages of this age; then about those of the usual one again."""
+    asyncio.run(ask_from(address, age_ms))
     try:
         yield
     finally:
         asyncio.run(ask_from(address, usual_ms))
+
+
+@contextmanager
+def left_alone(address: str, usual_ms: int) -> Iterator[None]:
+    """Nothing is asked about meanwhile: on a slow machine a round comes between any two requests of a test. What is
+    prepared must have been born now.
+    """
+    with asked_from(address, HOUR_MS, usual_ms):
+        yield
 
 
 @asynccontextmanager
