@@ -42,6 +42,24 @@ settings.register_profile("orbitmq", deadline=None)
 settings.load_profile("orbitmq")
 
 
+class AtOnce:
+    """Says which test has failed when it has, not minutes later at the end of the run."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\n{report.when} of {report.nodeid} has failed after {report.duration:.1f} s")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(config, "workerinput"):  # those have none to write to
+        config.pluginmanager.register(AtOnce(terminal))
+
+
 @pytest.fixture(params=LOOPS)
 def both_loops(request: pytest.FixtureRequest) -> LoopFactory:
     """For tests of the sockets themselves: each runs on plain asyncio and on uvloop."""
