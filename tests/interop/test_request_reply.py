@@ -108,7 +108,8 @@ async def test_a_java_producer_asks_a_consumer_of_orbitmq(system: System, label:
         async with consumer:
             asks = ("requestreply", *_topic(system, label), "--group", label, "--roles", "ask", "--count", 4)
             rows = await asyncio.to_thread(run_driver, *asks)
-    assert sorted(row["body"] for row in rows if row["event"] == "reply") == ["0!", "1!", "2!", "3!"]
+    # A request is a message, which may come twice; RocketMQ's producer may hand over both answers when they meet.
+    assert {row["body"] for row in rows if row["event"] == "reply"} == {"0!", "1!", "2!", "3!"}
     assert [row["event"] for row in rows if row["event"] in ("failed", "timeout")] == ["timeout"]
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline import spark_process
+from orbitmq.pipeline.job import JobOptions
+from orbitmq.pipeline.session import session_of
 from orbitmq.pipeline.spark_process import Voice, launch
 from tests.support.process import wait_until
 
@@ -108,3 +110,18 @@ def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None
     assert lines[:2] == ["event=seen number=1", "event=seen number=0"]
     assert lines[-1] == "KeyboardInterrupt"
     assert not [line for line in lines if re.search("ERROR|WARN|Exception|own words", line)]
+
+
+def test_an_interruption_is_not_hidden_by_what_fails_after_it() -> None:
+    """Spark's Python takes back the name of a call when it is left, and the JVM may not answer by then."""
+
+    def interrupted() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt), session_of("sample", JobOptions()):
+        interrupted()
+    with pytest.raises(Py4JNetworkError), session_of("sample", JobOptions()):
+        raise Py4JNetworkError("the JVM has ended")

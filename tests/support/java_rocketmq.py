@@ -307,9 +307,9 @@ class Driver:
 
 
 _JOBS = "jobs"
-# Those that end by themselves and leave nothing behind them. Not `litepull`: one that is warm is not idle where a seek
-# has to find it so.
-_CLEAN = frozenset({"send", "fill", "admin", "pull", "consume"})
+# Those that end by themselves and leave nothing behind them. No consumer: one that is warm is not idle where a seek has
+# to find it so, and may get messages twice while its group is still being left by the one before.
+_CLEAN = frozenset({"send", "fill", "admin", "pull"})
 # Offsets of broadcasting consumers and what sends traces stay with a process, and one that is warm overruns a busy
 # broker with messages nobody answers.
 _OWN_PROCESS = frozenset({"--offsets", "--trace", "--instance", "oneway"})

@@ -54,11 +54,24 @@ def session_of(name: str, options: JobOptions) -> Iterator[Callable[[], SparkSes
 
     try:
         yield start
+    except Py4JError as error:
+        if _was_interrupted(error):
+            raise KeyboardInterrupt from None
+        raise
     finally:
         for session in made:
             if running is None:
                 with suppress(Py4JError):  # an interruption may have broken the talk; the JVM dies with this process
                     session.stop()
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether it hides an interruption: on its way out Spark's Python talks to the JVM once more, and may fail."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
 
 
 def _start(name: str, options: JobOptions) -> SparkSession:
