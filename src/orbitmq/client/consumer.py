@@ -511,7 +511,7 @@ class Consumer(Client):
         for queue in queues:
             self._held.pop(queue).drop()
             try:
-                await asyncio.shield(self._offsets.release(queue))  # a shutdown meanwhile must not lose the offset
+                await self._offsets.release(queue)
             except Exception:  # the store may be the application's; others wait for the queue
                 _log.exception("event=offset_not_stored group=%s queue=%s", self.group, queue)
         if queues:
