@@ -198,7 +198,7 @@ def _bounded(work: Callable[[], list[str]]) -> list[str] | None:
     signal.setitimer(signal.ITIMER_REAL, ASK_SECONDS)
     try:
         return work()
-    except Exception:
+    except Exception:  # a shell asks in the middle of a line: whatever went wrong, nothing may be printed into it
         return None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
