@@ -852,6 +852,46 @@ def test_a_store_of_the_application_keeps_the_offsets() -> None:
     run(scenario())
 
 
+def test_what_is_given_up_while_the_consumer_shuts_down_is_stored() -> None:
+    class Slow(OffsetStore):
+        """Nothing given up is ever written down."""
+
+        def __init__(self) -> None:
+            self.table = OffsetTable()
+            self.kept: dict[MessageQueue, int] = {}
+            self.asked = False
+
+        async def open(self) -> None: ...
+
+        async def stored(self, queue: MessageQueue) -> int:
+            return self.kept.get(queue, -1)
+
+        async def persist(self, queues: Collection[MessageQueue]) -> None: ...
+
+        async def commit(self, queues: Collection[MessageQueue]) -> None:
+            self.kept.update(self.table.of(queues))
+
+        async def release(self, queue: MessageQueue) -> None:
+            self.asked = True
+            await asyncio.Event().wait()
+
+        def close(self) -> None: ...
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for body in (b"0", b"1"):
+                system.put("T", 0, body)
+            listener, store = Listener(), Slow()
+            async with push(system, listener, offset_store=store) as consumer:
+                await until(lambda: listener.bodies == [b"0", b"1"])
+                consumer.unsubscribe("T")
+                await until(lambda: store.asked)
+                assert Q0 not in store.kept
+            assert store.kept[Q0] == 2
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("offset_commit", ["async", "sync"])
 def test_a_store_of_the_application_that_fails_stops_nothing(
     offset_commit: str, caplog: pytest.LogCaptureFixture

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.conftest import SYSTEMS as SHARED
 from tests.support.dashboards import OrbitDashboard
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaSystem
 from tests.support.orbit_process import OrbitUp
@@ -66,6 +67,15 @@ def dashboard(system: System) -> Iterator[OrbitDashboard]:
     """The web page over that system, shared as well; nobody has to log in."""
     with OrbitDashboard(system.namesrv_address, "--sample", 0) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _what_is_shared_lives(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A shared system that ended by itself is told with its last words by the test in which it did, and by no other."""
+    yield
+    for name in SHARED:
+        if name in request.fixturenames:
+            request.getfixturevalue(name).check_alive()
 
 
 # What is off by default and changes files on disk.

@@ -36,6 +36,7 @@ SMALL_JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
+    "-XX:+ErrorFileToStderr",
 )
 # On Java 17 a 4.9.7 broker cannot unmap its files without these, and then leaves `abort` behind at a clean stop.
 _OPENS = tuple(
@@ -222,6 +223,11 @@ class JavaSystem:
         code = self.broker.stop()
         self.nameserver.kill()  # nothing of it is kept
         return code
+
+    def check_alive(self) -> None:
+        """ProcessFailed when one of them has ended by itself; see `Daemon.check_alive`."""
+        self.nameserver.check_alive()
+        self.broker.check_alive()
 
     def kill(self) -> None:
         """kill -9 of both."""

@@ -168,7 +168,10 @@ class ChildProcess:
         raise self.failed(f"still running after {timeout_s:g} s")
 
     def failed(self, reason: str) -> ProcessFailed:
-        tail = "\n".join([*self.output().splitlines()[-15:], *self.errors().splitlines()[-25:]])
+        errors = self.errors().splitlines()
+        # A virtual machine that broke writes a long report, whose beginning says why.
+        shown = errors if len(errors) <= 50 else [*errors[:25], *errors[-25:]]
+        tail = "\n".join([*self.output().splitlines()[-15:], *shown])
         return ProcessFailed(f"{' '.join(self.command)[-300:]} (pid {self.pid}): {reason}\n{tail}")
 
     def signal(self, number: signal.Signals) -> None:
@@ -247,6 +250,16 @@ class Daemon(ABC):
         process, self.process = self.process, None
         if process:
             process.kill()
+
+    def check_alive(self) -> None:
+        """ProcessFailed with its exit code when it has ended by itself. It is started again then, on what it has left,
+        for others that share it.
+        """
+        process = self.process
+        if process is not None and process.exit_code is not None:
+            failure = process.failed(f"ended by itself with {process.exit_code}")
+            self.start()
+            raise failure
 
     def restart(self) -> Self:
         """Stops it if it still runs and starts it again on the same port and directory."""

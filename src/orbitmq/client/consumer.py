@@ -121,6 +121,8 @@ class Consumer(Client):
         self._members: list[str] = []
         """The client ids of the group, as a broker told last."""
         self._held: dict[MessageQueue, Held] = {}
+        self._untold: set[MessageQueue] = set()
+        """Queues that were given up and whose offsets are on their way to the store."""
         self._rebalance_wanted = asyncio.Event()
         self._rebalancing = asyncio.Lock()
         self._background = Background(self._name())
@@ -372,6 +374,16 @@ class Consumer(Client):
     def _check_running(self) -> Instance:
         return super()._check_running() if self._open_for_callbacks is None else self._open_for_callbacks
 
+    async def _end_services(self) -> None:
+        """Stop what goes on in the background. Whoever has a queue next begins where it was given up, so what a
+        rebalance that is cut short had not told yet is told here, and at once: later it might take back what the other
+        member did.
+        """
+        await self._background.stop()
+        if self._untold:
+            await self._confirm(self._untold)
+            self._untold.clear()
+
     async def _end_consuming(self, instance: Instance) -> None:
         """Store the offsets of what is done, leave the group, drop the rest."""
         with self._callbacks_may_ask(instance):
@@ -510,10 +522,12 @@ class Consumer(Client):
             await self._confirm(queues)
         for queue in queues:
             self._held.pop(queue).drop()
+            self._untold.add(queue)
             try:
                 await self._offsets.release(queue)
             except Exception:  # the store may be the application's; others wait for the queue
                 _log.exception("event=offset_not_stored group=%s queue=%s", self.group, queue)
+            self._untold.discard(queue)  # but not when this is cancelled
         if queues:
             self._assignment_changed()
 

@@ -340,7 +340,7 @@ class LitePullConsumer(ReadingConsumer):
         await self._begin_consuming(instance)
 
     async def _end(self, instance: Instance) -> None:
-        await self._background.stop()
+        await self._end_services()
         self._batches.clear()
         self._arrived.set()  # a poll that waits gets nothing any more
         if self.auto_commit:

@@ -161,7 +161,7 @@ class PullConsumer(Consumer):
         await self._begin_consuming(instance)
 
     async def _end(self, instance: Instance) -> None:
-        await self._background.stop()
+        await self._end_services()
         await self._end_consuming(instance)
 
 

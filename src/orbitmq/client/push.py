@@ -311,7 +311,7 @@ class PushConsumer(ReadingConsumer):
         self._background.spawn(self._sample_regularly())
 
     async def _end(self, instance: Instance) -> None:
-        await self._background.stop()
+        await self._end_services()
         grace_s = self._settings["await_termination_ms"] / 1000
         await self._running_workers.close(grace_s)
         await self._returning.finish(grace_s, but=self._waits_for_us())
