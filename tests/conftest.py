@@ -18,6 +18,7 @@ from hypothesis import settings
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
 
 SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
+REASON_CHARS = 400  # of a failure told at once; the rest comes at the end
 SPARK = ("spark", "pipeline")  # rooms whose tests share Spark's session, which is slow to start and large
 # The long ones first, so that at the end no process waits for another: after them what is left is small.
 FIRST = ("spark", "pipeline", "scenarios", "interop")
@@ -43,14 +44,18 @@ settings.load_profile("orbitmq")
 
 
 class AtOnce:
-    """Says which test has failed when it has, not minutes later at the end of the run."""
+    """Says which test has failed, and of what, when it has, not minutes later at the end of the run."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._terminal.write_line(f"\n{report.when} of {report.nodeid} has failed after {report.duration:.1f} s")
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = crash.message if crash else str(report.longrepr)
+            self._terminal.write_line(
+                f"\n{report.when} of {report.nodeid} has failed after {report.duration:.1f} s: {why[:REASON_CHARS]}"
+            )
 
 
 @pytest.hookimpl(trylast=True)

@@ -4,12 +4,12 @@ those of orbitmq's own client, marked `with_five`, for RocketMQ 5.3.3 as well.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import pytest
 
-from tests.conftest import SYSTEMS as SHARED
 from tests.support.dashboards import OrbitDashboard
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaSystem
 from tests.support.orbit_process import OrbitUp
@@ -55,10 +55,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.definition.add_marker(pytest.mark.parametrize("system", FIVE_TOO, indirect=True, scope="session"))
 
 
+_shared: list[System] = []
+"""The ones that run now."""
+
+
+@contextlib.contextmanager
+def _sharing(system: System) -> Iterator[System]:
+    with system as running:
+        _shared.append(running)
+        yield running
+        _shared.remove(running)
+
+
 @pytest.fixture(scope="session", params=_USUAL)
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """One running name server with one broker, shared by all tests: each uses topics and groups of its own."""
-    with SYSTEMS[request.param]() as running:
+    with _sharing(SYSTEMS[request.param]()) as running:
         yield running
 
 
@@ -70,12 +82,11 @@ def dashboard(system: System) -> Iterator[OrbitDashboard]:
 
 
 @pytest.fixture(autouse=True)
-def _what_is_shared_lives(request: pytest.FixtureRequest) -> Iterator[None]:
+def _what_is_shared_lives() -> Iterator[None]:
     """A shared system that ended by itself is told with its last words by the test in which it did, and by no other."""
     yield
-    for name in SHARED:
-        if name in request.fixturenames:
-            request.getfixturevalue(name).check_alive()
+    for system in _shared:
+        system.check_alive()
 
 
 # What is off by default and changes files on disk.
@@ -92,7 +103,7 @@ _EXTENDED: dict[str, Callable[[], System]] = {
 @pytest.fixture(scope="session", params=_EXTENDED)
 def extended_system(request: pytest.FixtureRequest) -> Iterator[System]:
     """The same with light queues, extended queues and bitmaps."""
-    with _EXTENDED[request.param]() as running:
+    with _sharing(_EXTENDED[request.param]()) as running:
         yield running
 
 

@@ -21,6 +21,7 @@ from tests.support.java_rocketmq import run_driver
 from tests.support.live import send_header
 from tests.support.messages import index_of
 from tests.support.process import wait_until
+from tests.support.python_client import until_indexed
 
 COUNT = 200
 CUSTOMERS = 97  # index % 97 is in the second key of each message
@@ -32,7 +33,9 @@ UNIQUE_MAX = 32
 @pytest.fixture
 def sent(system: System, label: str) -> Sequence[Row]:
     client = ("--namesrv", system.namesrv_address, "--topic", label)
-    return results(run_driver("send", *client, "--count", COUNT, "--run", label))
+    rows = results(run_driver("send", *client, "--count", COUNT, "--run", label))
+    until_indexed(system.namesrv_address, label, f"order-{COUNT - 1}")
+    return rows
 
 
 def test_javas_client_finds_messages(system: System, label: str, sent: Sequence[Row]) -> None:
@@ -67,6 +70,7 @@ def test_javas_client_finds_the_newest_and_those_of_a_time(system: System, label
     # The index knows seconds, rounded down from its first message on.
     wait_until(lambda: time.time() * 1000 > end + 2000, 10, "two seconds to pass")
     run_driver("send", *client, "--first", COUNT, "--count", COUNT, "--run", label)
+    until_indexed(system.namesrv_address, label, f"order-{2 * COUNT - 1}")
 
     def asked(*more: object) -> list[int]:
         rows = run_driver("admin", "--do", "query", *client, "--keys", "customer-5", *more)
@@ -83,6 +87,7 @@ async def test_orbitmqs_client_finds_messages(system: System, label: str) -> Non
             run_driver, "send", "--namesrv", system.namesrv_address, "--topic", label, "--count", COUNT, "--run", label
         )
         sent = results(answers)
+        await asyncio.to_thread(until_indexed, system.namesrv_address, label, f"order-{COUNT - 1}")
 
         async def indexes(key: str, *limits: int) -> list[str]:
             return [message.properties["index"] for message in await client.query_message(label, key, *limits)]

@@ -6,16 +6,19 @@ Both faces send; consumers collect what they get. Knows neither which broker it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from orbitmq.client import (
+    ClientError,
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
     Message,
     MessageExt,
+    MessageQueue,
     Producer,
     PushConsumer,
     SendResult,
@@ -23,6 +26,7 @@ from orbitmq.client import (
 from orbitmq.client import sync as threads
 from tests.support.loops import PATIENCE_SECONDS, until
 from tests.support.messages import message as content_of
+from tests.support.process import wait_until
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
@@ -41,6 +45,18 @@ def message(topic: str, run: str, index: int) -> Message:
     return Message(
         topic, content.body, tags=content.tags, keys=content.keys, flag=content.flag, properties=content.properties
     )
+
+
+def until_indexed(name_server: str, topic: str, key: str) -> None:
+    """Wait until the newest message with this key is found by it: RocketMQ indexes what it has acknowledged later."""
+
+    def is_found() -> bool:
+        with contextlib.suppress(ClientError):
+            return bool(client.query_message(topic, key))
+        return False
+
+    with threads.Producer("askers", name_server) as client:
+        wait_until(is_found, PATIENCE_SECONDS, f"{key} in the index")
 
 
 def sent_row(index: int, result: SendResult, position: int = 0) -> Row:
@@ -86,24 +102,38 @@ def received_row(message: MessageExt) -> Row:
 async def send(
     namesrv: str, topic: str, run: str, count: int, mode: str = "async", *, group: str = "producers"
 ) -> list[Row]:
-    """Send the messages [0, count) with the asyncio producer; rows of what was acknowledged."""
+    """Send the messages [0, count) with the asyncio producer; rows of what was acknowledged, when readers see it."""
     async with Producer(group, namesrv, send_timeout_ms=10_000) as producer:
-        if mode == "sync":
-            return [sent_row(i, await producer.send(message(topic, run, i))) for i in range(count)]
-        if mode == "batch":
-            rows: list[Row] = []
-            for start in range(0, count, BATCH):
-                indexes = range(start, min(start + BATCH, count))
-                result = await producer.send_batch([message(topic, run, i) for i in indexes])
-                rows += [sent_row(i, result, i - start) for i in indexes]
-            return rows
         if mode == "oneway":
             for i in range(count):
                 await producer.send_oneway(message(topic, run, i))
                 if i % ONEWAY_AHEAD == 0 or i == count - 1:
                     await _until_stored(producer, topic, i + 1)
             return []
-        return await _send_async(producer, topic, run, count)
+        rows: list[Row] = []
+        if mode == "sync":
+            rows = [sent_row(i, await producer.send(message(topic, run, i))) for i in range(count)]
+        elif mode == "batch":
+            for start in range(0, count, BATCH):
+                indexes = range(start, min(start + BATCH, count))
+                result = await producer.send_batch([message(topic, run, i) for i in indexes])
+                rows += [sent_row(i, result, i - start) for i in indexes]
+        else:
+            rows = await _send_async(producer, topic, run, count)
+        await _until_readable(producer, topic, rows)
+        return rows
+
+
+async def _until_readable(producer: Producer, topic: str, rows: Iterable[Row]) -> None:
+    """RocketMQ acknowledges what it has in its log; its queues know it a moment later."""
+    ends: dict[tuple[str, int], int] = {}
+    for row in rows:
+        place = (row["broker"], row["queueId"])
+        ends[place] = max(ends.get(place, 0), row["queueOffset"] + 1)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for (broker, queue_id), end in ends.items():
+            while await producer.max_offset(MessageQueue(topic, broker, queue_id)) < end:
+                pass
 
 
 async def _until_stored(producer: Producer, topic: str, count: int) -> None:

@@ -2,7 +2,10 @@ package orbitmq.drivers;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -12,19 +15,21 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Sends the messages [first, first + count): --namesrv, --topic, --mode sync|async|oneway|batch, --count, --first,
  * --run, --trace true, --linger-ms, --group, --namespace, --batch, --queue (a fixed queue id, sync only), --delay-level (sync only). A row a result; a oneway
- * run has the final row only.
+ * run has the final row only. It ends when readers see what was sent, but for delayed messages.
  */
 final class Send {
     private static final int ASYNC_IN_FLIGHT = 256;
     // A client looks at its routes 10 ms after its start. A topic that the first message has created by then gets another
     // route in the middle of the run, and with it a new turn of its queues.
     private static final long FIRST_LOOK_MS = 100;
+    private static final long READABLE_MS = 30_000;
 
     private final DefaultMQProducer producer;
     private final String topic;
     private final String run;
     private final int first;
     private final int count;
+    private final Map<MessageQueue, Long> ends = new ConcurrentHashMap<>();
 
     private Send(Arguments arguments, DefaultMQProducer producer) {
         this.producer = producer;
@@ -52,6 +57,7 @@ final class Send {
             case "batch" -> send.batch(arguments.number("batch", 32));
             default -> throw new IllegalArgumentException("--mode is sync, async, oneway or batch");
         }
+        send.awaitReaders();
         Thread.sleep(arguments.number("linger-ms", 0)); // traces follow on other threads, and a shutdown leaves them behind
         Rows.event("end", "count", send.count);
         producer.shutdown();
@@ -64,6 +70,9 @@ final class Send {
                 message.setDelayTimeLevel(delayLevel);
             }
             print(i, queueId < 0 ? producer.send(message) : producer.send(message, queue(queueId)));
+            if (delayLevel > 0) {
+                ends.clear(); // its offset is that of another topic
+            }
         }
     }
 
@@ -123,12 +132,30 @@ final class Send {
         }
     }
 
-    private static void print(int index, SendResult result) {
+    /** A broker acknowledges what it has in its log; its queues know it a moment later. */
+    private void awaitReaders() throws Exception {
+        long deadline = System.currentTimeMillis() + READABLE_MS;
+        for (Map.Entry<MessageQueue, Long> end : ends.entrySet()) {
+            try {
+                while (producer.maxOffset(end.getKey()) < end.getValue()) {
+                    if (System.currentTimeMillis() > deadline) {
+                        throw new IllegalStateException("readers do not see " + end);
+                    }
+                    Thread.sleep(2);
+                }
+            } catch (MQClientException gone) {
+                continue; // a broker that was killed meanwhile has no readers
+            }
+        }
+    }
+
+    private void print(int index, SendResult result) {
         print(index, result, result.getMsgId(), result.getOffsetMsgId(), result.getQueueOffset());
     }
 
-    private static void print(int index, SendResult result, String msgId, String offsetMsgId, long queueOffset) {
+    private void print(int index, SendResult result, String msgId, String offsetMsgId, long queueOffset) {
         MessageQueue queue = result.getMessageQueue();
+        ends.merge(queue, queueOffset + 1, Math::max);
         Rows.print(Rows.row(
             "index", index, "status", result.getSendStatus(), "msgId", msgId, "offsetMsgId", offsetMsgId,
             "broker", queue.getBrokerName(), "queueId", queue.getQueueId(), "queueOffset", queueOffset));
