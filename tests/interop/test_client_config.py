@@ -70,7 +70,7 @@ def test_java_consumes_what_python_sent_in_a_namespace(system: System, label: st
 
     run(scenario())
     client = ("--namesrv", system.namesrv_address, "--topic", label, "--group", label, "--namespace", "NS")
-    rows = messages(run_driver("consume", *client, "--expect", COUNT + 3, "--fail-every", 50))
+    rows = messages(run_driver("consume", *client, "--expect", COUNT + 2 + 2, "--fail-every", 50))
     assert {row["topic"] for row in rows} == {label}
     assert {row["properties"]["INSTANCE_ID"] for row in rows} == {"NS"}
     assert_each_once([row for row in rows if not row["failed"]], label, range(COUNT + 2))
