@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format compiled test bench spark-kills bench-frozen bench-dashboard \
-	bench-spark soak demo screenshots reference site diagrams lock
+	bench-spark soak demo screenshots reference site diagrams lock audit release
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -27,6 +27,8 @@ help:
 	@echo "make reference  write docs/reference from the tables in the code"
 	@echo "make site       the documentation as a site in build/site: open build/site/index.html"
 	@echo "make lock       resolve the dependencies of pyproject.toml anew"
+	@echo "make audit      whether a version that is locked has a known vulnerability; asks a service on the network"
+	@echo "make release    dist/: source archive, wheel, bill of materials, and their sums"
 
 setup: $(INSTALLED)
 
@@ -36,6 +38,14 @@ $(INSTALLED): requirements/dev.lock requirements/connect.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target .venv/connect \
 		-r requirements/connect.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What audits and draws, in an environment of its own.
+TOOLS := .venv/tools
+
+$(TOOLS)/.installed: requirements/tools.lock
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 java: setup
@@ -130,3 +140,15 @@ lock: setup
 		--no-emit-trusted-host --constraint requirements/dev.lock --output-file requirements/runtime.lock pyproject.toml
 	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --unsafe-package numpy --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file connect.lock connect.in
+	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file tools.lock tools.in
+
+# Fails for a known vulnerability, and where the service gives no answer. AUDIT_SERVICE=osv asks another one than PyPI.
+audit: $(TOOLS)/.installed
+	$(TOOLS)/bin/python -m supply.audit
+
+release: setup $(TOOLS)/.installed
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(TOOLS)/bin/python -m supply.sbom dist
+	cd dist && sha256sum orbitmq-* >SHA256SUMS
