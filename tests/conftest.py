@@ -19,7 +19,7 @@ from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
 
 SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
 REASON_CHARS = 400  # of a failure told at once; the rest comes at the end
-SPARK = ("spark", "pipeline")  # rooms whose tests share Spark's session, which is slow to start and large
+SPARK = "spark"  # the fixture that is Spark's session, slow to start and large
 # The long ones first, so that at the end no process waits for another: after them what is left is small.
 FIRST = ("spark", "pipeline", "scenarios", "interop")
 TESTS = Path(__file__).parent
@@ -91,9 +91,8 @@ def _turn(path: Path) -> int:
 
 def _shared(item: pytest.Item) -> str:
     """What a test shares with others: Spark's session, a running system, or the fixtures of its file."""
-    room = item.path.relative_to(TESTS).parts[0]
-    if room in SPARK:
-        return "spark"
+    if SPARK in getattr(item, "fixturenames", ()):
+        return SPARK
     found = getattr(item, "callspec", None)
     for name in SYSTEMS:
         if found is not None and name in found.params:

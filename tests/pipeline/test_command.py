@@ -39,6 +39,12 @@ def run(context: Context[SampleOptions]) -> Outcome:
             raise KeyboardInterrupt
         finally:
             raise RuntimeError("the JVM does not answer")
+    if options.name_server == "mute":
+        raise RuntimeError(
+            "Py4JJavaError\n at x\norg.apache.spark.SparkException: Python worker failed to connect back."
+        )
+    if options.name_server == "a bug":
+        raise RuntimeError("Py4JJavaError\n at x")
     with context.progress("sample", "rows") as advance:
         advance(1, 2)
     table: list[dict[str, int | str]] = [{"topic": "orders", "messages": 1234}, {"topic": "x", "messages": 1}]
@@ -99,6 +105,18 @@ def test_what_could_not_be_done_is_said_and_is_the_exit_code(capsys: pytest.Capt
 def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], given: str, code: int, text: str) -> None:
     assert command.main(["sample", "--name-server", given]) == code
     assert capsys.readouterr().err == text
+
+
+def test_what_spark_says_of_its_surroundings_is_put_plainly(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["sample", "--name-server", "mute"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("orbitmq pipeline sample: a Python process of Spark did not answer in time; ")
+    assert told.count("\n") == 1
+
+
+def test_a_bug_keeps_its_stack() -> None:
+    with pytest.raises(RuntimeError, match="Py4JJavaError"):
+        command.main(["sample", "--name-server", "a bug"])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,17 @@ orbitmq pipeline pack FOLDER writes the archive and the file that spark-submit i
 PACK = "pack"  # no job: it starts no Spark
 ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
 
+OF_SPARK = {
+    "Python worker failed to connect back": "a Python process of Spark did not answer in time; the machine may be out "
+    "of memory or busy, or the interpreter that PYSPARK_PYTHON names lacks pyspark",
+    "Cannot run program": "Spark cannot run the interpreter that PYSPARK_PYTHON names; every executor must have it",
+    "PYTHON_VERSION_MISMATCH": "the driver and the executors have different Pythons; give PYSPARK_PYTHON one of the "
+    "driver's version, that is on every executor",
+    "OutOfMemoryError": "Spark's virtual machine is out of memory; give it more, as with "
+    "--spark-conf spark.driver.memory=4g",
+}
+"""What Spark says of its own surroundings, in stacks of hundreds of lines, and what it comes to."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the job that the first argument names; the exit code."""
@@ -62,10 +73,13 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # of Spark, with ours somewhere inside; without one it is a bug and keeps its stack
         if _was_interrupted(error):
             return _fail(name, f"interrupted; {job_named(name).again}", EXIT_INTERRUPTED)
-        found = ERROR_OF_OURS.findall(str(error))
-        if not found:
-            raise
-        return _fail(name, found[-1], EXIT_USAGE if "ORBITMQ_BAD_OPTION" in found[-1] else EXIT_FAILED)
+        text = str(error)
+        if found := ERROR_OF_OURS.findall(text):
+            return _fail(name, found[-1], EXIT_USAGE if "ORBITMQ_BAD_OPTION" in found[-1] else EXIT_FAILED)
+        for said, meaning in OF_SPARK.items():
+            if said in text:
+                return _fail(name, meaning, EXIT_FAILED)
+        raise
 
 
 def _was_interrupted(error: BaseException) -> bool:
