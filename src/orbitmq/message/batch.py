@@ -12,14 +12,14 @@ size | field
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
 from orbitmq.errors import BodyError, MessageIllegal
+from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
-from orbitmq.message.unit import CRC_MASK, HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
+from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
 
 ITEM_HEAD = struct.Struct(">i8xii")  # size, flag, body size
 ITEM_OVERHEAD = ITEM_HEAD.size + PROPERTIES_LENGTH.size
@@ -66,7 +66,7 @@ def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int
     (queue_id,) = INT32.unpack_from(empty_unit, QUEUE_ID_AT)
     pack_head = _head(len(shared)).pack
     unpack_item, unpack_length = ITEM_HEAD.unpack_from, PROPERTIES_LENGTH.unpack_from
-    crc32, view, end, overhead = zlib.crc32, memoryview(items), len(items), len(empty_unit)
+    view, end, overhead = memoryview(items), len(items), len(empty_unit)
     common_after_pair = PAIR_END + common if common else b""
     before_text: dict[int, bytes] = {}  # topic and length of the properties, by that length
     parts: list[bytes | memoryview] = []

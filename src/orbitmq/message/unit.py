@@ -26,11 +26,11 @@ At the end of a commit log file a blank record takes the place of a unit: 4 byte
 from __future__ import annotations
 
 import struct
-import zlib
 
 import msgspec
 
 from orbitmq.errors import UnitError
+from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.compression import decompress as decompress_body
 from orbitmq.message.hosts import host_text
 from orbitmq.message.ids import offset_message_id
@@ -43,7 +43,6 @@ MAGIC = 0xDAA320A7 - (1 << 32)
 MAGIC_LONG_TOPIC = 0xDAA320AB - (1 << 32)
 BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 UNIT_OVERHEAD = 91  # all fixed fields with two IPv4 hosts
-CRC_MASK = 0x7FFFFFFF
 V6_EXTRA = 12  # by which an IPv6 host field is longer
 
 # Heads up to and including the body length, by the two IPv6 bits of the system flag.
@@ -81,7 +80,7 @@ class Unit(msgspec.Struct, gc=False):
 
 def body_crc(body: Buffer) -> int:
     """CRC-32 as the unit stores it."""
-    return zlib.crc32(body) & CRC_MASK
+    return crc32(body) & CRC_MASK
 
 
 def unit_size(sys_flag: int, body: Buffer, topic: bytes, properties: bytes) -> int:

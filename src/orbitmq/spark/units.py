@@ -19,16 +19,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from orbitmq.errors import UnitError
+from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.compression import decompress
 from orbitmq.message.flags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from orbitmq.message.hosts import HOST_V4_SIZE, host_text
 from orbitmq.message.properties import NAME_END, PAIR_END
 from orbitmq.message.unit import MAGIC, MAGIC_LONG_TOPIC, TOPIC_LENGTHS, UNIT_OVERHEAD, V6_EXTRA
-
-try:
-    from isal.isal_zlib import crc32
-except ImportError:  # executors that orbitmq is carried to may lack it; zlib takes seven times as long
-    from zlib import crc32
 
 Buffer = bytes | bytearray | memoryview
 Positions = NDArray[np.int64]
@@ -207,7 +203,7 @@ class Units:
         view = memoryview(self._buffer)
         spans = zip(self._body_at.tolist(), self._body_end.tolist(), strict=True)
         sums = np.fromiter([crc32(view[start:end]) for start, end in spans], np.uint32, len(self))
-        right = (sums & 0x7FFFFFFF) == self._head["body_crc"]
+        right = (sums & CRC_MASK) == self._head["body_crc"]
         if not right.all():
             raise UnitError(f"{self._place(int(np.argmin(right)))}: the body does not match its CRC")
 

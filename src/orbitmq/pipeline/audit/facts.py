@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from orbitmq.message.flags import COMPRESSED
-from orbitmq.message.unit import CRC_MASK
+from orbitmq.message.checksum import CRC_MASK
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
 
 QUEUE = ("topic", "brokerName", "queueId")
