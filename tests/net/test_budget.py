@@ -1,11 +1,12 @@
-"""Incomplete frames of all connections together have a limit; frames on their way never meet it."""
+"""Memory that connections take has a limit for all of them together; what is on its way as a rule never meets it."""
 
 from __future__ import annotations
 
 import pytest
 
-from orbitmq.net.budget import COUNTED_FROM, FrameBudget
+from orbitmq.net.budget import COUNTED_FROM, Budget, Budgets
 from orbitmq.net.routing import Router
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.command import request
 from orbitmq.wire.frame import encode_frame
 from tests.support.loops import LoopFactory, until
@@ -21,44 +22,82 @@ def desk() -> Router:
     return router
 
 
+class Peer:
+    """Holds memory, and gives it back a moment after it was cut off, as a connection does."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.is_cut_off = False
+
+    def abort(self) -> None:
+        self.is_cut_off = True
+
+
 def test_what_is_given_back_may_be_taken_again() -> None:
-    budget = FrameBudget(100)
-    assert budget.change(0, 60)
-    assert not budget.change(0, 41)
-    assert budget.change(41, 0)
-    assert budget.change(60, 100)
-    assert budget.change(100, 90), "less is never too much"
+    budget, one, other = Budget(100, Limit.OPEN_BYTES, Refusals()), Peer("one"), Peer("other")
+    budget.hold(one, 60)
+    budget.hold(other, 40)
+    budget.hold(one, 0)
+    budget.hold(other, 100)
+    budget.hold(other, 90)
     assert budget.taken == 90
+    assert not one.is_cut_off
+    assert not other.is_cut_off
 
 
-async def test_the_peer_that_goes_beyond_what_all_may_hold_is_cut_off(
+def test_who_holds_most_is_cut_off_and_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    budget = Budget(100, Limit.UNREAD_BYTES, refusals)
+    small, large, last = Peer("small"), Peer("large"), Peer("last")
+    budget.hold(large, 70)
+    budget.hold(small, 20)
+    budget.hold(last, 30)
+    assert (small.is_cut_off, large.is_cut_off, last.is_cut_off) == (False, True, False)
+    assert budget.taken == 50
+    assert "event=cut_off peer=large holds=unread_bytes bytes=70 all=120 limit=100 refused=1" in caplog.text
+    assert refusals.counts[Limit.UNREAD_BYTES] == 1
+    budget.hold(large, 0)  # its connection is lost, a turn later
+    assert budget.taken == 50
+    budget.hold(last, 101)
+    assert last.is_cut_off
+    assert budget.taken == 20
+
+
+async def test_the_peer_with_the_largest_incomplete_request_is_cut_off(
     both_loops: LoopFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(desk()) as (server, address):
-        server._budget = budget = FrameBudget(SIZE)
         frame = encode_frame(request(ECHO, body=bytes(SIZE)))
-        half = len(frame) * 3 // 4
+        server.budgets.incomplete = budget = Budget(len(frame), Limit.INCOMPLETE_BYTES, Refusals())
+        large, small = len(frame) * 3 // 4, len(frame) // 2
         async with bare_peer(address) as first, bare_peer(address) as second:
-            first.writer.write(frame[:half])
-            await until(lambda: budget.taken == half)
-            second.writer.write(frame[:half])
-            assert await second.is_closed()
-            assert "event=too_many_bytes_pending" in caplog.text
-            await until(lambda: budget.taken == half)
-            first.writer.write(frame[half:])
-            assert (await first.read()).code == 0
+            first.writer.write(frame[:large])
+            await until(lambda: budget.taken == large)
+            second.writer.write(frame[:small])
+            assert await first.is_closed()
+            assert "event=cut_off" in caplog.text
+            await until(lambda: budget.taken == small)
+            second.writer.write(frame[small:])
+            assert (await second.read()).code == 0
             assert budget.taken == 0
-            first.writer.write(frame[:half])
-            await until(lambda: budget.taken == half)
+            second.writer.write(frame[:small])
+            await until(lambda: budget.taken == small)
         await until(lambda: budget.taken == 0)
 
 
-async def test_small_rests_of_frames_are_not_counted(both_loops: LoopFactory) -> None:
+async def test_small_rests_of_requests_are_not_counted(both_loops: LoopFactory) -> None:
     async with serving(desk()) as (server, address), bare_peer(address) as peer:
-        server._budget = budget = FrameBudget(0)
+        server.budgets.incomplete = budget = Budget(0, Limit.INCOMPLETE_BYTES, Refusals())
         frame = encode_frame(request(ECHO, body=bytes(COUNTED_FROM // 2)))
         peer.writer.write(frame[:-1])
         await peer.writer.drain()
         peer.writer.write(frame[-1:])
         assert (await peer.read()).code == 0
         assert budget.taken == 0
+
+
+def test_each_kind_has_a_budget_of_its_own() -> None:
+    budgets, peer = Budgets(100), Peer("one")
+    for budget in (budgets.incomplete, budgets.open, budgets.unread):
+        budget.hold(peer, 90)
+    assert not peer.is_cut_off

@@ -9,10 +9,13 @@ import socket
 import pytest
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.net.connection import Connection
+from orbitmq.net import server as server_module
+from orbitmq.net.connection import TASKS_MAX, Connection
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.wire.command import Command, request
+from orbitmq.wire.frame import encode_frame
 from tests.support.loops import LoopFactory, turned_loop, until
 from tests.support.peers import LOOPBACK, bare_peer, serving
 
@@ -84,7 +87,7 @@ async def test_connections_beyond_the_limit_are_refused_and_logged(
 ) -> None:
     told: list[Connection] = []
     async with (
-        serving(Desk().router, connections_max=2, on_close=told.append) as (server, address),
+        serving(Desk().router, limits=ConnectionOptions(connections_max=2), on_close=told.append) as (server, address),
         bare_peer(address) as first,
         bare_peer(address) as second,
     ):
@@ -100,6 +103,80 @@ async def test_connections_beyond_the_limit_are_refused_and_logged(
         await until(lambda: len(server.connections) == 1)
         async with bare_peer(address) as fourth:
             assert (await fourth.ask(request(ECHO, body=b"room again"))).body == b"room again"
+
+
+async def test_one_address_leaves_room_for_others(both_loops: LoopFactory, caplog: pytest.LogCaptureFixture) -> None:
+    """The loopback network has more than one address."""
+    limits = ConnectionOptions(connections_max=10, host_connections_max=2)
+    async with serving(Desk().router, limits=limits) as (server, address):
+        host, _, port = address.rpartition(":")
+        async with bare_peer(address) as first, bare_peer(address) as second:
+            await first.ask(request(ECHO))
+            await second.ask(request(ECHO))
+            async with bare_peer(address) as third:
+                assert await third.is_closed()
+            assert "event=too_many_connections_of_one_host" in caplog.text
+            with socket.socket() as other:
+                other.bind(("127.0.0.2", 0))
+                await asyncio.to_thread(other.connect, (host, int(port)))
+                await until(lambda: len(server.connections) == 3)
+        await until(lambda: not server.connections)
+        async with bare_peer(address) as again:
+            assert (await again.ask(request(ECHO))).code == 0
+
+
+async def test_connections_leave_half_of_the_open_files_for_messages(
+    both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "open_files", lambda: 4)
+    async with serving(Desk().router) as (_, address), bare_peer(address) as first, bare_peer(address) as second:
+        await first.ask(request(ECHO))
+        await second.ask(request(ECHO))
+        async with bare_peer(address) as third:
+            assert await third.is_closed()
+
+
+async def test_a_request_that_trickles_in_is_given_up(
+    turned_clock: LoopFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its peer is never silent, so only the time since the first byte tells. One that ends in time may begin anew."""
+    loop = turned_loop()
+    frame = encode_frame(request(ECHO, body=bytes(100)))
+    limits = ConnectionOptions(frame_timeout_ms=60_000)
+    async with (
+        serving(Desk().router, limits=limits) as (server, address),
+        bare_peer(address) as trickling,
+        bare_peer(address) as slow,
+    ):
+        slow.writer.write(frame[:-1])
+        for at in range(7):
+            trickling.writer.write(frame[at : at + 1])
+            await loop.turn(10)
+            if at == 3:
+                slow.writer.write(frame[-1:] + frame[:-1])
+                assert (await slow.read()).code == 0
+        await until(lambda: len(server.connections) == 1)
+        assert await trickling.is_closed()
+        assert "event=frame_too_slow" in caplog.text
+        slow.writer.write(frame[-1:])
+        assert (await slow.read()).code == 0
+
+
+async def test_a_request_that_is_not_read_is_not_too_slow(turned_clock: LoopFactory) -> None:
+    """Whose answers wait in our buffer, or whose requests are worked on, cannot send us the rest."""
+    loop, desk = turned_loop(), Desk()
+    frame = encode_frame(request(ECHO, body=bytes(100)))
+    limits = ConnectionOptions(frame_timeout_ms=60_000)
+    async with serving(desk.router, limits=limits) as (_, address), bare_peer(address) as peer:
+        head = b"".join(encode_frame(request(LATER)) for _ in range(TASKS_MAX))
+        peer.writer.write(head + frame[:-1])
+        await until(lambda: desk.waiting == TASKS_MAX)
+        for _ in range(10):
+            await loop.turn(10)
+        peer.writer.write(frame[-1:])
+        desk.gate.set()
+        for _ in range(TASKS_MAX + 1):
+            assert (await peer.read()).code == 0
 
 
 async def test_a_silent_connection_is_closed_and_a_busy_one_kept(turned_clock: LoopFactory) -> None:

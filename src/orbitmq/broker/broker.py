@@ -54,6 +54,7 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.message.hosts import address_text, encode_host
 from orbitmq.net.connection import Connection
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
@@ -66,6 +67,7 @@ from orbitmq.replication.slave import REPLICATION_DISTANCE, Following
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.runtime.options import as_text
 from orbitmq.runtime.periodic import Periodic
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.dispatch import no_bitmap
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
@@ -103,6 +105,7 @@ class Broker:
         tls: TlsOptions | None = None,
         *,
         presence_clock: Clock | None = None,
+        connections: ConnectionOptions | None = None,
     ) -> None:
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
@@ -110,6 +113,7 @@ class Broker:
         options = _with_fitting_id(options, store_options)
         self.options = options
         self.port = 0
+        self.refusals = Refusals()
         self._clock = clock or SystemClock()
         self._presence_clock = presence_clock or self._clock
         config = store_options.root / "config"
@@ -145,7 +149,10 @@ class Broker:
             on_close=self._client_gone,
             typed=self._access is None,
             tls=ServerTls(tls) if tls is not None else None,
+            limits=connections,
+            refusals=self.refusals,
         )
+        self.budgets = self._server.budgets
         self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.asks_with_tls else None)
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -184,6 +191,11 @@ class Broker:
     def address(self) -> str:
         """What clients are told: brokerIP1 and the port."""
         return address_text(self.options.broker_ip1, self.port)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.connections)
 
     @property
     def delay_offsets(self) -> Mapping[int, int]:

@@ -31,6 +31,7 @@ from orbitmq.metrics.daemons import parts_of, served
 from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
 from orbitmq.runtime.limits import raise_open_files
@@ -73,10 +74,11 @@ def up(
     with one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         port = None if broker_port is None else str(broker_port)
-        known = (BrokerOptions, StoreOptions, TlsOptions, MetricsOptions)
+        known = (BrokerOptions, StoreOptions, ConnectionOptions, TlsOptions, MetricsOptions)
         pairs, remarks = configuration.read(config, {"listenPort": port}, *known)
         pairs = with_tls_file({"storePathRootDir": str(home / "store"), **_rocketmq_home(), **pairs})
         broker, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
+        limits = ConnectionOptions.parse(pairs)
         if store.is_slave:
             raise ConfigurationError(
                 "option brokerRole: `orbitmq up` runs a master; start a slave with `orbitmq broker`"
@@ -91,7 +93,7 @@ def up(
         metrics = MetricsOptions.parse(pairs)
         listening = None if page is None else _listening(page)
         run_until_stopped(
-            lambda stopped: _up(names, broker, store, config, tls, metrics, listening, stopped), log_level
+            lambda stopped: _up(names, broker, store, config, tls, limits, metrics, listening, stopped), log_level
         )
 
 
@@ -115,15 +117,16 @@ def namesrv(
 ) -> None:
     with one_line_errors("namesrv"):
         flags = {"listenPort": None if port is None else str(port)}
-        known = (NamesrvOptions, TlsOptions, MetricsOptions)
+        known = (NamesrvOptions, ConnectionOptions, TlsOptions, MetricsOptions)
         pairs, remarks = configuration.read(config, flags, *known, settings=settings)
         pairs = with_tls_file(pairs)
         options, tls, metrics = NamesrvOptions.parse(pairs), TlsOptions.parse(pairs), MetricsOptions.parse(pairs)
+        limits = ConnectionOptions.parse(pairs)
         _warn(remarks)
         if print_only:
-            _print_config(options, tls, metrics)
+            _print_config(options, limits, tls, metrics)
         else:
-            run_until_stopped(lambda stopped: _namesrv(options, tls, metrics, stopped), log_level)
+            run_until_stopped(lambda stopped: _namesrv(options, tls, limits, metrics, stopped), log_level)
 
 
 def broker(
@@ -136,16 +139,16 @@ def broker(
 ) -> None:
     with one_line_errors("broker"):
         flags = {"namesrvAddr": namesrv_addresses}
-        known = (BrokerOptions, StoreOptions, TlsOptions, MetricsOptions)
+        known = (BrokerOptions, StoreOptions, ConnectionOptions, TlsOptions, MetricsOptions)
         pairs, remarks = configuration.read(config, flags, *known, settings=settings)
         pairs = with_tls_file({"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs})
         options, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
-        metrics = MetricsOptions.parse(pairs)
+        limits, metrics = ConnectionOptions.parse(pairs), MetricsOptions.parse(pairs)
         _warn(remarks)
         if print_only:
-            _print_config(options, store, tls, metrics)
+            _print_config(options, store, limits, tls, metrics)
         else:
-            run_until_stopped(lambda stopped: _broker(options, store, config, tls, metrics, stopped), log_level)
+            run_until_stopped(lambda stopped: _broker(options, store, config, tls, limits, metrics, stopped), log_level)
 
 
 def _rocketmq_home() -> dict[str, str]:
@@ -158,13 +161,17 @@ async def _up(
     store: StoreOptions,
     config: Path | None,
     tls: TlsOptions,
+    limits: ConnectionOptions,
     metrics: MetricsOptions,
     listening: socket.socket | None,
     stopped: asyncio.Event,
 ) -> None:
-    async with _running(NameServer(names, tls=tls)) as nameserver, beside.dashboard(listening, nameserver.address):
+    names_daemon = NameServer(names, tls=tls, connections=limits)
+    async with _running(names_daemon) as nameserver, beside.dashboard(listening, nameserver.address):
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
-        broker = Broker(options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls)
+        broker = Broker(
+            options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls, connections=limits
+        )
         parts = parts_of(metrics, broker, nameserver)
         async with _running(broker) as daemon, served(metrics, parts) as page:
             await serve(
@@ -180,8 +187,15 @@ async def _up(
             )
 
 
-async def _namesrv(options: NamesrvOptions, tls: TlsOptions, metrics: MetricsOptions, stopped: asyncio.Event) -> None:
-    async with _running(NameServer(options, tls=tls)) as daemon, served(metrics, parts_of(metrics, daemon)) as page:
+async def _namesrv(
+    options: NamesrvOptions,
+    tls: TlsOptions,
+    limits: ConnectionOptions,
+    metrics: MetricsOptions,
+    stopped: asyncio.Event,
+) -> None:
+    nameserver = NameServer(options, tls=tls, connections=limits)
+    async with _running(nameserver) as daemon, served(metrics, parts_of(metrics, daemon)) as page:
         await serve(stopped.wait(), _address("name server", daemon.address), *_page(page))
 
 
@@ -190,12 +204,13 @@ async def _broker(
     store: StoreOptions,
     config: Path | None,
     tls: TlsOptions,
+    limits: ConnectionOptions,
     metrics: MetricsOptions,
     stopped: asyncio.Event,
 ) -> None:
     """A slave that is promoted ends, and starts anew as a master, in the same process and on the same port."""
     while not stopped.is_set():
-        broker = Broker(options, store, configuration=config, tls=tls)
+        broker = Broker(options, store, configuration=config, tls=tls, connections=limits)
         parts = parts_of(metrics, broker)
         async with _running(broker) as daemon, served(metrics, parts) as page:
             ended = asyncio.create_task(_first_of(stopped, broker.superseded))

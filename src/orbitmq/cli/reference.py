@@ -38,6 +38,7 @@ from orbitmq.client.settings import (
 )
 from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.options import Option, Options, as_text
 from orbitmq.spark.options import ReadOptions
@@ -159,6 +160,8 @@ def options_page() -> str:
             _option_table(StoreOptions),
             "\n## Name server\n",
             _option_table(NamesrvOptions),
+            "\n## Connections of both\n",
+            _option_table(ConnectionOptions),
             "\n## TLS of both\n",
             _option_table(TlsOptions),
             "\n## Figures of both\n",

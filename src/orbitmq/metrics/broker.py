@@ -25,6 +25,7 @@ from orbitmq.message.topics import (
 )
 from orbitmq.metrics.histogram import Histogram
 from orbitmq.metrics.largest import largest
+from orbitmq.metrics.limits import memory, refusals
 from orbitmq.metrics.model import Readers, Sample
 from orbitmq.metrics.versions import version_name
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -133,6 +134,9 @@ class BrokerFigures:
             "orbitmq_event_loop_late_seconds": lambda: _one(broker.waited_ms() / 1000),
             "orbitmq_replication_slaves": lambda: _one(len(broker.replicas.links)),
             "orbitmq_replication_behind_bytes": self._slaves_behind,
+            "orbitmq_connections": lambda: _one(broker.connections),
+            "orbitmq_connection_memory_bytes": lambda: memory(broker.budgets),
+            "orbitmq_refusals_total": lambda: refusals(broker.refusals),
             "orbitmq_put_latency_seconds": lambda: [((), self._put_seconds.buckets())],
             "rocketmq_message_size": lambda: [((), self._sizes.buckets())],
             "rocketmq_finish_message_latency_milliseconds": lambda: [((), self._finish_ms.buckets())],

@@ -132,6 +132,18 @@ BROKER: tuple[Metric, ...] = (
         "orbitmq_replication_behind_bytes", "slave", "bytes", "How much of the log a slave has not reported yet.",
         "end of the log minus the slave's last report", rocketmq=False,
     ),
+    gauge(
+        "orbitmq_connections", "", "connections", "Clients, tools and slaves connected.", "the server", rocketmq=False
+    ),
+    gauge(
+        "orbitmq_connection_memory_bytes", "kind", "bytes",
+        "What connections hold: requests that have not arrived in full, requests that are worked on, answers nobody "
+        "takes.", "counted where a connection has more than a little; connectionMemoryMax is the limit", rocketmq=False,
+    ),
+    counter(
+        "orbitmq_refusals_total", "limit", "refusals", "What was refused because a limit is reached.",
+        "counted at each; docs/security.md tells the limits", rocketmq=False,
+    ),
     histogram(
         "orbitmq_put_latency_seconds", "", "s", "How long the store took to take a message or a batch.",
         "timed at each put; without the wait for flush and slave", rocketmq=False,
@@ -163,6 +175,14 @@ NAMESRV: tuple[Metric, ...] = (
     gauge(
         "orbitmq_namesrv_connections", "", "connections", "Brokers, clients and tools connected.", "the server",
         rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_namesrv_connection_memory_bytes", "kind", "bytes", "What connections hold, as of a broker.",
+        "as of a broker", rocketmq=False,
+    ),
+    counter(
+        "orbitmq_namesrv_refusals_total", "limit", "refusals", "What was refused because a limit is reached.",
+        "counted at each; docs/security.md tells the limits", rocketmq=False,
     ),
 )  # fmt: skip
 

@@ -10,10 +10,12 @@ from orbitmq.namesrv.kv import KVConfig
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.routes import RouteTable
 from orbitmq.net.connection import Connection
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.refusals import Refusals
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +30,16 @@ class NameServer:
     """
 
     def __init__(
-        self, options: NamesrvOptions | None = None, *, clock: Clock | None = None, tls: TlsOptions | None = None
+        self,
+        options: NamesrvOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        tls: TlsOptions | None = None,
+        connections: ConnectionOptions | None = None,
     ) -> None:
         self.options = options or NamesrvOptions()
         self._clock = clock or SystemClock()
+        self.refusals = Refusals()
         self.routes = RouteTable()
         self.kv = KVConfig(self.options.kv_config_file)
         self._handlers = Handlers(self.options, self.routes, self.kv, self._clock)
@@ -41,7 +49,10 @@ class NameServer:
             on_close=self._handlers.connection_closed,
             idle_seconds=float(self.options.idle_seconds_max),
             tls=ServerTls(tls) if tls is not None else None,
+            limits=connections,
+            refusals=self.refusals,
         )
+        self.budgets = self._server.budgets
         self._next_scan: asyncio.TimerHandle | None = None
         self.port = 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
@@ -16,8 +17,9 @@ from typing import Any, cast
 
 from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
 from orbitmq.message.hosts import encode_host
-from orbitmq.net.budget import COUNTED_FROM, FrameBudget
+from orbitmq.net.budget import COUNTED_FROM, Budgets
 from orbitmq.net.routing import Answer, Router
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encode_head
 
@@ -31,6 +33,7 @@ SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is
 GATHERED_FROM = 64 << 10  # bytes of a body in parts that go to the kernel as they are: of less, one copy costs less
 CLOSE_GRACE_SECONDS = 3.0  # how long a closed connection may wait for its peer to take the last bytes
 TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
+OPEN_COUNTED_FROM = 1 << 20  # of these, bytes that any connection may have without being counted
 OPEN_BYTES_MAX = 64 << 20  # bodies of these: a thousand sends of 64 KiB that wait for one flush, 16 of the largest
 
 
@@ -47,9 +50,12 @@ class Connection(asyncio.Protocol):
         typed: bool = True,
         serving: bool = True,
         waited_ms: Callable[[], float] = lambda: 0.0,
-        budget: FrameBudget | None = None,
+        budgets: Budgets | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
-        """`waited_ms` tells how long what is read at a moment has waited; `budget` is shared with other connections."""
+        """`waited_ms` tells how long what is read at a moment has waited; `budgets` and `refusals` are shared with
+        other connections.
+        """
         self._router = router
         self._handlers = router.handlers
         self._on_open = on_open
@@ -58,8 +64,11 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._waited_ms = waited_ms
-        self._budget = budget or FrameBudget()
+        self.refusals = refusals or Refusals()
+        self._budgets = budgets or Budgets(refusals=self.refusals)
         self._counted = 0  # bytes of the incomplete frame that the budget knows of
+        self._frame_since: float | None = None  # when the incomplete frame began
+        self._does_not_read = False
         self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
         self._backlog_since = 0.0
         self._flush_scheduled = False
@@ -72,6 +81,7 @@ class Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._owed = 0  # answers that handlers will give later, without a task
         self._open_bytes = 0  # bodies of the requests that are worked on
+        self._open_counted = 0  # those that the budget knows of
         self._cut_off: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
@@ -108,12 +118,12 @@ class Connection(asyncio.Protocol):
         try:
             commands = self._decoder.feed(data)
         except PeerError as error:
-            _log.warning("event=bad_frame peer=%s error=%s", self.address, error)
+            self.refusals.note(Limit.MALFORMED, _log, "event=bad_frame peer=%s error=%s", self.address, error)
             self.abort()
             return
         pending = self._decoder.pending_size
-        if pending > COUNTED_FROM or self._counted:
-            self._hold(pending if pending > COUNTED_FROM else 0)
+        if pending or self._frame_since is not None:
+            self._follow(pending, is_new=bool(commands))
             if not self.is_open:
                 return
         if self._backlog:
@@ -121,12 +131,25 @@ class Connection(asyncio.Protocol):
         else:
             self._take(commands, self._waited_ms())
 
+    def _follow(self, pending: int, *, is_new: bool) -> None:
+        """Note since when an incomplete frame is held, and take a large one into the budget."""
+        if not pending:
+            self._frame_since = None
+        elif is_new or self._frame_since is None:
+            self._frame_since = self.last_heard
+        self._hold(pending if pending > COUNTED_FROM else 0)
+
     def _hold(self, pending: int) -> None:
-        """Take an incomplete frame into the budget; the connection that goes beyond it is cut off."""
-        before, self._counted = self._counted, pending
-        if not self._budget.change(before, pending):
-            _log.warning("event=too_many_bytes_pending peer=%s all=%d", self.address, self._budget.taken)
-            self.abort()
+        if pending != self._counted:
+            self._counted = pending
+            self._budgets.incomplete.hold(self, pending)
+
+    @property
+    def frame_since(self) -> float:
+        """When the request began, in seconds of the loop's clock, that the peer has not sent to its end; infinite when
+        there is none, or it is not the peer who keeps it from arriving.
+        """
+        return math.inf if self._frame_since is None or self._does_not_read else self._frame_since
 
     def eof_received(self) -> bool:
         return False  # a half-closed peer can no longer be answered usefully
@@ -138,6 +161,8 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         self._backlog.clear()
         self._hold(0)
+        self._count_open(0)
+        self._budgets.unread.hold(self, 0)
         self._fail_calls()
         self._release_callers()
         for task in self._tasks:
@@ -148,10 +173,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._paused_by_writes = True
+        self._count_unread()
         self._regulate()
 
     def resume_writing(self) -> None:
         self._paused_by_writes = False
+        self._budgets.unread.hold(self, 0)
         self._release_callers()
         self.loop.call_soon(self._go_on)
 
@@ -233,9 +260,8 @@ class Connection(asyncio.Protocol):
             self._answer(command, found)
 
     def _worked(self, size: int, task: asyncio.Task[None]) -> None:
-        was_full = self._is_full
         self._tasks.discard(task)
-        self._ended(size, was_full=was_full)
+        self._ended(size)
 
     def owe(self, command: Command) -> None:
         """A handler that gives no answer now will `settle` it: cheaper than a task, with the same limits."""
@@ -244,9 +270,8 @@ class Connection(asyncio.Protocol):
 
     def settle(self, command: Command, answer: Command) -> None:
         """The answer that was owed for `command`."""
-        was_full = self._is_full
         self._owed -= 1
-        self._ended(len(command.body), was_full=was_full)
+        self._ended(len(command.body))
         self._answer(command, answer)
 
     @property
@@ -256,13 +281,21 @@ class Connection(asyncio.Protocol):
 
     def _begun(self, size: int) -> None:
         self._open_bytes += size
+        if self._open_bytes > OPEN_COUNTED_FROM:
+            self._count_open(self._open_bytes)
         if self._is_full:
             self._regulate()
 
-    def _ended(self, size: int, *, was_full: bool) -> None:
+    def _ended(self, size: int) -> None:
         self._open_bytes -= size
-        if was_full and not self._is_full:
+        if self._open_counted and self.is_open:
+            self._count_open(self._open_bytes if self._open_bytes > OPEN_COUNTED_FROM else 0)
+        if self._does_not_read:
             self._regulate()
+
+    def _count_open(self, size: int) -> None:
+        self._open_counted = size
+        self._budgets.open.hold(self, size)
 
     # ------------------------------------------------------------------------------------------------------ sending
 
@@ -293,17 +326,32 @@ class Connection(asyncio.Protocol):
             self.transport.writelines(out)
         else:
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))
-        if self._paused_by_writes and self.transport.get_write_buffer_size() > WRITE_BUFFER_MAX:
-            _log.warning("event=slow_reader peer=%s unread_bytes>%d", self.address, WRITE_BUFFER_MAX)
+        if self._paused_by_writes:
+            self._count_unread()
+
+    def _count_unread(self) -> None:
+        """What the peer has not taken, when it takes nothing: too much of it ends the connection."""
+        if self.transport is None or not self.is_open:
+            return
+        size = self.transport.get_write_buffer_size()
+        if size > WRITE_BUFFER_MAX:
+            text = "event=slow_reader peer=%s unread_bytes=%d limit=%d"
+            self.refusals.note(Limit.UNREAD_BYTES, _log, text, self.address, size, WRITE_BUFFER_MAX)
             self.abort()
+        else:
+            self._budgets.unread.hold(self, size)
 
     def _regulate(self) -> None:
         """Read from the peer only while it takes its answers and has not too many requests open."""
         if self.transport is None or self.transport.is_closing():
             return
         if (self._serving and self._paused_by_writes) or self._is_full:
+            self._does_not_read = True
             self.transport.pause_reading()
         else:
+            if self._does_not_read and self._frame_since is not None:
+                self._frame_since = self.loop.time()  # until now it was not the peer who kept the rest from coming
+            self._does_not_read = False
             self.transport.resume_reading()
 
     # ------------------------------------------------------------------------------------------------------- asking

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from orbitmq.net.connection import Connection
 from orbitmq.net.tls import ServerTls
+from orbitmq.runtime.refusals import Limit
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ class Door(asyncio.Protocol):
         layer.data_received(data)
 
     def _turn_away(self, reason: str) -> None:
-        _log.info("event=connection_refused peer=%s reason=%s", self._connection.address, reason)
+        text = "event=connection_refused peer=%s reason=%s"
+        self._connection.refusals.note(Limit.MALFORMED, _log, text, self._connection.address, reason)
         self._connection.abort()
 
     def eof_received(self) -> bool:
@@ -120,7 +122,8 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
             self._send()
             return False
         except ssl.SSLError as error:
-            _log.info("event=tls_handshake_failed peer=%s reason=%s", self._connection.address, error.reason or error)
+            text, reason = "event=tls_handshake_failed peer=%s reason=%s", error.reason or error
+            self._connection.refusals.note(Limit.MALFORMED, _log, text, self._connection.address, reason)
             self._send()  # the alert that tells the peer why
             self._connection.close()
             return False
@@ -130,7 +133,8 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         return True
 
     def _give_up(self) -> None:
-        _log.info("event=tls_handshake_failed peer=%s reason=it takes too long", self._connection.address)
+        text = "event=tls_handshake_failed peer=%s reason=it takes too long"
+        self._connection.refusals.note(Limit.HANDSHAKE_TIME, _log, text, self._connection.address)
         self._connection.abort()
 
     def _read(self) -> None:

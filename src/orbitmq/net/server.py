@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter, deque
 from collections.abc import Callable
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.net.budget import FrameBudget
+from orbitmq.net.budget import Budgets
 from orbitmq.net.connection import Connection
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.door import opener
 from orbitmq.net.lateness import Lateness
 from orbitmq.net.routing import Router
 from orbitmq.net.tls import ServerTls
+from orbitmq.runtime.limits import open_files
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 
 _log = logging.getLogger(__name__)
@@ -21,7 +25,8 @@ _log = logging.getLogger(__name__)
 IDLE_SECONDS = 120.0  # RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_SCAN_SECONDS = 10.0
 BACKLOG = 1024
-CONNECTIONS_MAX = 20_000  # about 10 KiB each when quiet; keeps a flood of connections from taking the memory
+CLOSED_A_TURN = 200  # of those that are idle, before other work gets its turn: some 5 ms
+FILES_SHARE = 2  # connections take one of so many files a process may open, mapped files of the store need the others
 
 
 class Server:
@@ -34,10 +39,11 @@ class Server:
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
         idle_seconds: float = IDLE_SECONDS,
-        connections_max: int = CONNECTIONS_MAX,
+        limits: ConnectionOptions | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
         typed: bool = True,
         tls: ServerTls | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._router = router
         self._tls = tls
@@ -45,13 +51,16 @@ class Server:
         self._on_open = on_open
         self._on_close = on_close
         self._idle_seconds = idle_seconds
-        self._connections_max = connections_max
+        self._limits = limits or ConnectionOptions()
+        self._connections_max = self._limits.connections_max
+        self._hosts: Counter[str] = Counter()  # address -> its connections
         self._frame_size_max = frame_size_max
         self._typed = typed
         self._servers: list[asyncio.Server] = []
         self._scan: asyncio.TimerHandle | None = None
         self._lateness = Lateness()
-        self._budget = FrameBudget()
+        self._refusals = refusals or Refusals()
+        self.budgets = Budgets(self._limits.memory_max, self._refusals)
         self.connections: set[Connection] = set()
 
     def waited_ms(self) -> int:
@@ -98,7 +107,15 @@ class Server:
             self._tls.start()
         self._lateness.start()
         if self._scan is None:
-            self._scan = asyncio.get_running_loop().call_later(IDLE_SCAN_SECONDS, self._close_idle)
+            self._limit_connections()
+            self._plan_scan()
+
+    def _limit_connections(self) -> None:
+        """No more than the files a process may open allow: without any left the store could not go on."""
+        allowed = open_files() // FILES_SHARE
+        if allowed < self._connections_max:
+            _log.info("event=few_open_files connections=%d wanted=%d", allowed, self._connections_max)
+            self._connections_max = allowed
 
     def _accept(self) -> Connection:
         return Connection(
@@ -108,31 +125,63 @@ class Server:
             frame_size_max=self._frame_size_max,
             typed=self._typed,
             waited_ms=self._lateness.waited_ms,
-            budget=self._budget,
+            budgets=self.budgets,
+            refusals=self._refusals,
         )
 
     def _opened(self, connection: Connection) -> None:
-        if len(self.connections) >= self._connections_max:
-            _log.warning("event=too_many_connections peer=%s limit=%d", connection.address, self._connections_max)
+        if self._is_refused(connection):
             connection.abort()
             return
         self.connections.add(connection)
+        self._hosts[connection.peer[0]] += 1
         if self._on_open:
             self._on_open(connection)
+
+    def _is_refused(self, connection: Connection) -> bool:
+        note, peer = self._refusals.note, connection.address
+        if len(self.connections) >= self._connections_max:
+            text = "event=too_many_connections peer=%s limit=%d"
+            note(Limit.CONNECTIONS, _log, text, peer, self._connections_max)
+            return True
+        if self._hosts[connection.peer[0]] >= self._limits.host_connections_max:
+            text = "event=too_many_connections_of_one_host peer=%s limit=%d"
+            note(Limit.HOST_CONNECTIONS, _log, text, peer, self._limits.host_connections_max)
+            return True
+        return False
 
     def _closed(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
+            host = connection.peer[0]
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
             if self._on_close:
                 self._on_close(connection)
 
-    def _close_idle(self) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() - self._idle_seconds
-        for connection in [c for c in self.connections if c.last_active < deadline]:
+    def _plan_scan(self) -> None:
+        seconds = min(IDLE_SCAN_SECONDS, self._limits.frame_timeout_ms / 2000)
+        self._scan = asyncio.get_running_loop().call_later(seconds, self._close_stale)
+
+    def _close_stale(self) -> None:
+        """Let go of who has been silent for long, and of who begins a request and does not end it."""
+        now = asyncio.get_running_loop().time()
+        frames_from = now - self._limits.frame_timeout_ms / 1000
+        for connection in [c for c in self.connections if c.frame_since < frames_from]:
+            text = "event=frame_too_slow peer=%s limit_ms=%d"
+            self._refusals.note(Limit.FRAME_TIME, _log, text, connection.address, self._limits.frame_timeout_ms)
+            connection.abort()
+        self._close_idle(deque(c for c in self.connections if c.last_active < now - self._idle_seconds))
+        self._plan_scan()
+
+    def _close_idle(self, idle: deque[Connection]) -> None:
+        for _ in range(min(CLOSED_A_TURN, len(idle))):
+            connection = idle.popleft()
             _log.info("event=idle_closed peer=%s", connection.address)
             connection.close()
-        self._scan = loop.call_later(IDLE_SCAN_SECONDS, self._close_idle)
+        if idle:
+            asyncio.get_running_loop().call_soon(self._close_idle, idle)
 
     async def stop(self, grace_seconds: float = 3.0) -> None:
         """Stop accepting, give answers under way `grace_seconds`, then close everything."""
