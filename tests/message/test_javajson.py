@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError
 from orbitmq.message import javajson
-from orbitmq.message.javajson import DEPTH_MAX, ObjectKey, dumps, dumps_pretty, loads
+from orbitmq.message.javajson import DEPTH_MAX, REFERRED_TEXT, ObjectKey, dumps, dumps_pretty, loads
 from tests.support.golden import GOLDEN, unpack
 
 PRETTY_FILES = ["consumerFilter", "consumerOffset", "delayOffset", "subscriptionGroup", "topics"]
@@ -143,6 +144,7 @@ def test_references_to_an_earlier_part_are_followed(text: str, value: Any) -> No
         '{"b":{"$ref":"$.a"}}',
         '{"a":1,"b":{"$ref":"$.a.c"}}',
         '{"a":[1],"b":{"$ref":"$.a[7]"}}',
+        '{"a":[1],"b":{"$ref":"$.a[' + "9" * 5000 + ']"}}',
         "\ud800",
         "{'\udfff':1}",
     ],
@@ -194,6 +196,31 @@ def test_many_references_to_something_large_are_refused(monkeypatch: pytest.Monk
     assert len(loads('{"a":' + ten_values + ',"b":[' + '{"$ref":"$.a"},' * 10 + "]}")["b"]) == 10
     with pytest.raises(BodyError, match="refer"):
         loads('{"a":' + ten_values + ',"b":[' + '{"$ref":"$.a"},' * 11 + "]}")
+
+
+def test_references_to_a_long_text_count_by_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(javajson, "REFERRED_MAX", 100)
+    text = "x" * (REFERRED_TEXT * 9)
+    assert len(loads(f'{{"a":"{text}","b":[' + '{"$ref":"$.a"},' * 10 + "]}")["b"]) == 10
+    with pytest.raises(BodyError, match="refer"):
+        loads(f'{{"a":"{text}","b":[' + '{"$ref":"$.a"},' * 11 + "]}")
+
+
+def test_no_more_of_what_is_referred_to_is_looked_at_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of 16 MiB may hold half a million references to half a million values."""
+    looked_at = 0
+    content = javajson._content
+
+    def counted(value: Any) -> Iterable[Any]:
+        nonlocal looked_at
+        looked_at += 1
+        return content(value)
+
+    monkeypatch.setattr(javajson, "REFERRED_MAX", 100)
+    monkeypatch.setattr(javajson, "_content", counted)
+    with pytest.raises(BodyError, match="more than 100 values"):
+        loads('{"a":[' + "1," * 1000 + '],"b":[' + '{"$ref":"$.a"},' * 1000 + "]}")
+    assert looked_at == 100
 
 
 # -------------------------------------------------------------------------------------------------------- properties

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from orbitmq.errors import LogsDiffer
 from orbitmq.replication.protocol import HEAD
-from orbitmq.replication.slave import BACKLOG_MAX, NO_ROOM_SECONDS, FollowingState, MasterLink
+from orbitmq.replication.slave import BACKLOG_MAX, NO_ROOM_SECONDS, PIECE_BYTES, FollowingState, MasterLink
 from orbitmq.store.replica import ReplicaStore
 from tests.support.loops import LoopFactory, turned_loop, until
 
@@ -95,3 +97,22 @@ async def test_a_master_that_says_nothing_is_given_up_though_something_waits_for
     await loop.turn(SILENCE + 1)
     link.look(loop.time(), HEARTBEAT, SILENCE)
     assert isinstance(link.ended.result(), TimeoutError)
+
+
+@pytest.mark.parametrize("content", [b"", b"x"], ids=["signs of life", "single bytes"])
+async def test_a_master_that_sends_next_to_nothing_fills_no_memory(turned_clock: LoopFactory, content: bytes) -> None:
+    loop, store = turned_loop(), FullStore()
+    link, wire = connected(store)
+    some = 4096
+    place = 0
+    for _ in range(BACKLOG_MAX // (PIECE_BYTES + len(content)) // some + 1):
+        assert wire.is_read
+        data = b"".join(HEAD.pack(place + number * len(content), len(content)) + content for number in range(some))
+        place += some * len(content)
+        link.data_received(data)
+    assert not wire.is_read, "what waits costs memory, however few bytes it has"
+    store.is_full = False
+    await loop.turn(NO_ROOM_SECONDS)
+    await until(lambda: wire.is_read and not link._waiting, "all is copied")
+    assert link._waiting_bytes == 0
+    assert store.copied_to == place

@@ -153,6 +153,19 @@ def test_what_java_closes_the_connection_for_is_an_error(data: bytes, error: typ
         FrameDecoder().feed(data)
 
 
+def test_a_length_that_cannot_be_met_fails_when_its_last_byte_is_there() -> None:
+    decoder = FrameDecoder()
+    assert [decoder.feed(b"\xff") for _ in range(3)] == [[], [], []]
+    with pytest.raises(FrameError):
+        decoder.feed(b"\xff")
+
+
+def test_a_language_that_is_no_name_survives_its_frame() -> None:
+    command = pull_request()
+    command.language = 'a "language"\n\x00'
+    assert FrameDecoder(typed=False).feed(encode_frame(command)) == [command]
+
+
 def test_largest_frame_is_accepted_and_one_byte_more_is_not() -> None:
     assert FrameDecoder().feed((FRAME_SIZE_MAX - 4).to_bytes(4, "big")) == []
     with pytest.raises(FrameError, match=str(FRAME_SIZE_MAX)):

@@ -15,7 +15,13 @@ from orbitmq.errors import BodyError
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.wire import registration
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
-from orbitmq.wire.registration import decode_head, decode_registration, encode_registration, topic_from_line
+from orbitmq.wire.registration import (
+    TOPICS_MAX,
+    decode_head,
+    decode_registration,
+    encode_registration,
+    topic_from_line,
+)
 
 NAMES = st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True)
 COUNTS = st.integers(0, 1 << 31)
@@ -70,6 +76,28 @@ def test_small_body_cannot_unfold_into_all_memory(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(registration, "INFLATED_SIZE_MAX", 1000)
     with pytest.raises(BodyError, match="1000 bytes"):
         decode_registration(zlib.compress(bytes(1001)), compressed=True)
+
+
+def test_empty_topics_are_not_counted_to_the_end_of_memory() -> None:
+    body = zlib.compress(b"\0\0\0\x02{}" + (TOPICS_MAX + 1).to_bytes(4, "big") + bytes(100))
+    assert decode_head(body, compressed=True) is None
+    with pytest.raises(BodyError, match=f"at most {TOPICS_MAX}"):
+        decode_registration(body, compressed=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"a\xc1":{"topicName":"a"}}}}',
+        b'{"filterServerList":["\xec"]}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"a":{"topicName":"a","perm":%d}}}}' % (1 << 63),
+        b'{"topicConfigSerializeWrapper":{"dataVersion":{"counter":%d,"timestamp":1}}}' % (1 << 63),
+    ],
+)
+def test_plain_registration_with_what_java_cannot_hold_is_refused(body: bytes) -> None:
+    decode_head(body)
+    with pytest.raises(BodyError):
+        decode_registration(body)
 
 
 @given(st.binary(max_size=80))

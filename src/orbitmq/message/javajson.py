@@ -18,6 +18,7 @@ from orbitmq.errors import BodyError
 
 DEPTH_MAX = 64  # no body of the protocol nests deeper than 8; a hostile one must not exhaust the stack
 REFERRED_MAX = 100_000  # values that `$ref` may repeat, all in all: a short text must not stand for an endless one
+REFERRED_TEXT = 100  # characters of a text count as one such value
 
 _decode_standard = msgspec.json.decode
 _SPACE = re.compile(r"[\s,]*")
@@ -104,8 +105,9 @@ class _Reader:
     def _follow(self, root: Any) -> None:
         """Put what they refer to in the place of references. It may hold no further ones: circles end here."""
         targets = [_resolve(root, path) for _, _, path in self._references]
-        if sum(map(_referred_size, targets)) > REFERRED_MAX:
-            raise BodyError(f"body refers to more than {REFERRED_MAX} values")
+        left = REFERRED_MAX
+        for target in targets:
+            left = _without_referred(target, left)
         for (container, key, _), target in zip(self._references, targets, strict=True):
             container[key] = target
 
@@ -235,8 +237,8 @@ def _resolve(root: Any, path: str) -> Any:
     for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
         try:
             value = value[name] if name else value[int(index)]
-        except (KeyError, IndexError, TypeError):
-            raise BodyError(f"body refers to {path}, which it does not hold") from None
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise BodyError(f"body refers to {path:.80}, which it does not hold") from None
     return value
 
 
@@ -244,11 +246,16 @@ def _is_reference(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$ref"), str)
 
 
-def _referred_size(value: Any) -> int:
-    """How many values a reference to `value` stands for."""
+def _without_referred(value: Any, left: int) -> int:
+    """How many values references may still stand for when one stands for `value`; it ends where none are left."""
     if _is_reference(value):
-        raise BodyError(f"body refers to a part that refers to {value['$ref']} in turn")
-    return 1 + sum(map(_referred_size, _content(value)))
+        raise BodyError(f"body refers to a part that refers to {value['$ref']:.80} in turn")
+    left -= 1 + (len(value) // REFERRED_TEXT if isinstance(value, str) else 0)
+    if left < 0:
+        raise BodyError(f"body refers to more than {REFERRED_MAX} values")
+    for member in _content(value):
+        left = _without_referred(member, left)
+    return left
 
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')

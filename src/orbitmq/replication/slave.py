@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ TURN_BYTES = 32 << 10  # entered before other work gets its turn of the event lo
 TURN_SECONDS = 0.004  # or for so long: the first message of a queue makes files, which takes as long as fifty others
 PART_BYTES, PART_BYTES_SLOW = 8 << 10, 2 << 10  # entered before the clock is looked at; where that was too long
 BACKLOG_MAX = 4 << 20  # bytes that have come and have no room yet; the master is not read then
+PIECE_BYTES = 256  # what a piece takes in memory besides its own: signs of life and single bytes fill the backlog, too
 NO_ROOM_SECONDS = 0.2  # until a full or slow disk is asked again
 UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN)
 REPLICATION_DISTANCE = 1  # how far the port for slaves is above the port for clients, at every broker
@@ -64,7 +66,7 @@ class MasterLink(asyncio.Protocol):
         self._loop = loop
         self._pieces = Pieces()
         self._transport: asyncio.Transport | None = None
-        self._waiting: list[tuple[int, memoryview]] = []  # has come and is not copied yet
+        self._waiting: deque[tuple[int, memoryview]] = deque()  # has come and is not copied yet
         self._waiting_bytes = 0
         self._timer: asyncio.Handle | None = None
         self._part = PART_BYTES
@@ -89,7 +91,7 @@ class MasterLink(asyncio.Protocol):
         try:
             for piece in self._pieces.feed(data):
                 self._waiting.append(piece)
-                self._waiting_bytes += len(piece[1])
+                self._waiting_bytes += len(piece[1]) + PIECE_BYTES
         except OrbitMQError as error:
             self._end(error)
             return
@@ -128,7 +130,8 @@ class MasterLink(asyncio.Protocol):
                 if len(part) < len(data):
                     self._waiting[0] = place + len(part), data[len(part) :]
                 else:
-                    self._waiting.pop(0)
+                    self._waiting.popleft()
+                    self._waiting_bytes -= PIECE_BYTES
             self._part = PART_BYTES if self._loop.time() - begun < TURN_SECONDS else PART_BYTES_SLOW
         except Exception as error:  # whatever it is, the link ends with it, and is made anew
             self._end(error)

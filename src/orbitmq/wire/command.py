@@ -125,6 +125,7 @@ _straight_decoders = {
 }
 _decode_any = msgspec.json.Decoder(Command, strict=False).decode
 _encode_json = msgspec.json.encode
+_LANGUAGE_TEXTS = {name: _encode_json(name) for name in LANGUAGES}
 
 
 def decode_json_header(data: bytes, *, typed: bool = True) -> Command:
@@ -196,11 +197,12 @@ def _language_of(value: Any) -> str:
 def encode_json_header(command: Command) -> bytes:
     """The header text: members in alphabetical order, null members left out, no spaces."""
     ext, remark = command.ext, command.remark
-    return b'{"code":%d,%b"flag":%d,"language":"%b","opaque":%d,%b"serializeTypeCurrentRPC":"JSON","version":%d}' % (
+    language = _LANGUAGE_TEXTS.get(command.language) or _encode_json(command.language)
+    return b'{"code":%d,%b"flag":%d,"language":%b,"opaque":%d,%b"serializeTypeCurrentRPC":"JSON","version":%d}' % (
         command.code,
         b"" if ext is None else b'"extFields":%b,' % _encode_json(ext),
         command.flag,
-        command.language.encode(),
+        language,
         command.opaque or 0,
         b"" if remark is None else b'"remark":%b,' % _encode_json(remark),
         command.version,

@@ -65,7 +65,7 @@ class FrameDecoder:
 
     def _keep(self, rest: bytes) -> None:
         """Hold an incomplete frame. A length that can never be met fails now, not after it was waited for."""
-        self._wanted = _HEAD_SIZE
+        self._wanted = _LENGTH_SIZE
         if len(rest) >= _LENGTH_SIZE:
             size = int.from_bytes(rest[:_LENGTH_SIZE], "big") + _LENGTH_SIZE
             if not _HEAD_SIZE <= size <= self._size_max:

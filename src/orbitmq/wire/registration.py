@@ -24,9 +24,11 @@ from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
 from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.javajson import loads
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
+from orbitmq.wire.header import Int64
 from orbitmq.wire.objects import decode, encode, from_plain
 
 INFLATED_SIZE_MAX = 64 << 20  # 64 MiB: about half a million topics; a small frame must not unfold into all memory
+TOPICS_MAX = 500_000  # in there: empty ones would be 16 million, for which the event loop would stand still for seconds
 CRC_MASK = 0x7FFFFFFF
 _COMPRESSION_LEVEL = 9
 _INT32 = struct.Struct(">i")
@@ -64,11 +66,11 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
     if not compressed:
         try:
             return _quick(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return decode(BrokerRegistration, body)
     texts = _Texts(_inflate(body))
     version = decode(DataVersion, texts.take())
-    topics = [topic_from_line(texts.take()) for _ in range(texts.count())]
+    topics = [topic_from_line(texts.take()) for _ in range(texts.topics())]
     return BrokerRegistration(
         filter_servers=from_plain(list[str], loads(texts.take())),
         topic_table=TopicTable(data_version=version, topics={config.name: config for config in topics}),
@@ -81,14 +83,14 @@ def decode_head(body: bytes, *, compressed: bool = False) -> BrokerRegistration 
         if compressed:
             texts = _Texts(_inflate(body))
             version = decode(DataVersion, texts.take())
-            for _ in range(texts.count()):
+            for _ in range(texts.topics()):
                 texts.skip()
             return BrokerRegistration(from_plain(list[str], loads(texts.take())), TopicTable(version))
         envelope = _read_envelope(body)
-    except (BodyError, msgspec.DecodeError):
+    except (BodyError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     table = envelope.table or _TableEnvelope()
-    return BrokerRegistration(envelope.filter_servers or [], TopicTable(table.version or DataVersion()))
+    return BrokerRegistration(envelope.filter_servers or [], TopicTable(_version(table)))
 
 
 def _quick(body: bytes) -> BrokerRegistration:
@@ -96,23 +98,34 @@ def _quick(body: bytes) -> BrokerRegistration:
     envelope = _read_envelope(body)
     table = envelope.table or _TableEnvelope()
     topics = {name: TopicConfig(*msgspec.structs.astuple(one)) for name, one in _read_topics(table.topics).items()}
-    return BrokerRegistration(envelope.filter_servers or [], TopicTable(table.version or DataVersion(), topics))
+    return BrokerRegistration(envelope.filter_servers or [], TopicTable(_version(table), topics))
+
+
+def _version(table: _TableEnvelope) -> DataVersion:
+    return DataVersion(*msgspec.structs.astuple(table.version)) if table.version is not None else DataVersion()
 
 
 class _Topic(msgspec.Struct, gc=False):
     """A topic as Java writes it, members in the order of `TopicConfig`."""
 
     name: str = msgspec.field(name="topicName")
-    read_queues: int = msgspec.field(name="readQueueNums", default=16)
-    write_queues: int = msgspec.field(name="writeQueueNums", default=16)
-    perm: int = PERM_READ | PERM_WRITE
+    read_queues: Int64 = msgspec.field(name="readQueueNums", default=16)
+    write_queues: Int64 = msgspec.field(name="writeQueueNums", default=16)
+    perm: Int64 = PERM_READ | PERM_WRITE
     filter_type: str = msgspec.field(name="topicFilterType", default=SINGLE_TAG)
-    sys_flag: int = msgspec.field(name="topicSysFlag", default=0)
+    sys_flag: Int64 = msgspec.field(name="topicSysFlag", default=0)
     order: bool = False
 
 
+class _Version(msgspec.Struct, gc=False):
+    """A `DataVersion` whose numbers fit into 64 bits."""
+
+    counter: Int64 = 0
+    timestamp: Int64 = 0
+
+
 class _TableEnvelope(msgspec.Struct):
-    version: DataVersion | None = msgspec.field(name="dataVersion", default=None)
+    version: _Version | None = msgspec.field(name="dataVersion", default=None)
     topics: msgspec.Raw = msgspec.field(name="topicConfigTable", default=msgspec.Raw(b"{}"))
 
 
@@ -168,6 +181,13 @@ class _Texts:
         (value,) = _INT32.unpack_from(self._data, self._at)
         self._at += _INT32.size
         return int(value)
+
+    def topics(self) -> int:
+        """How many topics follow."""
+        count = self.count()
+        if count > TOPICS_MAX:
+            raise BodyError(f"the registration has {count} topics, at most {TOPICS_MAX} are allowed")
+        return count
 
     def skip(self) -> None:
         size = self.count()

@@ -57,6 +57,9 @@ def test_any_change_of_any_file_is_seen(tmp_path: Path) -> None:
         "secretKey: 2026-99-99\n",
         "a: \x00hush\n",
         "[" * 5000,
+        "secretKey: !!bool hush\n",
+        "secretKey: !!float\n",
+        "secretKey: !!timestamp hush\n",
     ],
 )
 def test_a_broken_file_is_named_and_its_text_is_not_told(tmp_path: Path, text: str) -> None:

@@ -23,6 +23,8 @@ FILE_SIZE_MAX = 16 << 20  # some 50,000 accounts; reading more would take minute
 FILES_MAX = 1000  # below conf/acl; more than that is some other directory
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NO_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+"""What the reader raises: the makers of tagged values, such as `!!bool x`, let out whatever happens in them."""
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 WHITE, ACCOUNTS, VERSION = "globalWhiteRemoteAddresses", "accounts", "dataVersion"
 
@@ -72,9 +74,14 @@ def load_document(path: Path) -> Document:
     """The file as it is; an empty one is an empty document."""
     if path.stat().st_size > FILE_SIZE_MAX:
         raise ConfigurationError(f"{path}: larger than {FILE_SIZE_MAX} bytes, this is no access control file")
+    return parse_document(path, path.read_bytes())
+
+
+def parse_document(path: Path, data: bytes) -> Document:
+    """The document that a file holds. ConfigurationError names the line, as far as it is known."""
     try:
-        document = yaml.load(path.read_bytes(), _Loader)  # noqa: S506 - one of the safe loaders
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        document = yaml.load(data, _Loader)  # noqa: S506 - one of the safe loaders
+    except _NO_YAML as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
         raise ConfigurationError(f"{path}{place}: this is no YAML") from None
