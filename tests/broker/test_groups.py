@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker import groups as groups_module
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion, SubscriptionGroup
 from orbitmq.message.javajson import loads
 from orbitmq.runtime.clock import ManualClock
@@ -51,12 +51,24 @@ async def test_creation_can_be_off_but_not_for_system_groups(tmp_path: Path) -> 
     await groups.file.flush()
 
 
-async def test_invented_names_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups_module, "AUTO_CREATED_MAX", len(BUILT_IN) + 1)
-    groups = made(tmp_path)
+async def test_invented_names_have_a_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Clients meet it first, administrators later."""
+    groups = made(tmp_path, auto_created_groups_max=len(BUILT_IN) + 1, groups_max=len(BUILT_IN) + 2)
     assert groups.find("first") is not None
     assert groups.find("second") is None
+    assert "event=group_refused group=second" in caplog.text
     assert groups.find("first") is not None
+    groups.put(SubscriptionGroup("made"))
+    with pytest.raises(RequestRejected, match="groupsMax"):
+        groups.put(SubscriptionGroup("surplus"))
+    groups.put(SubscriptionGroup("made", retry_max=3))
+    await groups.file.flush()
+
+
+async def test_a_name_that_no_client_may_have_makes_no_group(tmp_path: Path) -> None:
+    groups = made(tmp_path)
+    assert groups.find("g" * 256) is None
+    assert groups.find("g" * 255) is not None
     await groups.file.flush()
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker import membership
+from orbitmq.broker.waits import BODY_SIZES
 from orbitmq.errors import SendRequestError
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
+from orbitmq.runtime.refusals import Limit
 from orbitmq.wire.bodies import CheckClientRequest, ConsumerIdList, HeartbeatData, LockedQueues, QueueLocks
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, NotifyConsumerIdsChangedHeader, UnregisterClientHeader
@@ -253,7 +255,10 @@ async def test_what_a_heartbeat_may_bring_is_limited(
 ) -> None:
     topics = [SubscriptionData(f"T{number}") for number in range(3)]
     size = len(encode(HeartbeatData("client", [consumer("g", *topics[:2])])))
-    monkeypatch.setattr(membership, limit, size if limit == "HEARTBEAT_SIZE_MAX" else 2)
+    if limit == "HEARTBEAT_SIZE_MAX":
+        monkeypatch.setitem(BODY_SIZES, RequestCode.HEART_BEAT, size)
+    else:
+        monkeypatch.setattr(membership, limit, 2)
     async with live(tmp_path) as client:
         if limit == "GROUPS_MAX":
             assert (await client.heartbeat(*(consumer(f"g{number}") for number in range(2)))).code == 0
@@ -270,7 +275,8 @@ async def test_memberships_of_all_clients_are_limited(tmp_path: Path, caplog: py
     async with running(broker), client_of(broker) as client:
         await client.heartbeat(*(consumer(f"g{number}", ORDERS) for number in range(3)), producers=["p", "q", "r"])
         assert (set(broker.consumers.groups), set(broker.producers.groups)) == ({"g0", "g1"}, {"p", "q"})
-        assert caplog.text.count("event=membership_refused") == 2
+        assert caplog.text.count("event=membership_refused") == 1, "one line for both"
+        assert broker.refusals.counts[Limit.MEMBERSHIPS] == 2
         await client.ask(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader("client", "p", "g0"))
         await client.heartbeat(consumer("g2", ORDERS), producers=["r"])
         assert (set(broker.consumers.groups), set(broker.producers.groups)) == ({"g1", "g2"}, {"q", "r"})

@@ -9,6 +9,7 @@ import pytest
 
 from orbitmq.broker import offsets as offsets_module
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.javajson import dumps_pretty, loads
 from orbitmq.wire.bodies import ConsumerOffsetTable
 from orbitmq.wire.objects import plain
@@ -37,22 +38,32 @@ def test_a_deleted_group_or_topic_takes_its_offsets_along(tmp_path: Path) -> Non
     assert set(offsets.table) == {"Bills@h", "g@h"}
 
 
-def test_offsets_have_a_limit_that_known_ones_do_not_meet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_offsets_have_a_limit_that_known_ones_do_not_meet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Queues that do not exist count as well: nothing checks what a client commits."""
-    monkeypatch.setattr(offsets_module, "ENTRIES_MAX", 3)
-    offsets = ConsumerOffsets(tmp_path)
+    offsets = ConsumerOffsets(tmp_path, options=BrokerOptions(consumer_offsets_max=3))
     for queue in range(5):
         offsets.commit("g", "Orders", queue, 1)
     offsets.commit("g", "Bills", 0, 1)
     assert offsets.table == {"Orders@g": {0: 1, 1: 1, 2: 1}}
-    assert "key=Bills@g limit=3" in caplog.text
+    assert "key=Orders@g offsets=3 limit=3 refused=1" in caplog.text
     offsets.commit("g", "Orders", 2, 9)
     assert offsets.query("g", "Orders", 2) == 9
     offsets.forget_topic("Orders")
     offsets.commit("g", "Bills", 0, 1)
     assert offsets.table == {"Bills@g": {0: 1}}
+
+
+def test_offsets_of_what_nobody_made_leave_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets_module, "STRANGERS_MAX", 2)
+    offsets = ConsumerOffsets(tmp_path, knows=lambda topic, group: (topic, group) == ("Orders", "g"))
+    for name in ("a", "b", "c"):
+        offsets.commit(name, "Orders", 0, 1)
+    offsets.commit("a", "Orders", 1, 5)
+    offsets.commit("g", "Orders", 0, 1)
+    assert offsets.table == {"Orders@a": {0: 1, 1: 5}, "Orders@b": {0: 1}, "Orders@g": {0: 1}}
+    offsets.forget_group("a")
+    offsets.commit("c", "Orders", 0, 1)
+    assert offsets.query("c", "Orders", 0) == 1
 
 
 async def test_after_a_crash_no_offset_lies_beyond_its_queue(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from orbitmq.broker import topics as topics_module
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
+from orbitmq.errors import RequestRejected
 from orbitmq.message.config import MULTI_TAG, DataVersion, TopicConfig
 from orbitmq.message.javajson import loads
 from orbitmq.runtime.clock import ManualClock
@@ -116,14 +118,48 @@ async def test_a_retry_topic_needs_no_template(tmp_path: Path) -> None:
     await topics.file.flush()
 
 
-async def test_invented_names_have_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    topics = made(tmp_path)
-    monkeypatch.setattr(topics_module, "AUTO_CREATED_MAX", len(topics.table) + 1)
+async def test_invented_names_have_a_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Senders meet it first, then the broker's own retry topics and administrators; what is there can be changed."""
+    first = len(made(tmp_path).table)
+    topics = made(tmp_path, auto_created_topics_max=first + 1, topics_max=first + 3)
     assert topics.create_for_send("First", "TBW102", 1, unit=False) is not None
     assert topics.create_for_send("Second", "TBW102", 1, unit=False) is None
-    assert "topic=Second reason=limit" in caplog.text
+    assert f"topic=Second reason=limit topics={first + 1} limit={first + 1} refused=1" in caplog.text
+    topics.put(TopicConfig("Made", 1, 1))
+    topics.create_for_group("g", 1)
+    for create in (
+        lambda: topics.put(TopicConfig("Surplus", 1, 1)),
+        lambda: topics.create_for_group("h", 1),
+        lambda: topics.create_for_system("%DLQ%g", 1),
+    ):
+        with pytest.raises(RequestRejected, match="topicsMax"):
+            create()
+    topics.put(TopicConfig("Made", 4, 4))
+    topics.create_for_system("TRANS_CHECK_MAX_TIME_TOPIC", 1)
+    topics.delete("Made")
+    topics.delete("TRANS_CHECK_MAX_TIME_TOPIC")
+    topics.put(TopicConfig("Surplus", 1, 1))
+    await topics.file.flush()
+
+
+async def test_all_topics_fit_into_one_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else no name server would hear of any. A topic that is gone leaves its room."""
+    monkeypatch.setattr(topics_module, "AUTO_CREATED_SIZE_MAX", 2000)
+    monkeypatch.setattr(topics_module, "TEXT_SIZE_MAX", 4000)
+    topics = made(tmp_path)
+    created = [f"{'n' * 100}{number}" for number in range(100)]
+    by_sends = [name for name in created if topics.create_for_send(name, "TBW102", 1, unit=False)]
+    assert 2000 < len("".join(created[: len(by_sends)])) * 4 < 4000
+    made_before = len(topics.table)
+    with suppress(RequestRejected):
+        for name in created:
+            topics.put(TopicConfig(name, 1, 1))
+    assert made_before < len(topics.table) < len(created)
+    assert len(topics.compact()) < 6000
+    for name in list(topics.table):
+        topics.delete(name)
+    assert topics._texts.size == 0
+    topics.put(TopicConfig("again", 1, 1))
     await topics.file.flush()
 
 

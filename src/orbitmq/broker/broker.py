@@ -47,7 +47,7 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
-from orbitmq.broker.waits import limit_waits
+from orbitmq.broker.waits import limit_requests
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import ConfigurationError, OrbitMQError, StoreStuck
 from orbitmq.message.config import TopicConfig
@@ -119,12 +119,17 @@ class Broker:
         config = store_options.root / "config"
         self._levels = parse_delay_levels(options.message_delay_level)
         light = store_options.enable_lmq
-        self.topics = Topics(config, options, self._clock, self._topic_changed, with_light_queues=light)
-        self.groups = Groups(config, options, self._clock, with_light_queues=light)
-        self.offsets = ConsumerOffsets(config, with_light_queues=light)
-        self.producers = Producers()
+        self.topics = Topics(
+            config, options, self._clock, self._topic_changed, with_light_queues=light, refusals=self.refusals
+        )
+        self.groups = Groups(config, options, self._clock, with_light_queues=light, refusals=self.refusals)
+        self.offsets = ConsumerOffsets(
+            config, with_light_queues=light, options=options, refusals=self.refusals,
+            knows=lambda topic, group: topic in self.topics.table and group in self.groups.table,
+        )  # fmt: skip
+        self.producers = Producers(refusals=self.refusals)
         self._filters = Filters(config, options, self._clock)
-        self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone)
+        self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone, refusals=self.refusals)
         self.archive_guard = ArchiveGuard(lambda: self.store, self.topics, self.offsets, options)
         kind = ReplicaStore if store_options.is_slave else MessageStore
         self.store = kind(
@@ -140,7 +145,7 @@ class Broker:
             self.store, self._levels, config, self._clock, lambda topic, size: self.statistics.delivered(topic, size)
         )
         self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self._filters.file)
-        self._locks = QueueLocks(options.lock_max_live_ms)
+        self._locks = QueueLocks(options.lock_max_live_ms, refusals=self.refusals)
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
         # A signature covers every field as it was sent, so nothing is read straight into typed headers then.
@@ -152,7 +157,7 @@ class Broker:
             limits=connections,
             refusals=self.refusals,
         )
-        self.budgets = self._server.budgets
+        self.connections, self.budgets = self._server.connections, self._server.budgets
         self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.asks_with_tls else None)
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -173,29 +178,25 @@ class Broker:
         self._sending = Sending(
             self._writing, self.topics, self.groups, options, self._clock, self.transactions.prepare
         )
-        selecting = Selecting(self.consumers, self._filters, options)
+        selecting = Selecting(self.consumers, self._filters, options, self.refusals)
         self._pulling = Pulling(
-            self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics
-        )
+            self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics,
+            refusals=self.refusals,
+        )  # fmt: skip
         self.held, self.waited_ms = self._pulling.held, self._server.waited_ms
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._add_handlers()
         self.following = self._make_following(configuration) if isinstance(self.store, ReplicaStore) else None
         if self.following is None:
             refuse_promotion(self.router, options.broker_name)
-        limit_waits(self.router, options)
         if self._access is not None:
             self.router.guard(self._access.check)
+        limit_requests(self.router, options, self.refusals)
 
     @property
     def address(self) -> str:
         """What clients are told: brokerIP1 and the port."""
         return address_text(self.options.broker_ip1, self.port)
-
-    @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self._server.connections)
 
     @property
     def delay_offsets(self) -> Mapping[int, int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.net.connection import Connection
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 EXPIRY_MS = 120_000  # a client without heartbeat for so long is gone
 MEMBERSHIPS_MAX = 1_000_000  # of all clients in all groups, some 500 MB; the names come from the network unchecked
+MEMBERSHIPS_OF_ONE_MAX = 10_000  # of one client: nobody runs so many groups
+SUBSCRIPTIONS_MAX = 1_000_000  # of all groups, some 1 GB; members that subscribe alike count once
+EXPRESSION_SHARE = 256  # characters of an expression that count as much as one subscription
 TURN_GROUPS = 200  # left before other work gets its turn: some 4 ms
 
 # What one member subscribes, without the time it said so: topic, kind of expression, expression.
@@ -94,10 +98,16 @@ def _view(wanted: Iterable[SubscriptionData]) -> View:
     )
 
 
+def _weight(view: View | None) -> int:
+    """What a view costs, in subscriptions."""
+    return sum(1 + len(expression) // EXPRESSION_SHARE for _, _, expression in view) if view else 0
+
+
 class _Memberships:
     """Connection -> the groups it is in, so that the end of a connection costs its own groups and no others."""
 
-    def __init__(self, limit: int = MEMBERSHIPS_MAX) -> None:
+    def __init__(self, limit: int, refusals: Refusals | None) -> None:
+        self._refusals = refusals or Refusals()
         self._groups: dict[Connection, set[str]] = {}
         self._limit = limit
         self._count = 0
@@ -106,8 +116,9 @@ class _Memberships:
         """False when there are too many."""
         groups = self._groups.setdefault(connection, set())
         if group not in groups:
-            if self._count >= self._limit:
-                _log.warning("event=membership_refused group=%s peer=%s limit=%d", group, connection, self._limit)
+            if self._count >= self._limit or len(groups) >= MEMBERSHIPS_OF_ONE_MAX:
+                text = "event=membership_refused group=%s peer=%s own=%d limit=%d"
+                self._refusals.note(Limit.MEMBERSHIPS, _log, text, group, connection, len(groups), self._limit)
                 return False
             groups.add(group)
             self._count += 1
@@ -128,9 +139,9 @@ class _Memberships:
 class Producers:
     """Producer group -> its clients."""
 
-    def __init__(self, limit: int = MEMBERSHIPS_MAX) -> None:
+    def __init__(self, limit: int = MEMBERSHIPS_MAX, refusals: Refusals | None = None) -> None:
         self.groups: dict[str, dict[Connection, Client]] = {}
-        self._memberships = _Memberships(limit)
+        self._memberships = _Memberships(limit, refusals)
         self._by_id: dict[str, Connection] = {}
 
     def find(self, client_id: str) -> Connection | None:
@@ -172,10 +183,13 @@ class Consumers:
         notifies: Callable[[str], bool] = lambda _: True,
         limit: int = MEMBERSHIPS_MAX,
         gone: Callable[[str], object] = lambda _: None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._notifies = notifies
         self._gone = gone
-        self._memberships = _Memberships(limit)
+        self._refusals = refusals or Refusals()
+        self._memberships = _Memberships(limit, self._refusals)
+        self._weight = 0  # of all different views
         self.groups: dict[str, ConsumerGroup] = {}
         self.differing: set[str] = set()
         """Groups whose members subscribe differently at this moment."""
@@ -184,7 +198,8 @@ class Consumers:
 
     def register(self, data: ConsumerData, client: Client) -> bool:
         """Take one group of a heartbeat; True when members or subscriptions changed."""
-        if not self._memberships.add(client.connection, data.group_name):
+        view = _view(data.subscription_data_set)
+        if not self._has_room(data.group_name, view, client):
             return False
         group = self.groups.get(data.group_name)
         if group is None:
@@ -200,12 +215,23 @@ class Consumers:
         joined = client.connection not in group.members
         group.members[client.connection] = client
         changed = group.subscribe(data.subscription_data_set) or joined
-        self._compare(group, client.connection, _view(data.subscription_data_set))
+        self._compare(group, client.connection, view)
         if joined:
             _log.info("event=consumer_joined group=%s client=%s", group.name, client.client_id)
         if changed:
             self._tell(group)
         return changed
+
+    def _has_room(self, name: str, view: View, client: Client) -> bool:
+        """Whether one more member, and what it subscribes, can be kept."""
+        group = self.groups.get(name)
+        is_known = group is not None and view in group.views.values()
+        if not is_known and self._weight + _weight(view) > SUBSCRIPTIONS_MAX:
+            text = "event=subscriptions_refused group=%s client=%s peer=%s topics=%d limit=%d"
+            what = name, client.client_id, client.connection, len(view), SUBSCRIPTIONS_MAX
+            self._refusals.note(Limit.MEMBERSHIPS, _log, text, *what)
+            return False
+        return self._memberships.add(client.connection, name)
 
     def unregister(self, name: str, connection: Connection) -> None:
         self._memberships.remove(connection, name)
@@ -234,13 +260,18 @@ class Consumers:
 
     def _compare(self, group: ConsumerGroup, connection: Connection, view: View | None) -> None:
         """Take a member's view, None when it left; one line in the log when the group falls apart or agrees again."""
-        if group.views.get(connection) == view:
+        before = group.views.get(connection)
+        if before == view:
             return
         if view is None:
             del group.views[connection]
         else:
             # Members nearly always agree: they share one object.
-            group.views[connection] = next((known for known in group.views.values() if known == view), view)
+            shared = next((known for known in group.views.values() if known == view), None)
+            group.views[connection] = view if shared is None else shared
+            self._weight += _weight(view) if shared is None else 0
+        if not any(known is before for known in group.views.values()):
+            self._weight -= _weight(before)
         if group.differs and group.name not in self.differing:
             self.differing.add(group.name)
             self.differences += 1

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from orbitmq.broker.light_queues import light_group
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion, SubscriptionGroup
 from orbitmq.message.topics import (
     FILTER_SERVER_GROUP,
+    GROUP_LENGTH_MAX,
     ONS_API_OWNER_GROUP,
     ONS_API_PERMISSION_GROUP,
     ONS_API_PULL_GROUP,
@@ -21,9 +23,11 @@ from orbitmq.message.topics import (
 )
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.runtime.turns import in_turns
 from orbitmq.wire.bodies import SubscriptionGroupTable
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode
 from orbitmq.wire.table_texts import TableTexts
 
@@ -38,15 +42,23 @@ BUILT_IN = (
     ONS_API_PERMISSION_GROUP,
     ONS_API_OWNER_GROUP,
 )
-AUTO_CREATED_MAX = 100_000  # groups; one client that invents names must not fill the memory
+TEXT_SIZE_MAX = 15 << 20  # all of them go to slaves and tools in one frame of 16 MiB
+AUTO_CREATED_SIZE_MAX = 12 << 20  # clients that invent names leave room for administrators
 
 
 class Groups:
     """Group name -> configuration."""
 
     def __init__(
-        self, directory: Path, options: BrokerOptions, clock: Clock, *, with_light_queues: bool = False
+        self,
+        directory: Path,
+        options: BrokerOptions,
+        clock: Clock,
+        *,
+        with_light_queues: bool = False,
+        refusals: Refusals | None = None,
     ) -> None:
+        self._refusals = refusals or Refusals()
         self._with_light_queues = with_light_queues
         self._options = options
         self._clock = clock
@@ -70,7 +82,7 @@ class Groups:
         if group is not None:
             return group
         allowed = self._options.auto_create_subscription_group or is_system_group(name)
-        if not name or not allowed or len(self.table) >= AUTO_CREATED_MAX:
+        if not name or not allowed or not self._may_be_created(name):
             return None
         _log.info("event=group_created group=%s", name)
         group = SubscriptionGroup(name)
@@ -78,12 +90,32 @@ class Groups:
         return group
 
     def put(self, group: SubscriptionGroup) -> None:
-        """Create or replace a group. Nothing about light groups can be configured."""
+        """Create or replace a group. Nothing about light groups can be configured. RequestRejected when there are too
+        many."""
         if self._with_light_queues and is_lmq(group.name):
             return
+        limit = self._options.groups_max
+        if group.name not in self.table and (len(self.table) >= limit or self._texts.size > TEXT_SIZE_MAX):
+            self._told_too_many(group.name, limit)
+            remark = (
+                f"group {group.name} is not created: the broker has {len(self.table)}, as many as it may (groupsMax)"
+            )
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
         self.table[group.name] = group
         self._texts.write(group.name, group)
         self._changed()
+
+    def _may_be_created(self, name: str) -> bool:
+        """Whether a client may bring the group to life: its name is checked by nobody else."""
+        limit = min(self._options.auto_created_groups_max, self._options.groups_max)
+        if len(self.table) < limit and self._texts.size <= AUTO_CREATED_SIZE_MAX and len(name) <= GROUP_LENGTH_MAX:
+            return True
+        self._told_too_many(name, limit)
+        return False
+
+    def _told_too_many(self, name: str, limit: int) -> None:
+        text = "event=group_refused group=%.300s groups=%d limit=%d"
+        self._refusals.note(Limit.GROUPS, _log, text, name, len(self.table), limit)
 
     async def take(self, table: SubscriptionGroupTable) -> None:
         """Become what the master has, version and all; a group it does not have is gone."""
@@ -96,6 +128,7 @@ class Groups:
 
     def delete(self, name: str) -> None:
         if self.table.pop(name, None) is not None:
+            self._texts.forget(name)
             self._changed()
 
     def compact(self) -> str:

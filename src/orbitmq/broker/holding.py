@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from orbitmq.net.connection import Connection
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.store.reading import Selection
 from orbitmq.wire.command import Command
 
@@ -52,7 +53,9 @@ class HeldPulls:
         call_soon: Callable[[Callable[[], None]], object],
         unit: Unit,
         limit: int = HELD_MAX,
+        refusals: Refusals | None = None,
     ) -> None:
+        self._refusals = refusals or Refusals()
         self._rerun = rerun
         self._call_soon = call_soon
         self._unit = unit
@@ -72,7 +75,8 @@ class HeldPulls:
         """Park a pull; False when a limit is reached and it must be answered now."""
         own = self._counts.get(pull.connection, 0)
         if self._count >= self._limit or own >= HELD_BY_ONE_MAX:
-            _log.warning("event=pull_not_held peer=%s held=%d limit=%d", pull.connection, own, self._limit)
+            text = "event=pull_not_held peer=%s held=%d all=%d limit=%d"
+            self._refusals.note(Limit.HELD_PULLS, _log, text, pull.connection, own, self._count, self._limit)
             return False
         self._counts[pull.connection] = own + 1
         self._held.setdefault((topic, queue_id), []).append(pull)

@@ -9,17 +9,20 @@ import logging
 from collections.abc import Iterable
 
 from orbitmq.message.model import MessageQueue
+from orbitmq.runtime.refusals import Limit, Refusals
 
 _log = logging.getLogger(__name__)
 
 LOCKS_MAX = 1_000_000  # 3,000 groups with 300 queues each, some 300 MB; the names come from the network unchecked
+NAMES_SIZE_MAX = 4096  # characters of group, client, topic and broker: more than the longest allowed names
 NEVER = -1 << 62  # the renewal of a lock that is not there
 
 
 class QueueLocks:
     """Group -> queue -> (owner's client id, time of the last renewal). What is not renewed for `expiry_ms` is free."""
 
-    def __init__(self, expiry_ms: int = 60_000, limit: int = LOCKS_MAX) -> None:
+    def __init__(self, expiry_ms: int = 60_000, limit: int = LOCKS_MAX, refusals: Refusals | None = None) -> None:
+        self._refusals = refusals or Refusals()
         self._expiry_ms = expiry_ms
         self._limit = limit
         self._count = 0
@@ -31,16 +34,15 @@ class QueueLocks:
         owned, refused = [], 0
         for queue in queues:
             owner, renewed_ms = held.get(queue, ("", NEVER))
-            if renewed_ms == NEVER and self._count >= self._limit:
+            if renewed_ms == NEVER and (self._count >= self._limit or _size(group, client_id, queue) > NAMES_SIZE_MAX):
                 refused += 1
             elif owner == client_id or now_ms - renewed_ms > self._expiry_ms:
                 self._count += renewed_ms == NEVER
                 held[queue] = (client_id, now_ms)
                 owned.append(queue)
         if refused:
-            _log.warning(
-                "event=lock_refused group=%s client=%s queues=%d limit=%d", group, client_id, refused, self._limit
-            )
+            text = "event=lock_refused group=%.300s client=%.300s queues=%d limit=%d"
+            self._refusals.note(Limit.LOCKS, _log, text, group, client_id, refused, self._limit)
         if not held:
             del self._table[group]
         return owned
@@ -63,3 +65,7 @@ class QueueLocks:
                 self._count -= 1
             if not held:
                 del self._table[group]
+
+
+def _size(group: str, client_id: str, queue: MessageQueue) -> int:
+    return len(group) + len(client_id) + len(queue.topic) + len(queue.broker_name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from orbitmq.broker.clients import Client, Consumers, Producers
@@ -12,7 +13,7 @@ from orbitmq.broker.groups import Groups
 from orbitmq.broker.locks import QueueLocks as LockTable
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, RequestRejected
-from orbitmq.message.javajson import loads
+from orbitmq.message.javajson import LENIENT_MAX, loads
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
@@ -27,11 +28,11 @@ from orbitmq.wire.bodies import (
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
-from orbitmq.wire.objects import decode, encode, from_plain
+from orbitmq.wire.objects import decode_request, encode, from_plain
 
-HEARTBEAT_SIZE_MAX = 4 << 20  # bytes: some 8,000 groups with two topics each, and 20 ms to read
 GROUPS_MAX = 10_000  # of one client: nobody runs so many, and each costs memory in this process and a retry topic
 SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a broker is made for
+NAME_LENGTH_MAX = 1024  # of a group or a client: four times what clients of RocketMQ allow themselves
 TURN_GROUPS = 50  # registered before other work gets its turn: some 5 ms
 _CONSUMERS = "consumerDataSet"
 
@@ -75,6 +76,8 @@ class Membership:
         data = from_plain(HeartbeatData, found)
         if len(consumers) > GROUPS_MAX or len(data.producer_data_set) > GROUPS_MAX:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a client may have {GROUPS_MAX} groups, not more")
+        names = (data.client_id, command.language, *(producer.group_name for producer in data.producer_data_set))
+        _refuse_long(names)
         client = Client(connection, data.client_id, command.language, command.version, self._clock.now_ms())
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, client)
@@ -91,12 +94,14 @@ class Membership:
 
     def _register(self, client: Client, consumers: list[Any]) -> None:
         for consumer in from_plain(list[ConsumerData], consumers):
+            _refuse_long((consumer.group_name,))
             if len(consumer.subscription_data_set) > SUBSCRIPTIONS_MAX:
                 remark = f"group {consumer.group_name} may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
                 raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
             group = self._groups.find(consumer.group_name)
             if group is not None:
-                self._topics.create_for_group(group.name, group.retry_queues, unit=consumer.unit_mode)
+                with suppress(RequestRejected):  # too many topics: what the group subscribes is served all the same
+                    self._topics.create_for_group(group.name, group.retry_queues, unit=consumer.unit_mode)
             self._consumers.register(consumer, client)
             self._filters.register(consumer.group_name, consumer.subscription_data_set)
 
@@ -121,29 +126,33 @@ class Membership:
 
     def check_client(self, _connection: Connection, command: Command) -> Command:
         """Whether the broker can evaluate a subscription that is no tag expression."""
-        subscription = decode(CheckClientRequest, command.body).subscription_data
+        subscription = decode_request(CheckClientRequest, command.body).subscription_data
         if subscription is not None and not is_tag(subscription.expression_type):
             self._filters.check(subscription.expression, subscription.expression_type)
         return command.response(ResponseCode.SUCCESS)
 
     def lock(self, _connection: Connection, command: Command) -> Command:
-        asked = decode(QueueLocks, command.body)
+        asked = decode_request(QueueLocks, command.body)
         owned = self._locks.lock(asked.consumer_group, asked.client_id, asked.mq_set, self._clock.now_ms())
         return command.response(ResponseCode.SUCCESS, body=encode(LockedQueues(locked=owned)))
 
     def unlock(self, _connection: Connection, command: Command) -> Command:
-        asked = decode(QueueLocks, command.body)
+        asked = decode_request(QueueLocks, command.body)
         self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
         return command.response(ResponseCode.SUCCESS)
+
+
+def _refuse_long(names: Iterable[str]) -> None:
+    """Names are kept while their client lives, and nobody else looks at their length."""
+    if any(len(name) > NAME_LENGTH_MAX for name in names):
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a name may have {NAME_LENGTH_MAX} characters, not more")
 
 
 def _read(body: bytes) -> dict[str, Any]:
     """The members of a heartbeat as they stand in it."""
     if not body:
         raise BodyError("HeartbeatData: the body is empty")
-    if len(body) > HEARTBEAT_SIZE_MAX:
-        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a heartbeat may have {HEARTBEAT_SIZE_MAX} bytes, not more")
-    found = loads(body)
+    found = loads(body, LENIENT_MAX)
     if not isinstance(found, dict) or not isinstance(found.get(_CONSUMERS) or [], list):
         raise BodyError("HeartbeatData: an object with lists expected")
     return found

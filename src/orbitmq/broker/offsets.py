@@ -14,9 +14,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.javajson import dumps
 from orbitmq.message.topics import TRANSACTION_GROUP, is_lmq
 from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies import SavedOffsetTable
 from orbitmq.wire.objects import decode
@@ -24,7 +26,7 @@ from orbitmq.wire.objects import decode
 _log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
-ENTRIES_MAX = 1_000_000  # offsets, some 300 MB in the worst case; they are accepted unchecked, so a bound must be here
+STRANGERS_MAX = 10_000  # topics with group that this broker does not both know; what invents them must leave room
 KEY_LENGTH_MAX = 1024  # more than a topic and a group of the longest allowed names; for the same reason
 TURN_ENTRIES = 300  # topics with group whose text is written before other work gets its turn: some 3 ms
 CORRECTIONS_TOLD = 20  # one by one; thousands of them have one reason
@@ -33,7 +35,20 @@ CORRECTIONS_TOLD = 20  # one by one; thousands of them have one reason
 class ConsumerOffsets:
     """`topic@group` -> queue id -> next offset to consume."""
 
-    def __init__(self, directory: Path, *, with_light_queues: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        with_light_queues: bool = False,
+        options: BrokerOptions | None = None,
+        knows: Callable[[str, str], bool] = lambda _topic, _group: True,
+        refusals: Refusals | None = None,
+    ) -> None:
+        """`knows` tells whether there are a topic and a group of these names."""
+        self._options = options or BrokerOptions()
+        self._knows = knows
+        self._refusals = refusals or Refusals()
+        self._strangers: set[str] = set()  # keys of the table, as far as `knows` told when they came
         self.table: dict[str, dict[int, int]] = {}
         self.with_light_queues = with_light_queues
         self.committed_here: dict[str, set[int]] | None = None  # of a slave: queues its master does not know of
@@ -96,8 +111,7 @@ class ConsumerOffsets:
         key = topic + SEPARATOR + group
         offsets = self.table.get(key)
         if offsets is None or queue_id not in offsets:
-            if self._count >= ENTRIES_MAX or len(key) > KEY_LENGTH_MAX:
-                _log.warning("event=offset_refused key=%.100s limit=%d", key, ENTRIES_MAX)
+            if not self._has_room(key, topic, group):
                 return
             self._count += 1
             offsets = self.table.setdefault(key, {})
@@ -107,6 +121,22 @@ class ConsumerOffsets:
         self._changed.add(key)
         if self.committed_here is not None:
             self.committed_here.setdefault(key, set()).add(queue_id)
+
+    def _has_room(self, key: str, topic: str, group: str) -> bool:
+        """Whether one more offset is kept. Those of topics and groups that nobody made have a limit of their own."""
+        limit = self._options.consumer_offsets_max
+        if self._count >= limit or len(key) > KEY_LENGTH_MAX:
+            text = "event=offset_refused key=%.100s offsets=%d limit=%d"
+            self._refusals.note(Limit.OFFSETS, _log, text, key, self._count, limit)
+            return False
+        if key in self.table or self._knows(topic, group) or (self.with_light_queues and is_lmq(group)):
+            return True
+        if len(self._strangers) >= STRANGERS_MAX:
+            text = "event=offset_refused key=%.100s reason=unknown limit=%d"
+            self._refusals.note(Limit.OFFSETS, _log, text, key, STRANGERS_MAX)
+            return False
+        self._strangers.add(key)
+        return True
 
     def to_hand_back(self, most: int) -> list[tuple[str, int]]:
         """Keys and queues, of a slave, that its master is to be told of."""
@@ -214,6 +244,7 @@ class ConsumerOffsets:
             topic, _, group = key.partition(SEPARATOR)
             if not wanted(topic, group):
                 self._count -= len(self.table.pop(key))
+                self._strangers.discard(key)
                 self._changed.add(key)
 
     def _take(self, table: dict[str, dict[int, int]]) -> None:

@@ -57,6 +57,36 @@ class BrokerOptions(Options):
         "Create a consumer group when its first member appears.",
         changeable=True,
     )
+    auto_created_topics_max: int = option(
+        "autoCreatedTopicsMax",
+        50_000,
+        "Topics from which on a send creates no further one, so that nobody who invents names fills the memory, here "
+        "and at the name servers. Administrators may go on to topicsMax.",
+        minimum=1,
+    )
+    topics_max: int = option(
+        "topicsMax",
+        100_000,
+        "Topics from which on nobody creates a further one; those for retries and dead letters count.",
+        minimum=1,
+    )
+    auto_created_groups_max: int = option(
+        "autoCreatedGroupsMax",
+        50_000,
+        "Consumer groups from which on a heartbeat or a pull creates no further one. Administrators may go on to "
+        "groupsMax.",
+        minimum=1,
+    )
+    groups_max: int = option(
+        "groupsMax", 100_000, "Consumer groups from which on nobody creates a further one.", minimum=1
+    )
+    consumer_offsets_max: int = option(
+        "consumerOffsetsMax",
+        1_000_000,
+        "Offsets of consumer groups, one for each queue a group reads; further ones are not kept. A million takes up "
+        "to 300 MB.",
+        minimum=1,
+    )
     cluster_topic_enable: bool = option("clusterTopicEnable", True, "Let clients use the topic named as the cluster.")
     broker_topic_enable: bool = option("brokerTopicEnable", True, "Let clients use the topic named as the broker.")
     trace_topic_enable: bool = option("traceTopicEnable", False, "Create the message trace topic at start.")

@@ -24,6 +24,7 @@ from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.positions import QueueOffset
 from orbitmq.store.reading import GetResult, GetStatus, Selection
@@ -65,6 +66,7 @@ class Pulling:
         clock: Clock,
         statistics: Statistics,
         timer: Callable[[], float] = time.perf_counter,
+        refusals: Refusals | None = None,
     ) -> None:
         self.store_host = b""  # known when the port is
         self._failed = Router().failed
@@ -79,7 +81,9 @@ class Pulling:
         self._timer = timer
         self._is_slave = store.options.is_slave
         self._corrects = not store.options.is_slave or store.options.offset_check_in_slave
-        self.held = HeldPulls(self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake), self._unit)
+        self.held = HeldPulls(
+            self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake), self._unit, refusals=refusals
+        )
 
     def add_to(self, router: Router) -> None:
         router.add((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
@@ -95,7 +99,7 @@ class Pulling:
         code = _code_of(result, header.queue_offset)
         comes_late = not self._corrects and result.status in _NOT_YET
         if (code == ResponseCode.PULL_NOT_FOUND or comes_late) and header.sys_flag & PULL_SUSPEND:
-            held = HeldPull(connection, command, header.queue_offset, self._deadline(header), wanted)
+            held = HeldPull(connection, _slim(command, header), header.queue_offset, self._deadline(header), wanted)
             if self.held.hold(header.topic, header.queue_id, held):
                 return None
         return self._answer(command, header, result, code)
@@ -187,6 +191,12 @@ class Pulling:
                 ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of {topic.name}: it has {topic.read_queues}"
             )
         return self._selecting.selection(header, group)
+
+
+def _slim(command: Command, header: PullMessageHeader) -> Command:
+    """The pull without what only costs memory while it is held, which is a megabyte if its sender likes."""
+    command.typed, command.ext, command.remark, command.body = header, None, None, b""
+    return command
 
 
 def _code_of(result: GetResult, asked_offset: int) -> int:

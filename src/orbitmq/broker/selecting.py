@@ -6,6 +6,7 @@ is read or a pull answered.
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 
 from orbitmq.broker.clients import Consumers
@@ -19,23 +20,31 @@ from orbitmq.message.flags import PULL_SUBSCRIPTION
 from orbitmq.message.properties import RETRY_TOPIC, EncodedProperties
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.message.unit import properties_of
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.store.extended_queue import Extension
 from orbitmq.store.reading import EVERYTHING, Selection
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
 
+_log = logging.getLogger(__name__)
+
 # What one pull may spend on comparing messages, in the unit of `Sql92Expression.cost`: some 5 ms of the event loop. A
 # short expression is compared with the 800 messages that any pull looks over.
 COST_MAX = 90_000
 LOOKS_MIN, LOOKS_MAX = 8, 800
 SUBSCRIPTIONS_REMEMBERED = 4096  # parsed expressions of pulls that bring their own
+REMEMBERED_LENGTH_MAX = 1024  # characters of these; longer ones are rare, and are parsed each time
+EXPRESSION_LENGTH_MAX = 16 << 10  # of any: some thousand tags. A held pull keeps its own
 
 
 class Selecting:
     """Finds the selection of a pull, or the reason to refuse it."""
 
-    def __init__(self, consumers: Consumers, filters: Filters, options: BrokerOptions) -> None:
+    def __init__(
+        self, consumers: Consumers, filters: Filters, options: BrokerOptions, refusals: Refusals | None = None
+    ) -> None:
+        self._refusals = refusals or Refusals()
         self._consumers = consumers
         self._filters = filters
         self._options = options
@@ -43,6 +52,8 @@ class Selecting:
     def selection(self, header: PullMessageHeader, group: SubscriptionGroup) -> Selection:
         """What the pull wants; RequestRejected when nobody has told, or it cannot be evaluated."""
         on_request = bool(header.sys_flag & PULL_SUBSCRIPTION)
+        if header.subscription is not None and len(header.subscription) > EXPRESSION_LENGTH_MAX:
+            raise self._too_long(header, len(header.subscription))
         if on_request and not is_tag(header.expression_type):
             own = self._filters.check(header.subscription, header.expression_type)
             return Selection(None, ExpressionLook(own))
@@ -53,6 +64,13 @@ class Selecting:
             return by_tags(subscription)
         self._filters.check_on(subscription.expression_type)
         return Selection(None, FilterLook(self._filters, self._registered(header)))
+
+    def _too_long(self, header: PullMessageHeader, length: int) -> RequestRejected:
+        text = "event=expression_refused group=%.300s topic=%.300s characters=%d limit=%d"
+        what = header.consumer_group, header.topic, length, EXPRESSION_LENGTH_MAX
+        self._refusals.note(Limit.EXPRESSIONS, _log, text, *what)
+        remark = f"an expression of {length} characters is longer than {EXPRESSION_LENGTH_MAX}"
+        return RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
 
     def _of_heartbeat(self, header: PullMessageHeader, config: SubscriptionGroup) -> SubscriptionData:
         group = self._consumers.groups.get(header.consumer_group)
@@ -96,8 +114,9 @@ def by_tags(subscription: SubscriptionData) -> Selection:
 
 
 def _own_tags(topic: str, expression: str | None) -> SubscriptionData:
+    parse = _parsed_tags if len(expression or "") <= REMEMBERED_LENGTH_MAX else tag_subscription
     try:
-        return _parsed_tags(topic, expression)
+        return parse(topic, expression)
     except MessageError as error:
         raise RequestRejected(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 

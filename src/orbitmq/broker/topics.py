@@ -13,11 +13,13 @@ import msgspec
 
 from orbitmq.broker.light_queues import light_topic
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.errors import RequestRejected
 from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
 from orbitmq.message.topics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
+    DLQ_PREFIX,
     HALF_TOPIC,
     OFFSET_MOVED_TOPIC,
     RETRY_PREFIX,
@@ -30,9 +32,11 @@ from orbitmq.message.topics import (
 )
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.runtime.turns import in_turns
 from orbitmq.wire.bodies import TopicTable
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode
 from orbitmq.wire.table_texts import TableTexts
 
@@ -40,7 +44,10 @@ _log = logging.getLogger(__name__)
 
 READ_WRITE = PERM_READ | PERM_WRITE
 SCHEDULE_QUEUES = 18  # RocketMQ's fixed figure, whatever the level table says
-AUTO_CREATED_MAX = 100_000  # topics; one client that invents names must not fill the memory and the name servers
+# All topics go to each name server, slave and tool in one frame of 16 MiB: a broker whose table does not fit into it is
+# lost to everybody. Clients that invent names leave room for administrators.
+TEXT_SIZE_MAX = 15 << 20
+AUTO_CREATED_SIZE_MAX = 12 << 20
 
 
 class Topics:
@@ -54,7 +61,9 @@ class Topics:
         on_change: Callable[[TopicConfig | None], None] = lambda _: None,
         *,
         with_light_queues: bool = False,
+        refusals: Refusals | None = None,
     ) -> None:
+        self._refusals = refusals or Refusals()
         self._options = options
         self._clock = clock
         self._on_change = on_change
@@ -79,9 +88,12 @@ class Topics:
         return light_topic(name) if found is None and self._with_light_queues else found
 
     def put(self, config: TopicConfig) -> None:
-        """Create or replace a topic. Nothing about light topics can be configured."""
+        """Create or replace a topic. Nothing about light topics can be configured. RequestRejected when there are too
+        many."""
         if self._with_light_queues and is_lmq(config.name):
             return
+        if config.name not in self.table:
+            self._refuse_too_many(config.name)
         if self.table.get(config.name) == config:
             return
         self.table[config.name] = config
@@ -100,6 +112,7 @@ class Topics:
 
     def delete(self, name: str) -> None:
         if self.table.pop(name, None) is not None:
+            self._texts.forget(name)
             self._changed(None)
 
     def touch(self) -> None:
@@ -129,8 +142,9 @@ class Topics:
         Only a retry topic does without a template that may be inherited from: it gets one queue then.
         """
         model = self.table.get(template)
-        if len(self.table) >= AUTO_CREATED_MAX:
-            _log.warning("event=topic_refused topic=%s reason=limit limit=%d", name, AUTO_CREATED_MAX)
+        limit = min(self._options.auto_created_topics_max, self._options.topics_max)
+        if len(self.table) >= limit or self._texts.size > AUTO_CREATED_SIZE_MAX:
+            self._told_too_many(name, limit)
             return None
         if model is not None and self._perm_of_template(model) & PERM_INHERIT:
             count = max(0, min(queues, model.write_queues))
@@ -142,10 +156,12 @@ class Topics:
         return None
 
     def create_for_system(self, name: str, queues: int, *, unit: bool = False) -> TopicConfig:
-        """A retry or dead-letter topic, made by the broker for its own use."""
+        """A retry or dead-letter topic, made by the broker for its own use. RequestRejected when there are too many."""
         known = self.table.get(name)
         if known is not None:
             return known
+        if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):  # others are few, and named by nobody outside
+            self._refuse_too_many(name)
         sys_flag = self._unit_flag(name) if unit else 0
         return self._add(TopicConfig(name, queues, queues, READ_WRITE, SINGLE_TAG, sys_flag))
 
@@ -161,6 +177,17 @@ class Topics:
     def compact(self) -> str:
         """The text of the whole table."""
         return self._texts.compact(self.version, self.table)
+
+    def _refuse_too_many(self, name: str) -> None:
+        limit = self._options.topics_max
+        if len(self.table) >= limit or self._texts.size > TEXT_SIZE_MAX:
+            self._told_too_many(name, limit)
+            remark = f"topic {name} is not created: the broker has {len(self.table)}, as many as it may (topicsMax)"
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+
+    def _told_too_many(self, name: str, limit: int) -> None:
+        text = "event=topic_refused topic=%s reason=limit topics=%d limit=%d"
+        self._refusals.note(Limit.TOPICS, _log, text, name, len(self.table), limit)
 
     @staticmethod
     def _unit_flag(name: str) -> int:

@@ -17,6 +17,7 @@ import msgspec
 from orbitmq.errors import BodyError
 
 DEPTH_MAX = 64  # no body of the protocol nests deeper than 8; a hostile one must not exhaust the stack
+LENIENT_MAX = 16 << 10  # bytes of a stranger's text that is no standard JSON: some 30 ms for who reads it
 REFERRED_MAX = 100_000  # values that `$ref` may repeat, all in all: a short text must not stand for an endless one
 REFERRED_TEXT = 100  # characters of a text count as one such value
 
@@ -36,10 +37,11 @@ class ObjectKey(dict[str, Any]):
         return hash(frozenset(self.items()))
 
 
-def loads(text: str | bytes | bytearray | memoryview) -> Any:
+def loads(text: str | bytes | bytearray | memoryview, lenient_max: int | None = None) -> Any:
     """Read one value; BodyError with the position when it is none.
 
-    Keys of objects are `str`, `int` (bare numbers) or `ObjectKey`.
+    Keys of objects are `str`, `int` (bare numbers) or `ObjectKey`. What is not standard JSON takes a hundred times as
+    long to read: `lenient_max` is how many bytes of it are taken, None any number.
     """
     try:
         data = text.encode() if isinstance(text, str) else bytes(text)
@@ -51,6 +53,8 @@ def loads(text: str | bytes | bytearray | memoryview) -> Any:
             return _shallow(_decode_standard(data), data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
+    if lenient_max is not None and len(data) > lenient_max:
+        raise BodyError(f"body of {len(data)} bytes is not standard JSON; of others at most {lenient_max} are read")
     try:
         return _Reader(data.decode("utf-8")).document()
     except UnicodeDecodeError as error:

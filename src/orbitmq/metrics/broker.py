@@ -134,7 +134,7 @@ class BrokerFigures:
             "orbitmq_event_loop_late_seconds": lambda: _one(broker.waited_ms() / 1000),
             "orbitmq_replication_slaves": lambda: _one(len(broker.replicas.links)),
             "orbitmq_replication_behind_bytes": self._slaves_behind,
-            "orbitmq_connections": lambda: _one(broker.connections),
+            "orbitmq_connections": lambda: _one(len(broker.connections)),
             "orbitmq_connection_memory_bytes": lambda: memory(broker.budgets),
             "orbitmq_refusals_total": lambda: refusals(broker.refusals),
             "orbitmq_put_latency_seconds": lambda: [((), self._put_seconds.buckets())],

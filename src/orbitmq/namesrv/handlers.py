@@ -21,7 +21,7 @@ from orbitmq.wire import headers_namesrv as headers
 from orbitmq.wire.bodies import BrokerRegistration, KVTable, TopicList, TopicTable
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.objects import decode, encode, encode_standard
+from orbitmq.wire.objects import decode_request, encode, encode_standard
 from orbitmq.wire.registration import decode_head, decode_registration, registration_crc
 from orbitmq.wire.settings import decode_settings, encode_settings
 
@@ -111,7 +111,7 @@ class Handlers:
 
     def query_data_version(self, _: Connection, command: Command) -> Command:
         identity = _identity(command.header(headers.QueryDataVersionHeader))
-        theirs = decode(DataVersion, command.body)
+        theirs = decode_request(DataVersion, command.body)
         ours = self._routes.data_version(identity)
         if ours == theirs:
             self._routes.renew(identity, self._clock.now_ms())
@@ -237,7 +237,7 @@ def _registration(command: Command, known: DataVersion | None, *, compressed: bo
             return head
     if command.version >= REGISTRATION_BODY_VERSION:
         return decode_registration(command.body, compressed=compressed)
-    return BrokerRegistration(topic_table=decode(TopicTable, command.body) if command.body else TopicTable())
+    return BrokerRegistration(topic_table=decode_request(TopicTable, command.body) if command.body else TopicTable())
 
 
 def _topic_list(command: Command, topics: list[str], address: str | None = None) -> Command:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import OrbitMQError, RequestRejected
-from orbitmq.wire.codes import ANSWERED_WITH_FIELDS, ResponseCode
+from orbitmq.runtime.refusals import Limit, Refusals
+from orbitmq.wire.codes import ANSWERED_WITH_FIELDS, RequestCode, ResponseCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.frame import FRAME_SIZE_MAX
 
 if TYPE_CHECKING:
     from orbitmq.net.connection import Connection
@@ -57,6 +59,16 @@ class Router:
         remark = f"[TIMEOUT_CLEAN_QUEUE] the {self.name} is busy: the request has waited {waited_ms:.0f} ms"
         return command.response(ResponseCode.SYSTEM_BUSY, remark)
 
+    def limit_bodies(self, limits: Mapping[RequestCode, int], size_max: int, refusals: Refusals) -> None:
+        """Refuse requests with larger bodies than `limits` says, `size_max` for other codes: whoever reads one holds
+        all others up. To be called when all handlers are added.
+        """
+        sizes = {int(code): size for code, size in limits.items()}
+        for code, handler in self.handlers.items():
+            limit = sizes.get(code, size_max)
+            if limit < FRAME_SIZE_MAX:
+                self.handlers[code] = _limited(handler, limit, refusals)
+
     def guard(self, check: Check) -> None:
         """Have `check` see every request from now on, also one of a code nobody handles or that is added later."""
         self._check = check
@@ -79,6 +91,19 @@ class Router:
             return command.response(error.response_code, str(error))
         _log.error("event=handler_failed node=%s code=%d", self.name, command.code, exc_info=error)
         return command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _limited(handler: Handler, limit: int, refusals: Refusals) -> Handler:
+    def limited(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+        size = len(command.body)
+        if size <= limit:
+            return handler(connection, command)
+        text = "event=body_refused peer=%s code=%d bytes=%d limit=%d"
+        refusals.note(Limit.BODIES, _log, text, connection.address, command.code, size, limit)
+        remark = f"the body of such a request may have {limit} bytes, not {size}"
+        return command.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    return limited
 
 
 def _checked(check: Check, handler: Handler) -> Handler:

@@ -29,7 +29,7 @@ class Limit(StrEnum):
     GROUPS = "groups"
     OFFSETS = "offsets"
     MEMBERSHIPS = "memberships"
-    HEARTBEATS = "heartbeats"
+    BODIES = "bodies"
     HELD_PULLS = "held_pulls"
     EXPRESSIONS = "expressions"
     LOCKS = "locks"

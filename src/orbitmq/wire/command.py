@@ -155,7 +155,7 @@ def _is_straight(command: Command, code: int, data: bytes) -> bool:
 def _decode_json_leniently(data: bytes) -> Command:
     """What Java's decoder takes beyond strict JSON: quoted numbers, bare names, ordinals, any type in `extFields`."""
     try:
-        fields = javajson.loads(data)
+        fields = javajson.loads(data, javajson.LENIENT_MAX)
     except BodyError as error:
         raise HeaderError(f"header is not JSON: {error}") from error
     if not isinstance(fields, dict):

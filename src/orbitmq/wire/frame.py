@@ -21,6 +21,9 @@ from orbitmq.wire.command import (
 )
 
 FRAME_SIZE_MAX = 16_777_216  # bytes with the total field; what Java's decoder takes by default
+# Bytes; properties of 32 KiB are 200 in JSON at worst. Whoever reads a header holds all other connections up, and what
+# waits for an answer keeps its own.
+HEADER_SIZE_MAX = 1 << 20
 _LENGTH_SIZE = 4
 _HEAD = struct.Struct(">II")  # total; serialization and header size
 _HEAD_SIZE = _HEAD.size
@@ -78,6 +81,8 @@ class FrameDecoder:
         header_end = start + (word & 0xFFFFFF)
         if header_end > end:
             raise FrameError(f"header of {header_end - start} bytes in a frame with {end - start} left")
+        if header_end - start > HEADER_SIZE_MAX:
+            raise FrameError(f"header of {header_end - start} bytes, at most {HEADER_SIZE_MAX} are allowed")
         if kind == SerializeType.JSON:
             command = decode_json_header(data[start:header_end], typed=self._typed)
         elif kind == SerializeType.ROCKETMQ:

@@ -22,7 +22,7 @@ import msgspec
 
 from orbitmq.errors import BodyError
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
-from orbitmq.message.javajson import ObjectKey, dumps, loads
+from orbitmq.message.javajson import LENIENT_MAX, ObjectKey, dumps, loads
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
@@ -76,6 +76,13 @@ def decode(kind: type[T], body: bytes | memoryview | str | None) -> T:
     if not body:
         raise BodyError(f"{kind.__name__}: the body is empty")
     return from_plain(kind, loads(body))
+
+
+def decode_request(kind: type[T], body: bytes | None) -> T:
+    """The same of what anybody may send: a long text that is no standard JSON is a BodyError as well."""
+    if not body:
+        raise BodyError(f"{kind.__name__}: the body is empty")
+    return from_plain(kind, loads(body, LENIENT_MAX))
 
 
 def from_plain(kind: type[T], value: Any) -> T:

@@ -25,7 +25,7 @@ from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.javajson import loads
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
 from orbitmq.wire.header import Int64
-from orbitmq.wire.objects import decode, encode, from_plain
+from orbitmq.wire.objects import decode, decode_request, encode, from_plain
 
 INFLATED_SIZE_MAX = 64 << 20  # 64 MiB: about half a million topics; a small frame must not unfold into all memory
 TOPICS_MAX = 500_000  # in there: empty ones would be 16 million, for which the event loop would stand still for seconds
@@ -67,7 +67,7 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
         try:
             return _quick(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return decode(BrokerRegistration, body)
+            return decode_request(BrokerRegistration, body)
     texts = _Texts(_inflate(body))
     version = decode(DataVersion, texts.take())
     topics = [topic_from_line(texts.take()) for _ in range(texts.topics())]

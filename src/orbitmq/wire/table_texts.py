@@ -24,10 +24,24 @@ class TableTexts(Generic[T]):
     def __init__(self, name: str) -> None:
         self._name = name
         self._known: dict[str, tuple[T, str, str]] = {}
+        self.size = 0
+        """Characters of what is known, as it goes over the wire; nearly all of them are one byte."""
 
     def write(self, name: str, value: T) -> None:
         """Write an entry now. Who makes thousands of them spreads this over as many turns of the event loop."""
-        self._known[name] = _written(name, value)
+        self._know(name, value)
+
+    def forget(self, name: str) -> None:
+        """An entry is gone."""
+        known = self._known.pop(name, None)
+        if known is not None:
+            self.size -= len(known[1])
+
+    def _know(self, name: str, value: T) -> tuple[T, str, str]:
+        self.forget(name)
+        entry = self._known[name] = _written(name, value)
+        self.size += len(entry[1])
+        return entry
 
     def compact(self, version: DataVersion, table: Mapping[str, T]) -> str:
         """As it goes over the wire: version and table."""
@@ -46,11 +60,12 @@ class TableTexts(Generic[T]):
         known = self._known
         if len(known) > 2 * len(table) + 100:
             known.clear()  # most of what is known is gone
+            self.size = 0
         found = []
         for name, value in table.items():
             entry = known.get(name)
             if entry is None or entry[0] is not value:
-                entry = known[name] = _written(name, value)
+                entry = self._know(name, value)
             found.append(entry)
         return found
 

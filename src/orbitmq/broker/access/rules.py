@@ -18,7 +18,7 @@ from orbitmq.wire.bodies import HeartbeatData, QueueLocks
 from orbitmq.wire.codes import RequestCode as R
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.objects import decode
+from orbitmq.wire.objects import decode_request
 
 TopicAt = Callable[[int], str | None]
 """The topic its sender gave to the message at an offset of the commit log; None when no message begins there."""
@@ -101,7 +101,7 @@ def _send(name: str) -> Needs:
 
 
 def _heartbeat(command: Command, _topic_at: TopicAt) -> Resources:
-    for consumer in decode(HeartbeatData, command.body).consumer_data_set:
+    for consumer in decode_request(HeartbeatData, command.body).consumer_data_set:
         yield group_resource(consumer.group_name), SUB
         for subscription in consumer.subscription_data_set:
             yield subscription.topic, SUB
@@ -113,7 +113,7 @@ def _unregister(command: Command, _topic_at: TopicAt) -> Resources:
 
 
 def _locks(command: Command, _topic_at: TopicAt) -> Resources:
-    batch = decode(QueueLocks, command.body)
+    batch = decode_request(QueueLocks, command.body)
     yield group_resource(batch.consumer_group), SUB
     for topic in {queue.topic for queue in batch.mq_set}:
         yield topic, SUB
