@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format compiled test bench spark-kills bench-frozen bench-dashboard \
-	bench-spark soak demo screenshots reference site diagrams lock audit release
+	bench-spark bench-growth soak demo screenshots reference site diagrams lock audit release
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -17,6 +17,7 @@ help:
 	@echo "make check      format, lint, types, import contracts, documentation; under a minute"
 	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
+	@echo "make bench-growth  both with more topics, connections, backlog, groups; figures and plots in docs/performance"
 	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
 	@echo "make bench-dashboard how long pages take with 5,000 topics and 3,000 groups; a minute"
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; six minutes"
@@ -92,6 +93,11 @@ test: setup services diagrams
 
 bench: setup java
 	$(BIN)/python bench/run.py
+
+# GROWTH="--gigabytes 0 1 20" adds a step; the others that there are: `python bench/growth.py --help`.
+bench-growth: setup java $(TOOLS)/.installed
+	$(BIN)/python bench/growth.py $(GROWTH)
+	$(TOOLS)/bin/python -m bench.growth_plots docs/performance/growth.json
 
 bench-frozen: setup java
 	$(BIN)/python bench/frozen.py

@@ -84,8 +84,12 @@ class Side:
 
 
 @contextlib.contextmanager
-def both(setting: Setting, directory: Path | None) -> Iterator[dict[str, Side]]:
-    """Both systems, started one after the other, each with a name server of its own; their stores go with them."""
+def both(
+    setting: Setting, directory: Path | None, prepare: Callable[[Path], None] = lambda _: None
+) -> Iterator[dict[str, Side]]:
+    """Both systems, started one after the other, each with a name server of its own; their stores go with them. What
+    `prepare` puts into a store is there when its broker starts.
+    """
     with contextlib.ExitStack() as stack:
         store = Path(tempfile.mkdtemp(prefix="bench-", dir=directory))
         stack.callback(shutil.rmtree, store)
@@ -94,10 +98,10 @@ def both(setting: Setting, directory: Path | None) -> Iterator[dict[str, Side]]:
 
         def rival(home: str, **more: Any) -> Broker:
             settings = {**_ROCKETMQ_DEFAULTS, **config, **more}
-            return JavaBroker(rival_names.address, home=_made(store / home), jvm=_BROKER_JVM, **settings)
+            return JavaBroker(rival_names.address, home=_made(store / home, prepare), jvm=_BROKER_JVM, **settings)
 
         def ours(home: str, **more: Any) -> Broker:
-            return OrbitBroker(our_names.address, home=_made(store / home), **{**config, **more})
+            return OrbitBroker(our_names.address, home=_made(store / home, prepare), **{**config, **more})
 
         yield {
             system: stack.enter_context(_started(made, system.split()[0], replicates=setting.replicates))
@@ -105,8 +109,9 @@ def both(setting: Setting, directory: Path | None) -> Iterator[dict[str, Side]]:
         }
 
 
-def _made(directory: Path) -> Path:
+def _made(directory: Path, prepare: Callable[[Path], None]) -> Path:
     directory.mkdir(parents=True)
+    prepare(directory / "store")
     return directory
 
 
