@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.errors import StoreDamaged
+from orbitmq.errors import RequestRejected, StoreDamaged
+from orbitmq.namesrv import kv as kv_module
 from orbitmq.namesrv.kv import KVConfig
 from tests.support.golden import GOLDEN
 
@@ -76,3 +77,14 @@ def test_value_that_cannot_be_written_is_not_kept(path: Path) -> None:
     with pytest.raises(FileExistsError):
         kv.put("N", "k", "v")
     assert kv.value("N", "k") is None
+
+
+def test_settings_have_a_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of them is written at each change, and anybody may make one."""
+    monkeypatch.setattr(kv_module, "SIZE_MAX", 100)
+    kv = KVConfig(path)
+    kv.put("n", "key", "v" * 94)
+    with pytest.raises(RequestRejected, match="100 is the limit"):
+        kv.put("n", "other", "v")
+    kv.delete("n", "key")
+    kv.put("n", "other", "v")

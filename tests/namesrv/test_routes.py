@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion, TopicConfig
+from orbitmq.namesrv import routes as routes_module
 from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, Member, RouteTable
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
 
@@ -69,6 +72,33 @@ def test_slave_tells_no_topics_and_learns_its_master(table: RouteTable) -> None:
     assert master is not None
     assert (master.address, master.ha_address) == (MASTER.address, f"ha-{MASTER.address}")
     assert table.topics() == []
+
+
+def test_registrations_have_limits_that_those_who_are_known_do_not_meet(
+    table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_module, "ENTRIES_MAX", 3)
+    monkeypatch.setattr(routes_module, "BROKERS_MAX", 2)
+    monkeypatch.setattr(routes_module, "MEMBERS_MAX", 2)
+    register(table, MASTER, told(TopicConfig("T"), TopicConfig("U")))
+    register(table, OTHER, told(TopicConfig("T")))
+    surplus = dataclasses.replace(OTHER, name="surplus", address="127.0.0.1:1")
+    for identity, registration in (
+        (surplus, told()),
+        (OTHER, told(TopicConfig("T"), TopicConfig("V"), version=2)),
+        (MASTER, told(TopicConfig("n" * 513), version=2)),
+        (MASTER, told(filters=("f:1",) * 101)),
+        (MASTER, told(filters=("f" * 513,))),
+    ):
+        with pytest.raises(RequestRejected, match="refused"):
+            register(table, identity, registration)
+    register(table, SLAVE, told())
+    with pytest.raises(RequestRejected, match="of this name"):
+        register(table, dataclasses.replace(SLAVE, id=7, address="127.0.0.1:2"), told())
+    register(table, MASTER, told(TopicConfig("T"), TopicConfig("U", perm=4), version=3))
+    assert sorted(table.topics()) == ["T", "U"]
+    table.unregister(OTHER)
+    register(table, surplus, told(TopicConfig("T")))
 
 
 def test_unchanged_version_changes_no_topic(table: RouteTable) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import save_with_backup
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire import headers_namesrv as headers
 from orbitmq.wire.bodies import BrokerRegistration, KVTable, TopicList, TopicTable
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -40,7 +42,10 @@ _NO_ROUTE = (
 class Handlers:
     """The requests of one name server over its tables."""
 
-    def __init__(self, options: NamesrvOptions, routes: RouteTable, kv: KVConfig, clock: Clock) -> None:
+    def __init__(
+        self, options: NamesrvOptions, routes: RouteTable, kv: KVConfig, clock: Clock, refusals: Refusals | None = None
+    ) -> None:
+        self._refusals = refusals or Refusals()
         self.options = options
         self._routes = routes
         self._kv = kv
@@ -84,19 +89,31 @@ class Handlers:
         if header.body_crc32 and header.body_crc32 != registration_crc(command.body):
             return command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         identity = _identity(header)
-        if self._routes.data_version(identity) is None:
+        is_new = self._routes.data_version(identity) is None
+        registration = _registration(command, self._routes.told_version(identity), compressed=header.compressed)
+        with self._counted(Limit.ROUTES, connection):
+            master = self._routes.register(
+                identity,
+                registration,
+                ha_address=header.ha_server_addr,
+                owner=connection,
+                now_ms=self._clock.now_ms(),
+            )
+        if is_new:
             _log.info("event=broker_registered name=%s id=%d address=%s", identity.name, identity.id, identity.address)
-        master = self._routes.register(
-            identity,
-            _registration(command, self._routes.told_version(identity), compressed=header.compressed),
-            ha_address=header.ha_server_addr,
-            owner=connection,
-            now_ms=self._clock.now_ms(),
-        )
         answer = headers.RegisterBrokerResponseHeader()
         if master is not None:
             answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address)
         return command.response(ResponseCode.SUCCESS, header=answer, body=self._order_settings())
+
+    @contextmanager
+    def _counted(self, limit: Limit, connection: Connection) -> Iterator[None]:
+        """What is refused within is counted."""
+        try:
+            yield
+        except RequestRejected as error:
+            self._refusals.note(limit, _log, "event=%s_refused peer=%s reason=%s", limit, connection.address, error)
+            raise
 
     def _order_settings(self) -> bytes:
         """Brokers learn from this which of their topics keep a global order."""
@@ -180,7 +197,8 @@ class Handlers:
 
     def put_kv(self, connection: Connection, command: Command) -> Command:
         header = command.header(headers.PutKVConfigHeader)
-        self._kv.put(header.namespace, header.key, header.value)
+        with self._counted(Limit.SETTINGS, connection):
+            self._kv.put(header.namespace, header.key, header.value)
         _log.info("event=kv_put namespace=%s key=%s peer=%s", header.namespace, header.key, connection.address)
         return command.response(ResponseCode.SUCCESS)
 

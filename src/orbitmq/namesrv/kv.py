@@ -6,8 +6,14 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from orbitmq.errors import RequestRejected
 from orbitmq.runtime.files import load_with_backup, save_with_backup
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode, encode
+
+SIZE_MAX = (
+    4 << 20
+)  # characters of all keys and values: orders of some 50,000 topics. The whole file is written each time
 
 
 class KVFile(Struct, frozen=True):
@@ -29,7 +35,12 @@ class KVConfig:
         self._tables = file.tables if file else {}
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set one value and write the file; OSError leaves everything as it was."""
+        """Set one value and write the file; OSError leaves everything as it was, RequestRejected is too much."""
+        size = sum(len(name) + len(text) for table in self._tables.values() for name, text in table.items())
+        if size + len(namespace) + len(key) + len(value) > SIZE_MAX:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, f"the settings have {size} characters, {SIZE_MAX} is the limit"
+            )
         self._replace(namespace, {**self._tables.get(namespace, {}), key: value})
 
     def delete(self, namespace: str, key: str) -> None:

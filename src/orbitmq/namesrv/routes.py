@@ -12,12 +12,20 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion
 from orbitmq.message.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
 from orbitmq.message.model import MASTER_ID
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
+from orbitmq.wire.codes import ResponseCode
 
 EXPIRED_AFTER_MS = 120_000  # four missed registrations
+# Anybody may register. A hundred brokers with ten thousand topics each, some 600 MB with names of 300 characters.
+ENTRIES_MAX = 1_000_000
+BROKERS_MAX = 10_000  # names; no cluster comes near
+MEMBERS_MAX = 100  # processes of one name
+TEXT_LENGTH_MAX = 512  # of a name or an address: four times the longest allowed topic
+FILTER_SERVERS_MAX = 100  # addresses of one broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +69,13 @@ class RouteTable:
         self._brokers: dict[str, Broker] = {}
         # Topic -> broker name -> queues. Invariant: every topic has an entry, every entry a registered broker name.
         self._topics: dict[str, dict[str, QueueData]] = {}
+        self._entries = 0  # of all topics
 
     def validate(self) -> None:
         """Check the invariants; tests call this after every step."""
         assert all(broker.members for broker in self._brokers.values())
         assert all(self._topics.values())
+        assert self._entries == sum(map(len, self._topics.values()))
         assert all(name in self._brokers for queues in self._topics.values() for name in queues)
 
     # ------------------------------------------------------------------------------------------------- registration
@@ -79,7 +89,9 @@ class RouteTable:
         owner: Hashable,
         now_ms: int,
     ) -> Member | None:
-        """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered."""
+        """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered. RequestRejected
+        when it is more than can be kept."""
+        self._refuse_too_much(identity, registration, ha_address)
         broker = self._brokers.setdefault(identity.name, Broker(identity.cluster))
         broker.cluster = identity.cluster
         self._drop_other_ids(broker, identity)
@@ -96,6 +108,22 @@ class RouteTable:
         )
         return None if identity.id == MASTER_ID else broker.members.get(MASTER_ID)
 
+    def _refuse_too_much(self, identity: BrokerIdentity, registration: BrokerRegistration, ha_address: str) -> None:
+        broker, topics = self._brokers.get(identity.name), registration.topic_table.topics
+        members = broker.members if broker is not None else {}
+        filters = registration.filter_servers
+        names = (identity.cluster, identity.name, identity.address, ha_address, *filters[:FILTER_SERVERS_MAX], *topics)
+        if len(filters) > FILTER_SERVERS_MAX or max(map(len, names)) > TEXT_LENGTH_MAX:
+            raise _too_much(f"a name has more than {TEXT_LENGTH_MAX} characters, or there are too many filter servers")
+        if broker is None and len(self._brokers) >= BROKERS_MAX:
+            raise _too_much(f"{BROKERS_MAX} broker names are registered")
+        if identity.id not in members and len(members) >= MEMBERS_MAX:
+            raise _too_much(f"{MEMBERS_MAX} brokers of this name are registered")
+        if self._entries + len(topics) > ENTRIES_MAX:  # a look at each topic is seldom necessary
+            new = sum(identity.name not in self._topics.get(topic, ()) for topic in topics)
+            if self._entries + new > ENTRIES_MAX:
+                raise _too_much(f"{self._entries} topics of brokers are registered, {ENTRIES_MAX} may be")
+
     @staticmethod
     def _drop_other_ids(broker: Broker, identity: BrokerIdentity) -> None:
         """A process that changed its role, slave to master or back, must not be listed twice."""
@@ -109,7 +137,9 @@ class RouteTable:
     def _merge(self, broker_name: str, table: TopicTable) -> None:
         """Topics are added and changed, never removed: a registration may carry only what changed."""
         for topic, config in table.topics.items():
-            self._topics.setdefault(topic, {})[broker_name] = QueueData(
+            queues = self._topics.setdefault(topic, {})
+            self._entries += broker_name not in queues
+            queues[broker_name] = QueueData(
                 broker_name=broker_name,
                 perm=config.perm,
                 read_queues=config.read_queues,
@@ -160,7 +190,7 @@ class RouteTable:
     def _drop_queues(self, topic: str, broker_names: Iterable[str]) -> None:
         queues = self._topics.get(topic, {})
         for name in broker_names:
-            queues.pop(name, None)
+            self._entries -= queues.pop(name, None) is not None
         if not queues:
             self._topics.pop(topic, None)
 
@@ -273,6 +303,10 @@ class RouteTable:
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, everywhere or on the brokers of one cluster."""
         self._drop_queues(topic, self._names_in(cluster) if cluster else list(self._topics.get(topic, ())))
+
+
+def _too_much(reason: str) -> RequestRejected:
+    return RequestRejected(ResponseCode.SYSTEM_ERROR, f"the registration is refused: {reason}")
 
 
 def is_unit(sys_flag: int) -> bool:

@@ -46,7 +46,7 @@ class NameServer:
         self.refusals = Refusals()
         self.routes = RouteTable()
         self.kv = KVConfig(self.options.kv_config_file)
-        self._handlers = Handlers(self.options, self.routes, self.kv, self._clock)
+        self._handlers = Handlers(self.options, self.routes, self.kv, self._clock, self.refusals)
         self.router = self._handlers.router()
         self.router.limit_bodies(BODY_SIZES, BODY_SIZE_MAX, self.refusals)
         self._server = Server(
