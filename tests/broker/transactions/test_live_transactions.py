@@ -26,9 +26,6 @@ from tests.support.transactions import COMMIT, ROLLBACK, Prepared, Question, Raw
 INTERVAL, TIMEOUT = 60, 6  # seconds, the defaults
 
 
-PATIENCE_ROUNDS = 10
-
-
 class Scene:
     """A broker whose time the test turns, one producer, one reader."""
 
@@ -480,11 +477,8 @@ async def test_a_queue_that_begins_anew_is_that_of_new_transactions(
         await it.round()
         await it.producer.end((await it.question()).prepared, COMMIT)
         assert await it.delivered() == [b"anew", b"asked"]
-        for _ in range(PATIENCE_ROUNDS):  # what a round is told of only while it goes on is for the next one
-            await it.round(2)
-            if it.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3:
-                break
-        assert it.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3
+        await it.round(2)
+        await until(lambda: it.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3)
         assert it.broker.offsets.query(TRANSACTION_GROUP, OP_HALF_TOPIC, 0) == it.stored(OP_HALF_TOPIC)
 
 
