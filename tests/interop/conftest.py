@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tests.support.dashboards import OrbitDashboard
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaSystem
 from tests.support.orbit_process import OrbitUp
+from tests.support.process import ProcessFailed
 
 System: TypeAlias = JavaSystem | OrbitUp
 
@@ -83,10 +85,38 @@ def dashboard(system: System) -> Iterator[OrbitDashboard]:
 
 @pytest.fixture(autouse=True)
 def _what_is_shared_lives() -> Iterator[None]:
-    """A shared system that ended by itself is told with its last words by the test in which it did, and by no other."""
+    """An orbitmq that ended by itself is told with its last words by the test in which it did, and by no other."""
     yield
     for system in _shared:
-        system.check_alive()
+        if isinstance(system, OrbitUp):
+            system.check_alive()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """A test in which the oracle's own process has ended has shown nothing about anybody: that is told in the summary
+    with the last words of the process, which is started again, and the test is run once more.
+    """
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    if last_words := _oracles_end():
+        item.warn(pytest.PytestWarning(f"RocketMQ ended in {item.nodeid}, which is run again: {last_words}"))
+        item._initrequest()  # type: ignore[attr-defined]  # as pytest does before a run
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _oracles_end() -> str:
+    for system in _shared:
+        try:
+            if isinstance(system, JavaSystem):
+                system.check_alive()
+        except ProcessFailed as error:
+            return str(error)
+    return ""
 
 
 # What is off by default and changes files on disk.
