@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format compiled test bench spark-kills bench-frozen bench-dashboard \
-	bench-spark bench-growth soak demo screenshots reference site diagrams lock audit release
+	bench-spark bench-growth fuzz soak demo screenshots reference site diagrams lock audit release
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; six minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics whose driver is killed 20 times, counted; ten minutes"
 	@echo "make soak       250 faults in a cluster of two pairs, and whether every promise was kept; up to 15 minutes"
+	@echo "make fuzz       ten million hostile inputs to every decoder, and whether every promise was kept; up to 20 minutes"
 	@echo "make screenshots the pictures of the web page in the documentation, from a browser"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make reference  write docs/reference from the tables in the code"
@@ -33,11 +34,13 @@ help:
 
 setup: $(INSTALLED)
 
-$(INSTALLED): requirements/dev.lock requirements/connect.lock pyproject.toml
+$(INSTALLED): requirements/dev.lock requirements/connect.lock requirements/fuzz.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target .venv/connect \
 		-r requirements/connect.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target .venv/fuzz \
+		-r requirements/fuzz.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -116,6 +119,10 @@ spark-kills: setup java
 soak: setup
 	$(BIN)/python -m bench.soak $(SOAK)
 
+# FUZZ="--target frame --inputs 2000000" is for one decoder, FUZZ=--keep adds what covers new ground to fuzz/corpus.
+fuzz: setup
+	$(BIN)/python -m fuzz $(FUZZ)
+
 # Those of the web page that the documentation shows.
 screenshots: setup services
 	ORBITMQ_SCREENSHOTS=1 $(BIN)/pytest -q tests/dashboard/test_browser.py -k pictures
@@ -146,6 +153,8 @@ lock: setup
 		--no-emit-trusted-host --constraint requirements/dev.lock --output-file requirements/runtime.lock pyproject.toml
 	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --unsafe-package numpy --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file connect.lock connect.in
+	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file fuzz.lock fuzz.in
 	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file tools.lock tools.in
 

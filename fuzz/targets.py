@@ -1,0 +1,10 @@
+"""The table of all targets."""
+
+from __future__ import annotations
+
+from fuzz import admin, disks, records, streams, texts
+from fuzz.promise import Target
+
+TARGETS: dict[str, Target] = {
+    target.name: target for room in (streams, records, texts, admin, disks) for target in room.TARGETS
+}
