@@ -148,6 +148,24 @@ async def test_who_has_no_patience_goes_without_and_finds_the_answer_later(turne
     await one.stop()
 
 
+async def test_a_fault_of_ours_costs_samples_and_is_told_once(
+    turned_clock: LoopFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Place("local", Reach(["127.0.0.1:1"], Remoting), sample_seconds=10)
+    failing = Asked()
+    failing.error = RuntimeError("a bug")
+    monkeypatch.setattr(places, "_moment", failing)
+    one.start()
+    for _ in range(3):
+        await turned_loop().turn(11)
+    assert failing.count >= 3
+    assert caplog.text.count("event=sample_failed place=local") == 1
+    failing.error = KeyError("another")
+    await turned_loop().turn(11)
+    assert caplog.text.count("event=sample_failed place=local") == 2
+    await one.stop()
+
+
 def test_history_keeps_gaps_and_forgets_what_is_gone() -> None:
     history = History(3)
     history.add({"a": 1.0})

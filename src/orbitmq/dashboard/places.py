@@ -186,15 +186,19 @@ class Place:
         return await self.kept("moment", lambda session: moment(session, shown=None))
 
     async def _sample(self) -> None:
+        told = ""  # a fault that lasts is told once
         while True:
             try:
                 (now,) = (await self.kept("moment", _moment, self._sample_seconds / 2)).value.items
                 self.history.add(figures_of(now))
+                told = ""
             except OrbitMQError as error:  # the page says so to whoever looks
                 _log.info("event=sample_failed place=%s error=%s", self.name, error)
                 self.history.add({})
-            except Exception:  # a fault of ours costs one sample, not all further ones
-                _log.exception("event=sample_failed place=%s", self.name)
+            except Exception as error:  # a fault of ours costs one sample, not all further ones
+                if repr(error) != told:
+                    _log.exception("event=sample_failed place=%s", self.name)
+                told = repr(error)
                 self.history.add({})
             await asyncio.sleep(self._sample_seconds)
 
