@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -18,7 +19,7 @@ from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.message.javajson import REFERRED_MAX, REFERRED_TEXT, dumps, loads
 from orbitmq.wire import bodies, bodies_access, bodies_filter, bodies_transaction, promotion
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
-from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.objects import _members, decode, encode
 from orbitmq.wire.registration import decode_head, decode_registration, encode_registration
 
 INT64 = range(-(1 << 63), 1 << 63)
@@ -69,33 +70,24 @@ def check_body(data: bytes) -> None:
     assert settles(text, lambda once: encode(decode(kind, once)))
 
 
-def _sample(kind: Any, depth: int = 0) -> Any:
+def _sample(kind: Any) -> Any:
     """A JSON value for an annotation, every member given."""
-    from typing import Union, get_args, get_origin, get_type_hints
-
-    arguments = get_args(kind)
-    origin = get_origin(kind)
-    if origin is Union or str(origin) == "<class 'types.UnionType'>":
-        return _sample(arguments[0], depth)
-    if origin is dict:
-        return {"1": _sample(arguments[1], depth)} if arguments[0] in (int, str) else {}
-    if origin in (list, tuple, frozenset):
-        return [_sample(arguments[0], depth)]
+    if kind in _PLAIN_SAMPLES:
+        return _PLAIN_SAMPLES[kind]
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next(iter(kind)).name
-    if kind in (int, float, bool, str):
-        return {int: 1, float: 1.5, bool: True, str: "a"}[kind]
-    names = [member.name for member in _declared(kind)]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _sample(arguments[0])
+    if origin is dict:
+        return {"1": _sample(arguments[1])} if arguments[0] in (int, str) else {}
+    if origin is not None:
+        return [_sample(arguments[0])]
     hints = get_type_hints(kind)
-    return {
-        name: _sample(hints[member.attribute], depth + 1) for name, member in zip(names, _declared(kind), strict=True)
-    }
+    return {member.name: _sample(hints[member.attribute]) for member in _members(kind)}
 
 
-def _declared(kind: Any) -> Any:
-    from orbitmq.wire.objects import _members
-
-    return _members(kind)
+_PLAIN_SAMPLES = {int: 1, float: 1.5, bool: True, str: "a"}
 
 
 def _body_seeds() -> Iterator[bytes]:
@@ -104,7 +96,7 @@ def _body_seeds() -> Iterator[bytes]:
         yield bytes([number]) + b"{}"
 
 
-_BODY_WORDS = tuple(sorted({f'"{member.name}":'.encode() for kind in BODIES for member in _declared(kind)}))
+_BODY_WORDS = tuple(sorted({f'"{member.name}":'.encode() for kind in BODIES for member in _members(kind)}))
 
 # ------------------------------------------------------------------------------------------------------- registrations
 
