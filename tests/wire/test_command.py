@@ -94,3 +94,11 @@ def test_header_that_is_not_the_usual_pull_keeps_its_fields_as_texts(text: bytes
     assert command.ext["topic"] == "T"
     with pytest.raises(HeaderError, match="PullMessage"):
         command.header(PullMessageHeader)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_header_that_nests_too_deep_is_no_header(typed: bool) -> None:
+    """A decoder that gives up before the nesting ends must not take the connection's loop with it."""
+    for depth in (100, 10_000, 100_000):
+        with pytest.raises(HeaderError):
+            decode_json_header(b'{"code":10,"extFields":' + b'{"a":' * depth + b"1" + b"}" * (depth + 1), typed=typed)

@@ -105,3 +105,10 @@ def test_any_unpacked_bytes_give_a_registration_or_a_body_error(data: bytes) -> 
     for body in (data, zlib.compress(data), zlib.compress(data)[:-3]):
         with suppress(BodyError):
             decode_registration(body, compressed=True)
+
+
+def test_a_registration_that_nests_too_deep_is_refused() -> None:
+    body = b'{"filterServerList":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert decode_head(body) is None
+    with pytest.raises(BodyError):
+        decode_registration(body)

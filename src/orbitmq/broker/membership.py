@@ -35,6 +35,7 @@ SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a br
 NAME_LENGTH_MAX = 1024  # of a group or a client: four times what clients of RocketMQ allow themselves
 TURN_GROUPS = 50  # registered before other work gets its turn: some 5 ms
 _CONSUMERS = "consumerDataSet"
+_SUBSCRIPTIONS = "subscriptionDataSet"
 
 
 class Membership:
@@ -93,11 +94,11 @@ class Membership:
         return command.response(ResponseCode.SUCCESS)
 
     def _register(self, client: Client, consumers: list[Any]) -> None:
+        if any(_topics_in(consumer) > SUBSCRIPTIONS_MAX for consumer in consumers):  # before each of them is looked at
+            remark = f"a group may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
         for consumer in from_plain(list[ConsumerData], consumers):
             _refuse_long((consumer.group_name,))
-            if len(consumer.subscription_data_set) > SUBSCRIPTIONS_MAX:
-                remark = f"group {consumer.group_name} may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
-                raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
             group = self._groups.find(consumer.group_name)
             if group is not None:
                 with suppress(RequestRejected):  # too many topics: what the group subscribes is served all the same
@@ -140,6 +141,12 @@ class Membership:
         asked = decode_request(QueueLocks, command.body)
         self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
         return command.response(ResponseCode.SUCCESS)
+
+
+def _topics_in(consumer: Any) -> int:
+    """How many topics a group of a heartbeat names, as it stands there."""
+    named = consumer.get(_SUBSCRIPTIONS) if isinstance(consumer, dict) else None
+    return len(named) if isinstance(named, list) else 0
 
 
 def _refuse_long(names: Iterable[str]) -> None:

@@ -141,7 +141,7 @@ def decode_json_header(data: bytes, *, typed: bool = True) -> Command:
         if command.opaque is None:
             command.opaque = next_opaque()
         return command
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _decode_json_leniently(data)
 
 

@@ -66,7 +66,7 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
     if not compressed:
         try:
             return _quick(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return decode_request(BrokerRegistration, body)
     texts = _Texts(_inflate(body))
     version = decode(DataVersion, texts.take())
@@ -87,7 +87,7 @@ def decode_head(body: bytes, *, compressed: bool = False) -> BrokerRegistration 
                 texts.skip()
             return BrokerRegistration(from_plain(list[str], loads(texts.take())), TopicTable(version))
         envelope = _read_envelope(body)
-    except (BodyError, msgspec.DecodeError, UnicodeDecodeError):
+    except (BodyError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     table = envelope.table or _TableEnvelope()
     return BrokerRegistration(envelope.filter_servers or [], TopicTable(_version(table)))
