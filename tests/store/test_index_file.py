@@ -138,3 +138,12 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert (file.count, bytes(file.file.view)) == (1, bytes(SHAPE.file_size))
     disk.room = None
     assert add(file, [(1, 0, T0)]) == 1
+
+
+def test_a_header_that_counts_more_slots_than_there_are_stops_nothing(tmp_path: Path) -> None:
+    file = new_file(tmp_path)
+    add(file, [(9, 0, T0)])
+    file.slots_used = 0x7FFFFFFF
+    assert add(file, [(3, 100, T0)]) == 1
+    assert file.slots_used == SHAPE.slots
+    assert list(file.find(3, 0, FOREVER)) == [100]

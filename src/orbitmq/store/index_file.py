@@ -129,7 +129,7 @@ class IndexFile:
         previous = [head for (head,) in map(NUMBER.unpack_from, repeat(data), slots)]
         if len(set(slots)) < len(slots):
             _chain_within(slots, previous, number)
-        self.slots_used += previous.count(0)
+        self.slots_used = min(self.slots_used + previous.count(0), slot_count)  # a damaged header says anything
         start = self.shape.entry_position(number)
         entries = b"".join(map(ENTRY.pack, hashes, offsets, seconds, previous))
         data[start : start + len(entries)] = entries
