@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format compiled test bench spark-kills bench-frozen bench-dashboard \
-	bench-spark bench-growth fuzz soak demo screenshots reference site diagrams lock audit release
+	bench-spark bench-growth fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; six minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics whose driver is killed 20 times, counted; ten minutes"
 	@echo "make soak       250 faults in a cluster of two pairs, and whether every promise was kept; up to 15 minutes"
+	@echo "make soak-steady an hour at half of the peak, and whether anything was lost or has grown"
 	@echo "make fuzz       ten million hostile inputs to every decoder, and whether every promise was kept; up to 20 minutes"
 	@echo "make screenshots the pictures of the web page in the documentation, from a browser"
 	@echo "make format     let ruff rewrite the sources"
@@ -118,6 +119,10 @@ spark-kills: setup java
 # RocketMQ's, and `make java` has to come first.
 soak: setup
 	$(BIN)/python -m bench.soak $(SOAK)
+
+# SOAK="--minutes 10" ends it earlier; --keep DIRECTORY keeps the samples.
+soak-steady: setup
+	$(BIN)/python -m bench.soak --steady $(SOAK)
 
 # FUZZ="--target frame --inputs 2000000" is for one decoder, FUZZ=--keep adds what covers new ground to fuzz/corpus.
 fuzz: setup

@@ -88,7 +88,7 @@ def test_each_exception_of_the_security_lint_says_why() -> None:
         for place, rules in project["per-file-ignores"].items()
         if any(re.fullmatch(r"S\d*", one) for one in rules)
     }
-    assert free == {"tests/**", "demo/**", "examples/**", "bench/**"}, "what no wheel holds"
+    assert not {place for place in free if place.startswith(("src", "*"))}, "what a wheel holds is looked at"
     lines = [
         f"{file.relative_to(ROOT)}:{number} {line.strip()}"
         for file in sorted((ROOT / "src").rglob("*.py"))
