@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.files import Files
+from orbitmq.errors import StoreError
+from orbitmq.store.commit_log import CALLED_FROM, RESERVE_AHEAD, CommitLog
+from orbitmq.store.files import Files, MappedFile
+from orbitmq.store.staging import BufferPool, Staging
 from tests.support.disk import FaultyDisk
 
 SIZE = 4096
@@ -191,3 +194,61 @@ def test_directories_take_turns_unless_they_are_crowded(tmp_path: Path) -> None:
     assert [log.files.create(number * SIZE).path.parent.name for number in range(4, 6)] == ["b", "c"]
     log.crowded = frozenset((a, b, c))
     assert log.files.create(6 * SIZE).path.parent == a, "somewhere it must go"
+
+
+def test_what_is_written_by_a_call_lies_between_what_goes_through_the_map(tmp_path: Path) -> None:
+    log = CommitLog(Files(), tmp_path, 4 * CALLED_FROM)
+    parts = [b"a" * 5000, b"b" * CALLED_FROM, b"c" * 1200, b"d" * (CALLED_FROM + 1), b"e" * 3 * CALLED_FROM, b"f"]
+    places = [append(log, part) for part in parts]
+    assert places[-2] == 4 * CALLED_FROM  # the next file
+    assert [log.slice(place, len(part)) for place, part in zip(places, parts, strict=True)] == parts
+    log.flush()
+    first, second = (path.read_bytes() for path in sorted(tmp_path.iterdir())[:2])
+    assert first.startswith(b"".join(parts[:4]))
+    assert second.startswith(b"".join(parts[4:]))
+    log.close()
+
+
+def test_large_messages_reach_the_files_through_a_buffer_too(tmp_path: Path) -> None:
+    log = CommitLog(Files(), tmp_path, 4 * CALLED_FROM)
+    log.staging = Staging(BufferPool(2, 4 * CALLED_FROM))
+    log.begin_at(0, flushed=0, clean=True)
+    append(log, b"a" * CALLED_FROM)
+    assert log.slice(0, CALLED_FROM) == bytes(CALLED_FROM)
+    log.commit()
+    assert log.slice(0, CALLED_FROM) == b"a" * CALLED_FROM
+    log.close()
+
+
+def test_pages_are_brought_in_ahead_of_small_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warmed: list[int] = []
+    monkeypatch.setattr(MappedFile, "warm", lambda _file, start, _size: warmed.append(start))
+    log = CommitLog(Files(), tmp_path, 64 << 20)
+    append(log, b"a" * CALLED_FROM)
+    while log.reserve_ahead():
+        pass
+    assert not warmed
+    append(log, b"b" * (CALLED_FROM - 1))
+    while log.reserve_ahead():
+        pass
+    assert not warmed  # there is room enough
+    while log._reserved - log.end >= RESERVE_AHEAD:
+        append(log, b"c" * 1000)
+    log.reserve_ahead()
+    assert warmed
+    log.close()
+
+
+def test_a_disk_that_fails_is_told_and_nothing_is_appended(tmp_path: Path) -> None:
+    log = CommitLog(Files(), tmp_path, 4 * CALLED_FROM)
+    append(log, b"before")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MappedFile, "write", fail)
+        with pytest.raises(StoreError, match="cannot be written"):
+            append(log, b"x" * CALLED_FROM)
+    assert (log.end, log.readable, append(log, b"after")) == (6, 6, 6)
+    log.close()
