@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.soak.links import INSIDE, OUTSIDE, Links
+from tests.support.process import free_port
 
 PATIENCE_S = 20
 SHORT_S = 0.2  # in which nothing comes through a silent link
@@ -16,8 +17,10 @@ SHORT_S = 0.2  # in which nothing comes through a silent link
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Of a server that says everything back."""
-    with socket.create_server((INSIDE, 0)) as server:
+    """Of a server that says everything back. The proxy takes the same one elsewhere, where an outgoing connection of
+    some other process may have one that the system chose.
+    """
+    with socket.create_server((INSIDE, free_port())) as server:
 
         def serve() -> None:
             while True:
@@ -96,8 +99,7 @@ def test_a_slow_link_loses_nothing_and_keeps_the_order(links: Links, port: int) 
 
 
 def test_a_server_that_is_not_there_ends_a_connection_at_once() -> None:
-    with socket.create_server((INSIDE, 0)) as gone:
-        port = gone.getsockname()[1]
+    port = free_port()
     with Links() as links:
         links.open(port)
         with socket.create_connection((OUTSIDE, port), timeout=PATIENCE_S) as one:
