@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 # Where Python may not keep what it compiled, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java services check static format compiled test bench spark-kills bench-frozen bench-dashboard \
+.PHONY: help setup java services check static format compiled test bench spark-kills bench-abuse bench-frozen bench-dashboard \
 	bench-spark bench-growth fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; figures and plots in docs/performance"
+	@echo "make bench-abuse   what a client that behaves feels while others do their worst; three minutes"
 	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
 	@echo "make bench-dashboard how long pages take with 5,000 topics and 3,000 groups; a minute"
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; six minutes"
@@ -102,6 +103,9 @@ bench: setup java
 bench-growth: setup java $(TOOLS)/.installed
 	$(BIN)/python bench/growth.py $(GROWTH)
 	$(TOOLS)/bin/python -m bench.growth_plots docs/performance/growth.json
+
+bench-abuse: setup
+	$(BIN)/python bench/abuse.py
 
 bench-frozen: setup java
 	$(BIN)/python bench/frozen.py

@@ -24,6 +24,7 @@ FRAME_SIZE_MAX = 16_777_216  # bytes with the total field; what Java's decoder t
 # Bytes; properties of 32 KiB are 200 in JSON at worst. Whoever reads a header holds all other connections up, and what
 # waits for an answer keeps its own.
 HEADER_SIZE_MAX = 1 << 20
+COPIED_MAX = 256 << 10  # bytes of a frame that came in pieces; for less one more copy costs less than care
 _LENGTH_SIZE = 4
 _HEAD = struct.Struct(">II")  # total; serialization and header size
 _HEAD_SIZE = _HEAD.size
@@ -49,8 +50,25 @@ class FrameDecoder:
             self._pending += data
             if len(self._pending) < self._wanted:
                 return []
+            if self._wanted > COPIED_MAX:
+                return self._large()
             data = bytes(self._pending)
             self._pending.clear()
+        return self._cut(data)
+
+    def _large(self) -> list[Command]:
+        """Take a large frame that is complete now, and what follows; nothing of its body is copied twice."""
+        pending, self._pending, size = self._pending, bytearray(), self._wanted
+        with memoryview(pending) as view:
+            _, word = _HEAD.unpack_from(view)
+            body_at = min(_HEAD_SIZE + (word & 0xFFFFFF), size)
+            command = self._command(bytes(view[:body_at]), _HEAD_SIZE, word, body_at)
+            command.body = bytes(view[body_at:size])
+            rest = bytes(view[size:])
+        return [command, *self._cut(rest)]
+
+    def _cut(self, data: bytes) -> list[Command]:
+        """The commands that are complete in `data`; the rest is kept."""
         commands: list[Command] = []
         at, end = 0, len(data)
         while end - at >= _HEAD_SIZE:
