@@ -2,7 +2,7 @@
 connections, backlog, groups; and what a second broker process brings.
 
 In each step the two take turns under the same load of `bench.growth_load`, with so many requests under way whatever
-grows. Writes growth.json and growth.csv below docs/performance; `bench.growth_plots` draws them. It needs a machine
+grows. Writes growth.json, .csv and .txt below docs/performance; `bench.growth_plots` draws them. It needs a machine
 that does nothing else, and less than 12 minutes; `--gigabytes 0 1 20` a disk with 60 GB, and some minutes more.
 """
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench.growth_load import topic_name  # noqa: E402
-from bench.growth_report import Row, failures, falls, line, row, table  # noqa: E402
+from bench.growth_report import Row, failures, falls, fragment, line, row, table  # noqa: E402
 from bench.systems import OURS, SYSTEMS, Measurement, both  # noqa: E402
 from bench.works import Setting  # noqa: E402
 from tests.support.orbit_process import ORBITMQ  # noqa: E402
@@ -256,6 +256,7 @@ def main() -> int:
     (arguments.out / "growth.json").write_text(
         json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
+    (arguments.out / "growth.txt").write_text(fragment(report, bench.rows), encoding="utf-8")
     (arguments.out / "growth.csv").write_text(table(bench.rows), encoding="utf-8")
     for text in report["falls"]:
         print(f"FALLS {text}")

@@ -14,6 +14,8 @@ from bench.systems import OURS, RIVAL
 FALL_MAX = 0.20  # of a figure, against the first step, before it counts as fallen
 FIGURES = {"rate": True, "cpuMicros": False, "p99Micros": False}  # whether more is better
 
+FORMS = {"rate": "{:,.0f}", "cpuMicros": "{:,.1f}", "p99Micros": "{:,.1f}"}  # of the table; the last one in ms
+
 
 @dataclass(frozen=True)
 class Row:
@@ -84,6 +86,33 @@ def table(rows: Sequence[Row]) -> str:
     writer.writeheader()
     writer.writerows(map(asdict, rows))
     return text.getvalue()
+
+
+def fragment(report: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """What docs/performance shows of a run, in Markdown: the machine, the figures of both, and what falls."""
+    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
+    how = f"{report['rounds']} x {report['seconds']:g} s a figure, with `{report['command'].strip()}`"
+    heads = " | ".join(f"{what}: {RIVAL} | {OURS}" for what in ("messages/s", "CPU µs each", "p99 ms"))
+    lines = [
+        f"Measured at {report['time']} in {report['took']} s, {how}: {machine}.",
+        "",
+        f"| growth | | work | {heads} |",
+        "|---|--:|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for key in dict.fromkeys((one.growth, one.step, one.work) for one in rows):
+        both = {one.system: one for one in rows if (one.growth, one.step, one.work) == key}
+        cells = [_cell(both.get(system), figure) for figure in FIGURES for system in (RIVAL, OURS)]
+        lines.append(f"| {key[0]} | {key[1]:,g} | {key[2]} | " + " | ".join(cells) + " |")
+    lines += ["", "Figures of orbitmq that fall by more than 20 % against the first step where RocketMQ's do not:", ""]
+    lines += [f"- {text}" for text in report["falls"]] or ["- none"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(one: Row | None, figure: str) -> str:
+    value = None if one is None else getattr(one, figure)
+    if value is None:
+        return ""
+    return FORMS[figure].format(value / 1000 if figure == "p99Micros" else value)
 
 
 def line(one: Row) -> str:

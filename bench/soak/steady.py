@@ -115,6 +115,8 @@ def _config(settings: Settings) -> dict[str, object]:
     return {
         "mappedFileSizeCommitLog": settings.file_size,
         "mappedFileSizeConsumeQueue": 20 * 50_000,
+        "maxHashSlotNum": 50_000,
+        "maxIndexNum": 200_000,
         "fileReservedTime": 1,
         "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
         "cleanResourceInterval": 1000,

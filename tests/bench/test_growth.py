@@ -10,7 +10,7 @@ import pytest
 
 from bench.growth_load import BATCH, Answer, Meter, Pullers, Senders, batch_frame, frame
 from bench.growth_plots import lines
-from bench.growth_report import Row, failures, falls, line, row, series, table
+from bench.growth_report import Row, failures, falls, fragment, line, row, series, table
 from bench.systems import OURS, RIVAL
 from orbitmq.message.properties import decode_properties
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -72,6 +72,17 @@ def test_steps_come_in_their_order_and_the_table_holds_every_row() -> None:
     assert line(rows[0]) == "topics 100, send, orbitmq: 1,000/s, 10.0 µs broker CPU each, p50 100 p99 500 µs"
     points = lines([vars(one) for one in rows], "topics", "p99Micros", 1000)
     assert points == {(OURS, "send"): [(1, 0.5), (100, 0.5)], (RIVAL, "send"): [(1, 0.5)]}
+
+
+def test_the_page_shows_both_systems_side_by_side_and_what_falls() -> None:
+    head = {"time": "T", "took": 9, "rounds": 1, "seconds": 5.0, "command": "python x ", "machine": {"cores": 2}}
+    rows = [at(1, RIVAL), at(1, OURS, p99Micros=250.0), at(10_000, OURS, cpuMicros=None)]
+    text = fragment({**head, "falls": ["topics 10000"]}, rows)
+    assert "with `python x`: cores 2." in text
+    assert "| topics | 1 | send | 1,000 | 1,000 | 10.0 | 10.0 | 0.5 | 0.2 |" in text
+    assert "| topics | 10,000 | send |  | 1,000 |  |  |  | 0.5 |" in text
+    assert text.endswith("\n- topics 10000\n")
+    assert fragment({**head, "falls": []}, rows).endswith("\n- none\n")
 
 
 def test_what_was_not_measured_in_the_window_does_not_count() -> None:
