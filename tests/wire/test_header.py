@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from orbitmq.errors import HeaderError
@@ -59,3 +60,14 @@ def test_missing_or_malformed_field_is_named(ext: dict[str, str], field: str) ->
 def test_no_fields_at_all_are_like_missing_ones() -> None:
     with pytest.raises(HeaderError, match="topic"):
         from_ext(CreateTopicHeader, None)
+
+
+def test_what_a_header_declares_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that are refused must not cost thirty times as much as others."""
+    for ext in ({}, {**SEND_EXT, "d": ""}):
+        with pytest.raises(HeaderError):
+            from_ext(SendMessageV2Header, ext)
+    monkeypatch.setattr(msgspec.structs, "fields", None)
+    for ext in ({}, {**SEND_EXT, "d": ""}):
+        with pytest.raises(HeaderError):
+            from_ext(SendMessageV2Header, ext)

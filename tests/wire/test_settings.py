@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.errors import BodyError
-from orbitmq.wire.settings import decode_settings, encode_settings
+from orbitmq.wire.settings import CONTINUED_MAX, SIZE_MAX, decode_settings, encode_settings
 
 
 def test_settings_are_lines_without_escapes() -> None:
@@ -20,3 +20,17 @@ def test_settings_are_read_back() -> None:
 def test_broken_escape_is_refused() -> None:
     with pytest.raises(BodyError):
         decode_settings(b"a=\\u12")
+
+
+def test_lines_may_go_on_but_not_for_ever() -> None:
+    """With each line that follows its reader takes up all that went on before: 80 KB took it 40 s."""
+    assert decode_settings(b"a=" + b"x\\\n" * CONTINUED_MAX + b"y") == {"a": "x" * CONTINUED_MAX + "y"}
+    for end in (b"\\\n", b"\\\r"):
+        with pytest.raises(BodyError, match="go on"):
+            decode_settings(b"a=" + (b"x" + end) * (CONTINUED_MAX + 1))
+
+
+def test_settings_are_no_larger_than_all_options_together() -> None:
+    assert decode_settings(b"a=" + b"x" * (SIZE_MAX - 2)) == {"a": "x" * (SIZE_MAX - 2)}
+    with pytest.raises(BodyError, match="bytes"):
+        decode_settings(b"a=" + b"x" * (SIZE_MAX - 1))
