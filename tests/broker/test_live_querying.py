@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from orbitmq.broker import querying
 from orbitmq.message.unit import decode_units
+from orbitmq.store.files import MappedFile
+from orbitmq.store.key_search import QueryResult
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
@@ -99,3 +103,30 @@ async def test_without_an_index_nothing_is_found(tmp_path: Path) -> None:
     async with live(tmp_path, messageIndexEnable="false") as client:
         await client.send("Orders", b"x", {"KEYS": "k"})
         assert await found(client, "k") == []
+
+
+async def test_only_what_has_to_come_from_disk_is_looked_for_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Command] = []
+    search = querying.Querying._search
+
+    def told(self: querying.Querying, command: Command, query: Callable[[], QueryResult]) -> Awaitable[Command]:
+        looked.append(command)
+        return search(self, command, query)
+
+    monkeypatch.setattr(querying.Querying, "_search", told)
+    async with live(tmp_path) as client:
+        await client.send("Orders", b"there", {"KEYS": "red"})
+        assert await found(client, "red") == [b"there"]  # brings the index up to date, if the worker has not yet
+        looked.clear()
+        monkeypatch.setattr(MappedFile, "read_at_once", MappedFile.read)  # as if all was in memory
+        assert await found(client, "red") == [b"there"]
+        assert not looked
+        monkeypatch.setattr(MappedFile, "read_at_once", _on_disk)
+        assert await found(client, "red") == [b"there"]
+        assert len(looked) == 1
+
+
+def _on_disk(*_: object) -> bytes:
+    raise BlockingIOError(errno.EAGAIN, "not in memory")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import multiprocessing
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -187,3 +188,43 @@ def test_the_use_of_a_disk_is_rounded_up(tmp_path: Path, monkeypatch: pytest.Mon
     assert door.used_ratio(tmp_path) == 0.73
     stat.f_blocks = stat.f_bfree = stat.f_bavail = 0
     assert door.used_ratio(tmp_path) == -1
+
+
+def test_what_is_in_memory_is_read_at_once(tmp_path: Path) -> None:
+    file = MappedFile(tmp_path / "f", 8192, create=True, writable=True)
+    file.data[:] = bytes(range(256)) * 32
+    try:
+        assert file.read_at_once(4090, 12) == file.read(4090, 12) == bytes(range(250, 256)) + bytes(range(6))
+    except BlockingIOError as error:
+        pytest.skip(f"{tmp_path}: {error}")
+    assert file.read_at_once(8190, 100) == b"\xfe\xff"
+    assert file.read_at_once(8192, 1) == b""
+    file.close()
+    assert file.read_at_once(0, 1) == b""
+
+
+@pytest.mark.parametrize("found", [100, OSError(errno.EAGAIN, "not there"), OSError(errno.EOPNOTSUPP, "cannot tell")])
+def test_what_is_not_in_memory_is_not_read_at_once(
+    tmp_path: Path, found: int | OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def preadv(*_: object) -> int:
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    file = MappedFile(tmp_path / "f", 8192, create=True, writable=True)
+    monkeypatch.setattr(os, "preadv", preadv)
+    with pytest.raises(BlockingIOError):
+        file.read_at_once(0, 101)
+    file.close()
+
+
+def test_a_disk_that_fails_is_no_page_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def preadv(*_: object) -> int:
+        raise OSError(errno.EIO, "input/output error")
+
+    file = MappedFile(tmp_path / "f", 8192, create=True, writable=True)
+    monkeypatch.setattr(os, "preadv", preadv)
+    with pytest.raises(OSError, match="input/output error"):
+        file.read_at_once(0, 101)
+    file.close()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
 from orbitmq.net.connection import Connection
-from orbitmq.net.routing import Router
+from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.key_search import QueryResult
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX
@@ -112,14 +115,24 @@ class Querying:
         answer.body_parts = (unit,)
         return answer
 
-    async def query_message(self, _connection: Connection, command: Command) -> Command:
-        """Messages by one of their keys or by unique id. A thread looks, for the index may have to come from disk."""
+    def query_message(self, _connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+        """Messages by one of their keys or by unique id. A thread looks where something has to come from disk."""
         header = command.header(QueryMessageHeader)
         count = self._store.options.default_query_max_num if header.is_unique_key else header.max_num
+        query = partial(
+            self._store.query, header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
+        )
+        try:
+            return self._found(command, query(at_once=True))
+        except BlockingIOError:
+            return self._search(command, query)
+
+    async def _search(self, command: Command, query: Callable[[], QueryResult]) -> Command:
         with self.searches.one():
-            found = await asyncio.to_thread(
-                self._store.query, header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
-            )
+            return self._found(command, await asyncio.to_thread(query))
+
+    @staticmethod
+    def _found(command: Command, found: QueryResult) -> Command:
         answer_header = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_offset)
         if not found.buffers:
             remark = "no message with this key was stored in this time"

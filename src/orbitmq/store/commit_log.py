@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orbitmq.errors import StoreError
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT32
-from orbitmq.store.files import Files, MappedFile
+from orbitmq.store.files import PAGE, Files, MappedFile, Read
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset
 from orbitmq.store.staging import Staging
@@ -283,6 +283,18 @@ class CommitLog:
             return None
         (size,) = INT32.unpack(head)
         return self.slice(offset, size) if size > 0 else None
+
+    def copy_of_unit(self, offset: int, read: Read) -> bytes | None:
+        """`unit_at` as a copy, for readers that must not touch a page of the map. Raises what `read` raises."""
+        file, place = self.files.find(offset), offset % self.files.file_size
+        room = min(self.readable - offset, self.files.file_size - place)
+        if file is None or room < INT32.size:
+            return None
+        data = read(file, place, min(room, max(INT32.size, PAGE - place % PAGE)))  # most end on the page they begin on
+        size = INT32.unpack_from(data)[0] if data else 0
+        if not 0 < size <= room:
+            return None
+        return data[:size] if size <= len(data) else data + read(file, place + len(data), size - len(data))
 
     # ------------------------------------------------------------------------------------------------ flush and close
 

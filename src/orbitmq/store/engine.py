@@ -446,14 +446,14 @@ class MessageStore:
         entry = queue.entry(queue.min_offset) if queue is not None else None
         return searching.store_time(self._log, entry[0]) if entry is not None else -1
 
-    def query(self, topic: str, key: str, max_count: int, begin: int, end: int) -> QueryResult:
-        """Up to `max_count` messages that have `key` among their keys or as unique id, the newest of those stored from
+    def query(self, topic: str, key: str, count: int, begin: int, end: int, *, at_once: bool = False) -> QueryResult:
+        """Up to `count` messages that have `key` among their keys or as unique id, the newest of those stored from
         `begin` to `end` (milliseconds, both included), and others whose key has the same hash. StoreError while not
-        open. For any thread: it may wait for the index and for the disk.
+        open. For any thread: it may wait for index and disk; `at_once` raises BlockingIOError instead.
         """
         if self._lock is None:
             raise StoreError("the store is not open")
-        return self._keys.query(topic, key, max_count, begin, end)
+        return self._keys.query(topic, key, count, begin, end, at_once=at_once)
 
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message is taken to be no longer in memory; a message that does not exist is not."""

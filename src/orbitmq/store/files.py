@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import math
 import mmap
@@ -15,6 +16,7 @@ import os
 import shutil
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -120,6 +122,22 @@ class MappedFile:
         finally:
             self._leave()
 
+    def read_at_once(self, start: int, size: int) -> bytes:
+        """The same of bytes that are in memory; BlockingIOError when one of them is not. For the event loop."""
+        if not self._enter():
+            return b""
+        try:
+            data = bytearray(max(0, min(size, self.size - start)))
+            if os.preadv(self._descriptor, [data], start, os.RWF_NOWAIT) < len(data):
+                raise BlockingIOError(errno.EAGAIN, "some of the bytes are not in memory")
+            return bytes(data)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            raise BlockingIOError(errno.EAGAIN, "the file system cannot tell what is in memory") from error
+        finally:
+            self._leave()
+
     def write(self, start: int, data: mmap.mmap | memoryview | bytes) -> None:
         """Write past the map; readers of `view` see it. OSError when the disk fails. A closed file takes nothing."""
         if not self._enter():
@@ -189,6 +207,9 @@ class MappedFile:
             self._users -= 1
             if self._users == 0:
                 os.close(self._descriptor)
+
+
+Read = Callable[[MappedFile, int, int], bytes]  # `MappedFile.read`, or what reads in another way
 
 
 class DirectoryLock:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.files import Files, MappedFile
+from orbitmq.store.files import Files, MappedFile, Read
 from orbitmq.store.index_file import IndexFile, IndexShape
 from orbitmq.store.index_recovery import IndexedLog, IndexRecovery
 
@@ -86,11 +86,11 @@ class KeyIndex:
 
     # ------------------------------------------------------------------------------------------------------ searching
 
-    def find(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
+    def find(self, key_hash: int, begin: int, end: int, read: Read = MappedFile.read) -> Iterator[int]:
         """Physical offsets stored under the hash from `begin` to `end` (milliseconds, both included), newest first."""
         for file in reversed(self.files[:]):
             if file.overlaps(begin, end):
-                yield from file.find(key_hash, begin, end)
+                yield from file.find(key_hash, begin, end, read)
             if file.begin_timestamp < begin:
                 return
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
-from orbitmq.store.files import PAGE, MappedFile
+from orbitmq.store.files import PAGE, MappedFile, Read
 
 HEADER = struct.Struct(">qqqqii")
 NUMBER = struct.Struct(">i")
@@ -168,12 +168,12 @@ class IndexFile:
         """(hash, physical offset, seconds, previous entry)."""
         return ENTRY.unpack_from(self.file.view, self.shape.entry_position(number))
 
-    def find(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
+    def find(self, key_hash: int, begin: int, end: int, read: Read = MappedFile.read) -> Iterator[int]:
         """Physical offsets stored under the hash from `begin` to `end` (milliseconds, both included), newest first.
 
         Times are known to the second only, rounded down; the first entry's is known exactly.
         """
-        pages = _Pages(self.file)
+        pages = _Pages(self.file, read)
         (number,) = NUMBER.unpack(pages.read(self.shape.slot_position(key_hash), NUMBER.size))
         newer = self.shape.entries
         while 0 < number < newer:  # a chain leads to ever older entries; anything else is damage and ends it
@@ -194,8 +194,9 @@ class IndexFile:
 class _Pages:
     """Reads a file in pages and remembers the last: entries of one chain often lie side by side."""
 
-    def __init__(self, file: MappedFile) -> None:
+    def __init__(self, file: MappedFile, read: Read) -> None:
         self._file = file
+        self._read = read
         self._start = 0
         self._data = b""
 
@@ -204,8 +205,9 @@ class _Pages:
         start = position - self._start
         if start < 0 or start + size > len(self._data):
             self._start = position - position % PAGE
-            self._data = self._file.read(self._start, PAGE + ENTRY.size)
             start = position - self._start
+            # Of the next page only what an entry has there: it may not be in memory.
+            self._data = self._read(self._file, self._start, max(PAGE, start + size))
         return self._data[start : start + size].ljust(size, b"\0")
 
 
