@@ -1,7 +1,8 @@
-"""The inputs that are kept: of each target the shortest ones that together run every line any of them runs.
+"""The inputs that are kept: of each target the shortest ones that together take every step any of them takes.
 
-Measured by lines of orbitmq and by the order of two, without the engine, so that the same inputs stay wherever it is
-done. The names of the files are the sums of what is in them.
+A step leads from one line of orbitmq to the next, and is another one when it is taken twice, four times, eight times as
+often. Measured without the engine, so that the same inputs stay wherever it is done. The names of files are the sums
+of what is in them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
@@ -20,7 +22,7 @@ PLACE = Path(__file__).parent / "corpus"
 SIZE_MAX = 1 << 20  # of all that is kept: it comes with every clone
 _PRODUCT = str(Path(__file__).parents[1] / "src" / "orbitmq")
 
-Step = tuple[str, int, int]
+Step = tuple[str, int, int, int]  # file, line before, line, how often as a power of two
 
 
 def folder(target: Target) -> Path:
@@ -37,9 +39,10 @@ def keep(target: Target, inputs: Iterable[bytes]) -> int:
     """Keep what covers new ground out of the inputs and of what was kept before; how many those are."""
     chosen = fewest(target, {*inputs, *kept(target)})
     place = folder(target)
-    place.mkdir(parents=True, exist_ok=True)
+    if chosen:
+        place.mkdir(parents=True, exist_ok=True)
     names = {hashlib.sha1(data).hexdigest()[:16]: data for data in chosen}
-    for path in place.iterdir():
+    for path in place.iterdir() if place.is_dir() else ():
         if path.name not in names:
             path.unlink()
     for name, data in names.items():
@@ -63,7 +66,7 @@ def fewest(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
 
 def steps(target: Target, data: bytes) -> set[Step]:
     """From which line to which the code of the product goes; what is raised there is for others to tell."""
-    found: set[Step] = set()
+    found: Counter[tuple[str, int, int]] = Counter()
 
     def enter(frame: FrameType, _event: str, _argument: Any) -> Any:
         name = frame.f_code.co_filename
@@ -74,7 +77,7 @@ def steps(target: Target, data: bytes) -> set[Step]:
         def line(frame: FrameType, event: str, _argument: Any) -> Any:
             nonlocal before
             if event == "line":
-                found.add((name, before, frame.f_lineno))
+                found[name, before, frame.f_lineno] += 1
                 before = frame.f_lineno
             return line
 
@@ -87,4 +90,4 @@ def steps(target: Target, data: bytes) -> set[Step]:
             target.check(data)
     finally:
         sys.settrace(previous)
-    return found
+    return {(*step, count.bit_length()) for step, count in found.items()}

@@ -60,6 +60,8 @@ def test_any_change_of_any_file_is_seen(tmp_path: Path) -> None:
         "secretKey: !!bool hush\n",
         "secretKey: !!float\n",
         "secretKey: !!timestamp hush\n",
+        "a: &a [hush, hush]\nglobalWhiteRemoteAddresses: [*a]\n",
+        "a: &a [hush]\naccounts: [{accessKey: 12345678, secretKey: hush-hush, topicPerms: [{hush: *a}]}]\n",
     ],
 )
 def test_a_broken_file_is_named_and_its_text_is_not_told(tmp_path: Path, text: str) -> None:

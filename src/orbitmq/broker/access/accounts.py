@@ -177,4 +177,11 @@ def _list(fields: Mapping[Any, Any], name: str) -> tuple[str, ...] | None:
         return None
     if not isinstance(value, list):
         raise ConfigurationError(f"{name} of an account is no list")
-    return tuple(map(str, value))
+    return texts(value, f"{name} of an account")
+
+
+def texts(items: Iterable[object], what: str) -> tuple[str, ...]:
+    """Plain members of a list as texts. A few lines of YAML can stand for lists in lists without an end."""
+    if any(isinstance(item, dict | list | set | tuple) for item in items):
+        raise ConfigurationError(f"{what} has members that are no texts")
+    return tuple(map(str, items))

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from orbitmq.broker.access.accounts import Config, config_of
+from orbitmq.broker.access.accounts import Config, config_of, texts
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import DataVersion
 
@@ -95,7 +95,7 @@ def parse_document(path: Path, data: bytes) -> Document:
 def parse(path: Path, document: Document) -> AclFile:
     """ConfigurationError names file, account and member."""
     try:
-        white = tuple(map(str, _list(document, WHITE)))
+        white = texts(_list(document, WHITE), WHITE)
         accounts = tuple(map(config_of, _list(document, ACCOUNTS)))
         return AclFile(path, white, accounts, version_of(document))
     except ConfigurationError as error:
