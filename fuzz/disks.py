@@ -138,17 +138,18 @@ def check_index(data: bytes) -> None:
 
 
 def _check_loaded(index: KeyIndex, *, is_clean: bool) -> None:
+    read: Any = MemoryFile.read
     offset, hashes = index.newest_rows()
     assert offset < LOG_END
     assert len(hashes) <= 2 * SHAPE.entries
     for key_hash in range(1, 8):
-        found = list(index.find(key_hash, 0, EVER))
+        found = list(index.find(key_hash, 0, EVER, read))
         assert len(found) <= 2 * SHAPE.entries
         assert is_clean or all(place < LOG_END for place in found)
     following = max(offset, 0) + STEP
     index.add([3] * SHAPE.entries, [following] * SHAPE.entries, [NOW_MS + following] * SHAPE.entries)
     assert index.newest_rows()[0] == following
-    assert following in index.find(3, 0, EVER) or is_clean
+    assert following in index.find(3, 0, EVER, read) or is_clean
     index.flush()
 
 
