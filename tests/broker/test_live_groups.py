@@ -14,7 +14,14 @@ from orbitmq.errors import SendRequestError
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.refusals import Limit
-from orbitmq.wire.bodies import CheckClientRequest, ConsumerIdList, HeartbeatData, LockedQueues, QueueLocks
+from orbitmq.wire.bodies import (
+    CheckClientRequest,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockedQueues,
+    QueueLocks,
+)
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, NotifyConsumerIdsChangedHeader, UnregisterClientHeader
 from orbitmq.wire.objects import decode, encode
@@ -249,13 +256,20 @@ async def test_a_client_that_goes_while_it_is_registered_leaves_nothing_behind(
         assert not broker.consumers.groups
 
 
-@pytest.mark.parametrize("limit", ["GROUPS_MAX", "SUBSCRIPTIONS_MAX", "HEARTBEAT_SIZE_MAX"])
+def containers_in(*groups: ConsumerData) -> int:
+    body = encode(HeartbeatData("client", list(groups)))
+    return body.count(b"{") + body.count(b"[")
+
+
+@pytest.mark.parametrize("limit", ["GROUPS_MAX", "SUBSCRIPTIONS_MAX", "HEARTBEAT_SIZE_MAX", "CONTAINERS_MAX"])
 async def test_what_a_heartbeat_may_bring_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     topics = [SubscriptionData(f"T{number}") for number in range(3)]
     size = len(encode(HeartbeatData("client", [consumer("g", *topics[:2])])))
-    if limit == "HEARTBEAT_SIZE_MAX":
+    if limit == "CONTAINERS_MAX":
+        monkeypatch.setattr(membership, limit, containers_in(consumer("g", *topics[:2])))
+    elif limit == "HEARTBEAT_SIZE_MAX":
         monkeypatch.setitem(BODY_SIZES, RequestCode.HEART_BEAT, size)
     else:
         monkeypatch.setattr(membership, limit, 2)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError
 from orbitmq.message import javajson
-from orbitmq.message.javajson import DEPTH_MAX, REFERRED_TEXT, ObjectKey, dumps, dumps_pretty, loads
+from orbitmq.message.javajson import DEPTH_MAX, LENIENT_MAX, REFERRED_TEXT, ObjectKey, dumps, dumps_pretty, loads
 from tests.support.golden import GOLDEN, unpack
 
 PRETTY_FILES = ["consumerFilter", "consumerOffset", "delayOffset", "subscriptionGroup", "topics"]
@@ -264,3 +264,27 @@ def test_any_text_gives_a_value_or_a_body_error(text: str) -> None:
 def test_any_bytes_give_a_value_or_a_body_error(data: bytes) -> None:
     with suppress(BodyError):
         loads(data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{a:[" + b"0," * 10_000 + b"]}",
+        b"{a:[" + b"0L" * 10_000 + b"]}",
+        b"{a:[" + b"''" * 10_000 + b"]}",
+        b"{" + b"a:{}" * 10_000 + b"}",
+        b"{a:'" + b"\\n" * 50_000 + b"'}",
+    ],
+)
+def test_what_is_no_standard_json_may_cost_so_much_where_a_stranger_sends_it(text: bytes) -> None:
+    loads(text)
+    with pytest.raises(BodyError, match="not standard JSON"):
+        loads(text, LENIENT_MAX)
+
+
+def test_a_long_text_is_one_value() -> None:
+    """Some clients quote nothing but texts, and properties of a message are one."""
+    text = b"{queueId:3,properties:'" + b"v" * 200_000 + b"'}"
+    assert loads(text, LENIENT_MAX) == {"queueId": 3, "properties": "v" * 200_000}
+    standard = b"[" + b"0," * 100_000 + b"0]"
+    assert len(loads(standard, LENIENT_MAX)) == 100_001

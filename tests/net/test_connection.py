@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -355,6 +356,33 @@ async def test_a_peer_that_takes_no_answers_is_not_read_from(both_loops: LoopFac
             received += 1
         assert len(desk.seen) == requests
         await writing
+
+
+async def test_requests_that_came_together_and_take_long_leave_others_their_turn(
+    both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each of them takes too long: one a turn of the loop is served, in order, and none is lost."""
+    hours = itertools.count(step=3600)
+    monkeypatch.setattr(connection_module, "monotonic", lambda: next(hours))
+    turn, served_in, loop, router = 0, [], asyncio.get_running_loop(), Router("desk")
+
+    def count_turns() -> None:
+        nonlocal turn
+        turn += 1
+        counting.append(loop.call_soon(count_turns))
+
+    def serve(_connection: Connection, command: Command) -> Command:
+        served_in.append(turn)
+        return command.response(0, body=command.body)
+
+    counting = [loop.call_soon(count_turns)]
+    router.add(ECHO, serve)
+    async with serving(router) as (_, address), bare_peer(address) as peer:
+        await peer.send(*(request(ECHO, body=b"%d" % number) for number in range(9)))
+        assert [(await peer.read()).body for _ in range(9)] == [b"%d" % number for number in range(9)]
+        assert len(set(served_in)) == 9
+        assert (await peer.ask(request(ECHO, body=b"again"))).body == b"again"
+    counting[-1].cancel()
 
 
 async def test_a_peer_with_too_many_requests_open_is_not_read_from(

@@ -32,6 +32,9 @@ from orbitmq.wire.objects import decode_request, encode, from_plain
 
 GROUPS_MAX = 10_000  # of one client: nobody runs so many, and each costs memory in this process and a retry topic
 SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a broker is made for
+# Objects and lists of a heartbeat, looked at before it is read, which takes a microsecond for each: 10,000 producers,
+# and as many groups that subscribe a topic and their retry topic, as Java writes them.
+CONTAINERS_MAX = 100_000
 NAME_LENGTH_MAX = 1024  # of a group or a client: four times what clients of RocketMQ allow themselves
 TURN_GROUPS = 50  # registered before other work gets its turn: some 5 ms
 _CONSUMERS = "consumerDataSet"
@@ -159,6 +162,9 @@ def _read(body: bytes) -> dict[str, Any]:
     """The members of a heartbeat as they stand in it."""
     if not body:
         raise BodyError("HeartbeatData: the body is empty")
+    if body.count(b"{") + body.count(b"[") > CONTAINERS_MAX:
+        remark = f"a heartbeat may have {CONTAINERS_MAX} objects and lists, not more"
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
     found = loads(body, LENIENT_MAX)
     if not isinstance(found, dict) or not isinstance(found.get(_CONSUMERS) or [], list):
         raise BodyError("HeartbeatData: an object with lists expected")

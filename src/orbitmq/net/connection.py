@@ -13,6 +13,7 @@ import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
+from time import monotonic
 from typing import Any, cast
 
 from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 WRITE_BUFFER_HIGH = 4 << 20  # bytes not yet taken by the peer at which we stop reading from it: one large pull answer
 WRITE_BUFFER_LOW = 1 << 20
+TURN_SECONDS = 0.01  # that requests which came together may take before other connections get a turn
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
 WRITE_TURN_MAX = 256 << 10  # bytes a caller who waits for nothing may queue before others, and the socket, get a turn
 SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
@@ -201,6 +203,7 @@ class Connection(asyncio.Protocol):
         self._in_turn = True
         if waited_ms > self._router.patience_ms:
             commands = [command for command in commands if not self._refuse_overdue(command, waited_ms)]
+        ends, last = monotonic() + TURN_SECONDS, len(commands)
         for count, command in enumerate(commands, 1):
             if command.flag & FLAG_RESPONSE:
                 self._resolve(command)
@@ -209,15 +212,26 @@ class Connection(asyncio.Protocol):
                 if self._out_size > WRITE_BUFFER_HIGH and self._serving:
                     self._flush()
                     if self._paused_by_writes:
-                        self._backlog = commands[count:]
-                        self._backlog_since = self.loop.time()
+                        self._leave(commands[count:])
                         break
+                if count < last and monotonic() > ends and self._serving:
+                    self._leave(commands[count:])
+                    self._regulate()
+                    self.loop.call_soon(self._go_on)
+                    break
         self._in_turn = False
         if self._out:
             self._flush()
 
+    def _leave(self, rest: list[Command]) -> None:
+        """These have to wait."""
+        self._backlog = rest
+        self._backlog_since = self.loop.time()
+
     def _go_on(self) -> None:
-        """The peer has taken what was sent: serve what was left, then read again."""
+        """The peer has taken what was sent, and others have had their turn: serve what was left, then read again."""
+        if self._serving and self._paused_by_writes:
+            return  # it takes nothing again; another call comes when it does
         backlog, self._backlog = self._backlog, []
         since = self._backlog_since
         self._take(backlog, (self.loop.time() - since) * 1000)
@@ -349,7 +363,7 @@ class Connection(asyncio.Protocol):
         """Read from the peer only while it takes its answers and has not too many requests open."""
         if self.transport is None or self.transport.is_closing():
             return
-        if (self._serving and self._paused_by_writes) or self._is_full:
+        if (self._serving and (self._paused_by_writes or self._backlog)) or self._is_full:
             self._does_not_read = True
             self.transport.pause_reading()
         else:
