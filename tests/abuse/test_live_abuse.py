@@ -34,7 +34,7 @@ from tests.support.abusers import (
     send_request,
 )
 from tests.support.orbit_process import ORBITMQ, OrbitUp
-from tests.support.process import ChildProcess, free_port, wait_until
+from tests.support.process import ChildProcess, accepts, free_port, wait_until
 
 MIB = 1 << 20
 MEMORY_MAX = 64 * MIB  # of each kind
@@ -46,7 +46,14 @@ HEAP_SLACK = 120 * MIB  # what the process may grow beside a limit: pieces on th
 class Abused(OrbitUp):
     """The process and its page."""
 
-    page: Page
+    def __init__(self, **config: object) -> None:
+        self._page_port = free_port()
+        super().__init__(metricsExporterType="PROM", metricsPromExporterPort=self._page_port, **config)
+        self.page = Page(self._page_port)
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        """The page is served last."""
+        return super()._is_ready(process) and accepts(self._page_port)
 
     @property
     def running(self) -> ChildProcess:
@@ -60,10 +67,7 @@ class Abused(OrbitUp):
 @pytest.fixture(scope="module")
 def abused() -> Iterator[Abused]:
     raise_open_files()
-    port = free_port()
     options = {
-        "metricsExporterType": "PROM",
-        "metricsPromExporterPort": port,
         "connectionsPerHostMax": ONE_HOST_MAX,
         "frameTimeoutMillis": 1000,
         "connectionMemoryMax": MEMORY_MAX,
@@ -74,7 +78,6 @@ def abused() -> Iterator[Abused]:
         "mappedFileSizeCommitLog": 64 * MIB,
     }
     with Abused(**options) as up:
-        up.page = Page(port)
         yield up
 
 
@@ -330,14 +333,10 @@ def bomb_of(size: int) -> bytes:
 # --------------------------------------------------------------------------------------------------------- descriptors
 
 
-def test_a_broker_with_few_descriptors_refuses_connections_and_goes_on(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_broker_with_few_descriptors_refuses_connections_and_goes_on() -> None:
     """Half of them are for connections; whoever comes beyond is told off at once, and nothing spins."""
-    files, page = 300, free_port()
-    pairs = {"metricsExporterType": "PROM", "metricsPromExporterPort": page}
-    with FewFiles(home=tmp_path_factory.mktemp("few"), **pairs) as up:
-        up.page = Page(page)
+    files = 300
+    with FewFiles() as up:
         with GoodClient(up.address):
             peers = [Attacker(up.port) for _ in range(files + 100)]
             wait_until(lambda: up.page.refused("connections") >= files // 2 + 50, PATIENCE_S, "refusals")
