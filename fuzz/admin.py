@@ -1,4 +1,4 @@
-"""Promises of what reads texts of operators and for them: settings, accounts, addresses, traces."""
+"""Promises of what reads texts of operators and for them: settings, accounts, addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fuzz.promise import Target, is_refused, outcome
 from orbitmq.broker.access.accounts import account_of
 from orbitmq.broker.access.addresses import pattern
 from orbitmq.broker.access.files import parse, parse_document
-from orbitmq.client.core.trace import decode_trace, encode_record
 from orbitmq.errors import BodyError, ConfigurationError
 from orbitmq.wire.settings import decode_settings, encode_settings
 
@@ -75,24 +74,6 @@ def _address_seeds() -> Iterator[bytes]:
         yield text.encode()
 
 
-# -------------------------------------------------------------------------------------------------------------- traces
-
-
-def check_trace(data: bytes) -> None:
-    records = outcome(BodyError, lambda: decode_trace(data))
-    if is_refused(records):
-        return
-    text = "".join(map(encode_record, records))
-    assert decode_trace(text.encode()) == records
-
-
-def _trace_seeds() -> Iterator[bytes]:
-    fields = {"Pub": 14, "SubBefore": 8, "SubAfter": 9, "EndTransaction": 13}
-    for kind, count in fields.items():
-        for value in ("1", "null", "true"):
-            yield "\x01".join([kind, *[value] * count]).encode() + b"\x02"
-
-
 _YAML_WORDS = (
     b"accounts:", b"accessKey: ", b"secretKey: ", b"topicPerms:", b"&a ", b"*a", b"- ", b"!!int ", b"!!bool ",
     b"!!float ", b"!!timestamp ", b"!!binary ", b"!!set ", b"!!omap ", b"!!pairs ", b"<<: ", b"{", b"[", b": ",
@@ -100,10 +81,6 @@ _YAML_WORDS = (
 )  # fmt: skip
 TARGETS = (
     Target("settings", "pairs or BodyError", check_settings, _settings_seeds, 5, (b"\\u", b"\\\n", b"=", b":", b"#")),
-    Target(
-        "trace", "records or BodyError; written again they read the same", check_trace, _trace_seeds, 15,
-        (b"Pub\x01", b"SubBefore\x01", b"SubAfter\x01", b"EndTransaction\x01", b"\x02", b"null"),
-    ),
     Target("accounts", "accounts or ConfigurationError", check_accounts, _account_seeds, 2, _YAML_WORDS),
     Target(
         "addresses", "a pattern or ConfigurationError", check_addresses, _address_seeds, 15,

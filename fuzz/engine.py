@@ -34,7 +34,7 @@ WALL_SECONDS_MAX = 60  # of one input, then libFuzzer ends the process: on a mac
 MEMORY_MAX = 1 << 30  # of the process: several times what an honest input takes, half of what four bytes can ask for
 FINDINGS_MAX = 20  # kept of one run; what is found in another place of the code is another one
 NO_WORDS = (b"\0\0\0\0",)  # an empty dictionary is an error to libFuzzer
-PATIENCE_SECONDS = 120  # over what a run may take, for starting and ending it
+PATIENCE_SECONDS = 240  # over what a run may take, for starting and ending it
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,28 @@ def run(target: Target, work: Path, *, inputs: int, seconds: float, seed: int, c
     ]
     path = os.pathsep.join(map(str, (ROOT, ROOT / "src", ENGINE_PLACE)))
     started = time.monotonic()
+    late = False
     with (work / "log").open("wb") as log:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [*map(str, command)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
             stdout=log,
             stderr=subprocess.STDOUT,
-            timeout=seconds + PATIENCE_SECONDS,
-            check=False,
         )
+        try:
+            process.wait(seconds + PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            late = True
+        finally:  # whatever ends this process must not leave that one
+            process.kill()
+            process.wait()
     passed = time.monotonic() - started
     text = (work / "log").read_text(errors="replace")
     findings = [path.read_text() for path in sorted(work.glob("finding-*.txt"))]
-    if done.returncode:
-        findings.append(f"the process ended with {done.returncode}; the end of {work / 'log'}:\n{text[-2000:]}")
+    if late or process.returncode:
+        ended = "did not end" if late else f"ended with {process.returncode}"
+        findings.append(f"the process {ended}; the end of {work / 'log'}:\n{text[-2000:]}")
     counted = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
     return Outcome(int(counted[1]) if counted else 0, passed, tuple(findings), work)
 
