@@ -40,7 +40,7 @@ HELD, COMPLETE = 2, 4  # flags of a pull: wait for messages; the subscription is
 HOLD_MS = 15_000
 FILL_CONNECTIONS = 8
 REFUSED_PAUSE_S = 0.1  # a broker that is late with its disk, or its work, says so
-REFUSED_MAX = 1000  # then it does not recover
+REFUSED_MAX = 600  # of one batch: a minute, and it does not recover
 PERCENTILES = {"p50Micros": 0.50, "p99Micros": 0.99, "p999Micros": 0.999}
 _LENGTH = Struct(">I")
 _LENGTHS = Struct(">II")
@@ -55,6 +55,7 @@ class Meter:
     messages: int = 0
     errors: int = 0
     delivered: int = 0
+    refusal: str = ""
     is_open: bool = False
     times: array[float] = field(default_factory=lambda: array("d"))
 
@@ -84,6 +85,11 @@ class Answer:
     @property
     def code(self) -> int:
         return int(self._header["code"])
+
+    @property
+    def remark(self) -> str:
+        """Why it was refused."""
+        return f"{self.code} {self._header.get('remark', '')}"
 
     @property
     def number(self) -> int:
@@ -167,11 +173,11 @@ def _send_fields(topic: str, queue: int, properties: str, *, is_batch: bool) -> 
     return "growth-senders", topic, "TBW102", 8, queue, 0, now, 0, properties, 0, "false", 0, batch
 
 
-def batch_frame(place: Place, first: int) -> bytes:
-    """BATCH messages for one queue."""
+def batch_frame(place: Place, first: int, count: int) -> bytes:
+    """So many messages for one queue."""
     items = [
         (0, BODY, f"KEYS\x01order-{first + i}\x02UNIQ_KEY\x01AC11000100002A9F4B2A{first + i:012}\x02WAIT\x01true")
-        for i in range(BATCH)
+        for i in range(count)
     ]
     fields = dict(zip("abcdefghijklm", _send_fields(*place, "WAIT\x01true", is_batch=True), strict=True))
     return frame(SEND_BATCH, fields, encode_batch(items))
@@ -303,24 +309,29 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 async def _fill(arguments: argparse.Namespace, places: Sequence[Place], meter: Meter) -> dict[str, Any]:
     """Each queue gets `depth` messages, or a few more: whole batches."""
-    todo = iter([place for _ in range(-(-arguments.depth // BATCH)) for place in places])
+    count = min(BATCH, max(1, arguments.depth))
+    todo = iter([place for _ in range(-(-arguments.depth // count)) for place in places])
     numbers = iter(range(0, sys.maxsize, BATCH))
     began, cpu, meter.is_open = time.perf_counter(), cpu_seconds(arguments.pids), True
 
     async def fill(peer: Peer) -> None:
         for place in todo:
-            while not await stored(peer, batch_frame(place, next(numbers))):
+            for _ in range(REFUSED_MAX):
+                if await stored(peer, batch_frame(place, next(numbers), count)):
+                    break
                 meter.errors += 1
-                if meter.errors > REFUSED_MAX:
-                    raise RuntimeError(f"{meter.errors} batches were refused")
                 await asyncio.sleep(REFUSED_PAUSE_S)
-            meter.done(BATCH, 0)
+            else:
+                raise RuntimeError(f"a batch was refused {REFUSED_MAX} times, at last for {meter.refusal}")
+            meter.done(count, 0)
 
     async def stored(peer: Peer, batch: bytes) -> bool:
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         peer.heard = answered.set_result
         peer.ask(batch)
-        return bool(sent(Answer(await answered)))
+        answer = Answer(await answered)
+        meter.refusal = "" if sent(answer) else answer.remark
+        return not meter.refusal
 
     await asyncio.gather(*map(fill, await _connect(arguments.address[0], FILL_CONNECTIONS)))
     return meter.row(time.perf_counter() - began, cpu_seconds(arguments.pids) - cpu)

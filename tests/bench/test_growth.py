@@ -108,7 +108,7 @@ def test_sends_go_round_the_queues_with_keys_of_their_own() -> None:
 
 
 def test_a_batch_holds_its_messages() -> None:
-    command = decoded(batch_frame(("a", 3), 32))
+    command = decoded(batch_frame(("a", 3), 32, BATCH))
     assert (command.code, command.ext["m"]) == (RequestCode.SEND_BATCH_MESSAGE, "true")
     assert command.body.count(b"KEYS\x01order-") == BATCH
 
