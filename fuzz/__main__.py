@@ -8,6 +8,7 @@ What broke a promise, and what the engine said, stays below build/fuzz.
 from __future__ import annotations
 
 import argparse
+import logging
 import secrets
 import shutil
 import sys
@@ -26,6 +27,7 @@ def main() -> int:
     if not engine.is_there():
         print("no engine: atheris is made for Linux on x86-64; `make setup` installs it there", file=sys.stderr)
         return 2
+    logging.disable()  # measuring what to keep runs decoders, which tell about bad bytes
     targets = [TARGETS[name] for name in options.target or TARGETS]
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     shutil.rmtree(WORK, ignore_errors=True)
