@@ -27,8 +27,10 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.headers import PullMessageHeader, SendMessageV2Header
+from tests.support.abusers import Page
 from tests.support.frames import all_frames
 from tests.support.orbit_process import OrbitUp
+from tests.support.process import free_port
 
 FRAMES = 100_000
 WARM_UP = 30_000  # tables and buffers have their size by then
@@ -239,8 +241,10 @@ def test_damaged_frames_leave_the_servers_serving_and_their_memory_flat() -> Non
             await remoting.close()
 
     # Captured frames register and unregister `broker-a`, which would be a legal order, too.
-    with OrbitUp(name="honest") as up:
+    page = Page(free_port())
+    with OrbitUp(name="honest", metricsExporterType="PROM", metricsPromExporterPort=page.port) as up:
         warm, end = uvloop.run(run(up))
+        refused = page.refused("malformed") + page.refused("malformed", "orbitmq_namesrv")
         process = up.process
         exit_code = up.stop()
         errors = process.errors()
@@ -251,4 +255,5 @@ def test_damaged_frames_leave_the_servers_serving_and_their_memory_flat() -> Non
     assert exit_code == 0
     assert "event=handler_failed" not in errors
     assert "Traceback" not in errors
-    assert errors.count("event=bad_frame") >= tally.outcomes["closed"]
+    assert refused >= tally.outcomes["closed"]
+    assert 1 <= errors.count("event=bad_frame") < refused

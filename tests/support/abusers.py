@@ -162,6 +162,7 @@ class Page:
     """`/metrics` of a process."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self._url = f"http://127.0.0.1:{port}/metrics"
 
     def scraped(self) -> Scraped:
