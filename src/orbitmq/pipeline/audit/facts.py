@@ -8,8 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from orbitmq.message.flags import COMPRESSED
 from orbitmq.message.checksum import CRC_MASK
+from orbitmq.message.flags import COMPRESSED
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
 
 QUEUE = ("topic", "brokerName", "queueId")
