@@ -103,6 +103,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.warn(pytest.PytestWarning(f"RocketMQ ended in {item.nodeid}, which is run again: {last_words}"))
         item._initrequest()  # type: ignore[attr-defined]  # as pytest does before a run
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if again := _oracles_end():
+            reports[-1].outcome, reports[-1].longrepr = "failed", f"RocketMQ ended again: {again}"
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -35,6 +35,7 @@ BATCH = 32
 IN_FLIGHT = 256
 ONEWAY_AHEAD = 500
 LINGER_S = 0.3
+AGAIN_S = 0.002  # a broker that is looked at gets its turn to be ready
 
 Row = dict[str, Any]
 
@@ -132,8 +133,10 @@ async def _until_readable(producer: Producer, topic: str, rows: Iterable[Row]) -
         ends[place] = max(ends.get(place, 0), row["queueOffset"] + 1)
     async with asyncio.timeout(PATIENCE_SECONDS):
         for (broker, queue_id), end in ends.items():
-            while await producer.max_offset(MessageQueue(topic, broker, queue_id)) < end:
-                pass
+            seen = -1
+            while seen < end:
+                seen = await producer.max_offset(MessageQueue(topic, broker, queue_id))
+                await asyncio.sleep(AGAIN_S)
 
 
 async def _until_stored(producer: Producer, topic: str, count: int) -> None:
