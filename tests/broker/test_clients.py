@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.clients import EXPIRY_MS, Client, Consumers, Producers
+from orbitmq.broker import clients as clients_module
+from orbitmq.broker.clients import EXPIRY_MS, EXPRESSION_SHARE, Client, Consumers, Producers
 from orbitmq.message.config import SubscriptionData
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 from orbitmq.wire.codes import RequestCode
@@ -175,3 +176,44 @@ def test_a_silent_producer_is_expired(anna: Line, bert: Line) -> None:
     producers.register("p", anna.client(0))
     producers.register("q", bert.client(1))
     assert producers.expired(120_001) == {anna}
+
+
+# ------------------------------------------------------------------------------------------------------------- limits
+
+
+def test_what_members_subscribe_has_a_limit_that_those_who_agree_meet_once(
+    anna: Line, bert: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long expression counts as several topics. What is known may stay, and what is gone leaves its room."""
+    monkeypatch.setattr(clients_module, "SUBSCRIPTIONS_MAX", 3)
+    consumers = Consumers()
+    assert consumers.register(member(on("Orders"), on("Bills")), anna.client())
+    assert consumers.register(member(on("Orders"), on("Bills")), bert.client())
+    assert consumers._weight == 2
+    assert not consumers.register(member(on("Orders"), on("Bills"), group="h"), anna.client())
+    assert not consumers.register(member(on("Orders", "t" * EXPRESSION_SHARE), group="h"), anna.client())
+    assert consumers.register(member(on("Orders"), group="h"), anna.client())
+    assert not consumers.register(member(on("Notes"), group="i"), bert.client())
+    assert not consumers.register(member(on("Orders"), on("Bills")), bert.client()), "nothing has changed"
+    assert set(consumers.groups) == {"g", "h"}
+    consumers.forget(anna)  # type: ignore[arg-type]
+    assert consumers._weight == 2, "the other member of g has the same"
+    consumers.forget(bert)  # type: ignore[arg-type]
+    assert consumers._weight == 0
+
+
+def test_one_client_leaves_room_for_the_groups_of_others(
+    anna: Line, bert: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_module, "MEMBERSHIPS_OF_ONE_MAX", 2)
+    producers = Producers()
+    for group in ("p", "q", "r"):
+        producers.register(group, anna.client())
+    producers.register("r", bert.client())
+    assert {
+        group: [client.client_id for client in members.values()] for group, members in producers.groups.items()
+    } == {
+        "p": ["anna"],
+        "q": ["anna"],
+        "r": ["bert"],
+    }

@@ -16,7 +16,7 @@ from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicCon
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.codes import RequestCode, SerializeType
-from orbitmq.wire.command import Command
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageResponseHeader
 from tests.support.live import (
     Client,
@@ -361,6 +361,22 @@ async def test_many_pulls_of_one_connection_wait_beside_each_other(tmp_path: Pat
             await client.send("Orders", b"%d" % queue, queue_id=queue)
             assert (await pulls[queue - 1]).code == 0
         assert held(broker) == 0
+
+
+async def test_a_waiting_pull_keeps_nothing_that_its_answer_does_not_need(tmp_path: Path) -> None:
+    """A megabyte of fields, a remark or a body would be kept for as long as nothing comes, thousands of times."""
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        await fill(client, 1)
+        command = request(RequestCode.PULL_MESSAGE, pull_header("Orders", 0, 1, sys_flag=WAITING), bytes(1 << 20))
+        assert command.ext is not None
+        command.ext["surplus"], command.remark = "x" * 100_000, "y" * 100_000
+        asking = asyncio.create_task(client.remoting.call(client.address, command, 60_000))
+        await until(lambda: held(broker) == 1)
+        ((pull,),) = broker._pulling.held._held.values()
+        assert (pull.command.ext, pull.command.remark, pull.command.body) == (None, None, b"")
+        await client.send("Orders", b"next")
+        assert (await asking).code == 0
 
 
 async def test_a_client_that_goes_takes_its_waiting_pulls_along(tmp_path: Path, turned_clock: LoopFactory) -> None:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from orbitmq.broker.locks import QueueLocks
+from orbitmq.broker.locks import NAMES_SIZE_MAX, QueueLocks
 from orbitmq.message.model import MessageQueue
 
 QUEUES = [MessageQueue("Orders", "broker-a", number) for number in range(3)]
@@ -75,3 +75,10 @@ def test_there_is_a_limit_of_all_groups(caplog: pytest.LogCaptureFixture) -> Non
     assert locks.lock("i", "carl", QUEUES[:1], 50_000) == QUEUES[:1]
     locks.sweep(60_001)
     assert locks.lock("j", "dora", QUEUES[:2], 60_001) == QUEUES[:1]
+
+
+def test_queues_of_endless_names_are_not_locked() -> None:
+    """A lock keeps the names while it lives, and a client may ask for any."""
+    locks = QueueLocks()
+    assert locks.lock("g", "anna", [MessageQueue("t" * NAMES_SIZE_MAX, "broker-a", 0), QUEUES[0]], 0) == QUEUES[:1]
+    assert locks.lock("g", "a" * NAMES_SIZE_MAX, QUEUES[1:], 0) == []
