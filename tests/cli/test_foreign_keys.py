@@ -11,6 +11,7 @@ from pathlib import Path
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.namesrv.options import NamesrvOptions
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.store.options import StoreOptions
 
@@ -20,20 +21,26 @@ OURS = {
     "archiveGuard",
     "archiveGuardGroup",
     "archiveGuardTopics",
+    "autoCreatedGroupsMax",
+    "autoCreatedTopicsMax",
     "bindAddress",
+    "consumerOffsetsMax",
     "fastListenPort",
+    "groupsMax",
     "haCopyWholeLog",
     "haSlaveAddresses",
     "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these from the system properties of its JVM
     "rocketmq.broker.diskSpaceWarningLevelRatio",
     "rocketmq.broker.multiPathSplitter",
     "rocketmq.broker.rebalance.lockMaxLiveTime",
+    "topicsMax",
 }
 
 TLS = {key for key in TlsOptions.table() if key.startswith("tls.")}  # system properties, too, or in a file of their own
-OURS |= TLS
+OURS |= TLS | ConnectionOptions.table().keys()
 
 BROKER = BrokerOptions.table().keys() | StoreOptions.table().keys() | TlsOptions.table().keys()
+BROKER |= ConnectionOptions.table().keys()
 NAMESRV = NamesrvOptions.table().keys()
 
 
