@@ -86,5 +86,22 @@ def test_settings_have_a_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     kv.put("n", "key", "v" * 94)
     with pytest.raises(RequestRejected, match="100 is the limit"):
         kv.put("n", "other", "v")
+    kv.put("n", "key", "w" * 96)
     kv.delete("n", "key")
     kv.put("n", "other", "v")
+    kv.delete("n", "other")
+    with pytest.raises(RequestRejected, match="100 is the limit"):
+        kv.put("m" * 100, "k", "v")  # a namespace stays when its keys are gone
+
+
+def test_settings_taken_over_that_are_too_many_may_be_replaced_and_removed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kv = KVConfig(path)
+    kv.put("n", "key", "v" * 200)
+    monkeypatch.setattr(kv_module, "SIZE_MAX", 100)
+    kv.put("n", "key", "w" * 200)
+    with pytest.raises(RequestRejected, match="100 is the limit"):
+        kv.put("n", "key", "w" * 201)
+    kv.put("n", "key", "w" * 150)
+    assert kv.value("n", "key") == "w" * 150

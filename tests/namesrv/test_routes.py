@@ -74,31 +74,66 @@ def test_slave_tells_no_topics_and_learns_its_master(table: RouteTable) -> None:
     assert table.topics() == []
 
 
-def test_registrations_have_limits_that_those_who_are_known_do_not_meet(
+def test_one_broker_too_many_is_refused_and_those_who_are_known_are_not(
     table: RouteTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes_module, "ENTRIES_MAX", 3)
     monkeypatch.setattr(routes_module, "BROKERS_MAX", 2)
     monkeypatch.setattr(routes_module, "MEMBERS_MAX", 2)
-    register(table, MASTER, told(TopicConfig("T"), TopicConfig("U")))
+    register(table, MASTER, told(TopicConfig("T")))
     register(table, OTHER, told(TopicConfig("T")))
     surplus = dataclasses.replace(OTHER, name="surplus", address="127.0.0.1:1")
-    for identity, registration in (
-        (surplus, told()),
-        (OTHER, told(TopicConfig("T"), TopicConfig("V"), version=2)),
-        (MASTER, told(TopicConfig("n" * 513), version=2)),
-        (MASTER, told(filters=("f:1",) * 101)),
-        (MASTER, told(filters=("f" * 513,))),
-    ):
+    for identity in (surplus, dataclasses.replace(MASTER, name="n" * 513)):
         with pytest.raises(RequestRejected, match="refused"):
-            register(table, identity, registration)
+            register(table, identity, told())
     register(table, SLAVE, told())
     with pytest.raises(RequestRejected, match="of this name"):
         register(table, dataclasses.replace(SLAVE, id=7, address="127.0.0.1:2"), told())
-    register(table, MASTER, told(TopicConfig("T"), TopicConfig("U", perm=4), version=3))
-    assert sorted(table.topics()) == ["T", "U"]
+    register(table, MASTER, told(filters=("f" * 513, *("f:1",) * 101), version=3))
+    register(table, SLAVE, told())
+    route = table.route("T")
+    assert route is not None
+    assert route.filter_server_table == {MASTER.address: ["f:1"] * 100}
     table.unregister(OTHER)
     register(table, surplus, told(TopicConfig("T")))
+
+
+def test_a_broker_with_topics_too_many_lives_without_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is renewed with all it has, changes of that are taken, and it tells the others again when there is room."""
+    monkeypatch.setattr(routes_module, "ENTRIES_MAX", 3)
+    left_out: list[tuple[str, int, int]] = []
+    table = RouteTable(lambda *what: left_out.append(what))
+    register(table, MASTER, told(TopicConfig("T"), TopicConfig("U")))
+    register(table, OTHER, told(TopicConfig("T")))
+    known = TopicConfig("T"), TopicConfig("U", perm=4)
+    later = NOW + EXPIRED_AFTER_MS
+    register(table, MASTER, told(*known, TopicConfig("V"), TopicConfig("W"), version=2), now_ms=later)
+    assert left_out == [("a", 2, 3)]
+    assert table.expire(later + 1)[0].address == OTHER.address
+    assert sorted(table.topics()) == ["T", "U"]
+    assert permissions(table, "U") == {"a": 4}
+    assert table.data_version(MASTER) not in (None, DataVersion(1, 0), DataVersion(2, 0)), "asked, it has changed"
+    told_before = table.data_version(MASTER)
+    register(table, MASTER, told(TopicConfig("T"), version=3), now_ms=later)
+    assert table.data_version(MASTER) == told_before, "one that has changed does not tell the others"
+    register(table, MASTER, told(*known, TopicConfig("V"), version=2), now_ms=later)
+    assert sorted(table.topics()) == ["T", "U", "V"]
+    assert table.data_version(MASTER) == DataVersion(2, 0)
+    register(table, MASTER, told(TopicConfig("n" * 513), version=3))
+    assert sorted(table.topics()) == ["T", "U", "V"]
+    table.validate()
+
+
+def test_one_broker_name_leaves_room_for_the_topics_of_others(
+    table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_module, "ENTRIES_OF_ONE_MAX", 2)
+    register(table, MASTER, told(TopicConfig("T"), TopicConfig("U"), TopicConfig("V")))
+    register(table, OTHER, told(TopicConfig("V")))
+    assert sorted(table.topics()) == ["T", "U", "V"]
+    assert permissions(table, "V") == {"b": 6}
+    table.delete_topic("T")
+    register(table, MASTER, told(TopicConfig("V"), version=2))
+    assert permissions(table, "V") == {"a": 6, "b": 6}
 
 
 def test_unchanged_version_changes_no_topic(table: RouteTable) -> None:

@@ -11,9 +11,8 @@ from orbitmq.runtime.files import load_with_backup, save_with_backup
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode, encode
 
-SIZE_MAX = (
-    4 << 20
-)  # characters of all keys and values: orders of some 50,000 topics. The whole file is written each time
+# Characters of all namespaces, keys and values: orders of some 50,000 topics. The whole file is written each time.
+SIZE_MAX = 4 << 20
 
 
 class KVFile(Struct, frozen=True):
@@ -35,13 +34,25 @@ class KVConfig:
         self._tables = file.tables if file else {}
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set one value and write the file; OSError leaves everything as it was, RequestRejected is too much."""
-        size = sum(len(name) + len(text) for table in self._tables.values() for name, text in table.items())
-        if size + len(namespace) + len(key) + len(value) > SIZE_MAX:
+        """Set one value and write the file; OSError leaves everything as it was. RequestRejected when it makes the
+        settings larger than they may be; what they have, of RocketMQ, may be more, and may be replaced.
+        """
+        grown = len(key) + len(value)
+        table = self._tables.get(namespace)
+        if table is None:
+            grown += len(namespace)
+        elif key in table:
+            grown -= len(key) + len(table[key])
+        size = self._size()
+        if grown > 0 and size + grown > SIZE_MAX:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, f"the settings have {size} characters, {SIZE_MAX} is the limit"
             )
         self._replace(namespace, {**self._tables.get(namespace, {}), key: value})
+
+    def _size(self) -> int:
+        sizes = (sum(map(len, table)) + sum(map(len, table.values())) for table in self._tables.values())
+        return sum(map(len, self._tables)) + sum(sizes)
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove one value; the namespace stays, even empty."""

@@ -20,12 +20,15 @@ from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, Que
 from orbitmq.wire.codes import ResponseCode
 
 EXPIRED_AFTER_MS = 120_000  # four missed registrations
-# Anybody may register. A hundred brokers with ten thousand topics each, some 600 MB with names of 300 characters.
-ENTRIES_MAX = 1_000_000
+# Anybody may register. A hundred brokers with ten thousand topics, and those for the retries and dead letters of ten
+# thousand groups, are 3,000,000. Each costs 200 bytes, 600 with a name of 300 characters that no other broker has.
+ENTRIES_MAX = 4_000_000
+ENTRIES_OF_ONE_MAX = 500_000  # topics of one broker name: as many as one registration can carry
 BROKERS_MAX = 10_000  # names; no cluster comes near
 MEMBERS_MAX = 100  # processes of one name
 TEXT_LENGTH_MAX = 512  # of a name or an address: four times the longest allowed topic
 FILTER_SERVERS_MAX = 100  # addresses of one broker
+UNTOLD = DataVersion(0, 0)  # no broker has it: one of whom something was left out tells all its topics again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Broker:
 
     cluster: str
     members: dict[int, Member] = field(default_factory=dict)
+    entries: int = 0  # topics
 
     @property
     def addresses(self) -> dict[int, str]:
@@ -63,9 +67,12 @@ class Broker:
 
 
 class RouteTable:
-    """Everything a name server knows of brokers and topics."""
+    """Everything a name server knows of brokers and topics. `left_out` is told of a broker name, how much of its
+    registration was not kept, and the limit.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: Callable[[str, int, int], None] = lambda _name, _count, _limit: None) -> None:
+        self._left_out = left_out
         self._brokers: dict[str, Broker] = {}
         # Topic -> broker name -> queues. Invariant: every topic has an entry, every entry a registered broker name.
         self._topics: dict[str, dict[str, QueueData]] = {}
@@ -76,6 +83,7 @@ class RouteTable:
         assert all(broker.members for broker in self._brokers.values())
         assert all(self._topics.values())
         assert self._entries == sum(map(len, self._topics.values()))
+        assert self._entries == sum(broker.entries for broker in self._brokers.values())
         assert all(name in self._brokers for queues in self._topics.values() for name in queues)
 
     # ------------------------------------------------------------------------------------------------- registration
@@ -90,39 +98,33 @@ class RouteTable:
         now_ms: int,
     ) -> Member | None:
         """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered. RequestRejected
-        when it is more than can be kept."""
-        self._refuse_too_much(identity, registration, ha_address)
+        when it is new and one too many. Of one that is known only topics that are new are left out when there is no
+        room: it lives, and so do its other topics.
+        """
+        self._refuse_too_much(identity, ha_address)
         broker = self._brokers.setdefault(identity.name, Broker(identity.cluster))
         broker.cluster = identity.cluster
         self._drop_other_ids(broker, identity)
         table = registration.topic_table
-        if identity.id == MASTER_ID and self._is_news(broker.members.get(MASTER_ID), identity, table.data_version):
-            self._merge(identity.name, table)
-        broker.members[identity.id] = Member(
-            identity.address,
-            ha_address,
-            table.data_version,
-            tuple(registration.filter_servers),
-            owner,
-            now_ms,
-        )
+        version, known = table.data_version, broker.members.get(MASTER_ID)
+        if identity.id == MASTER_ID and self._is_news(known, identity, version):
+            is_whole = self._merge(identity.name, broker, table)
+            if known is not None and known.version == UNTOLD:  # one topic that has changed does not tell the others
+                is_whole = is_whole and len(table.topics) >= broker.entries
+            version = version if is_whole else UNTOLD
+        filters = tuple(one for one in registration.filter_servers if len(one) <= TEXT_LENGTH_MAX)[:FILTER_SERVERS_MAX]
+        broker.members[identity.id] = Member(identity.address, ha_address, version, filters, owner, now_ms)
         return None if identity.id == MASTER_ID else broker.members.get(MASTER_ID)
 
-    def _refuse_too_much(self, identity: BrokerIdentity, registration: BrokerRegistration, ha_address: str) -> None:
-        broker, topics = self._brokers.get(identity.name), registration.topic_table.topics
-        members = broker.members if broker is not None else {}
-        filters = registration.filter_servers
-        names = (identity.cluster, identity.name, identity.address, ha_address, *filters[:FILTER_SERVERS_MAX], *topics)
-        if len(filters) > FILTER_SERVERS_MAX or max(map(len, names)) > TEXT_LENGTH_MAX:
-            raise _too_much(f"a name has more than {TEXT_LENGTH_MAX} characters, or there are too many filter servers")
-        if broker is None and len(self._brokers) >= BROKERS_MAX:
-            raise _too_much(f"{BROKERS_MAX} broker names are registered")
-        if identity.id not in members and len(members) >= MEMBERS_MAX:
+    def _refuse_too_much(self, identity: BrokerIdentity, ha_address: str) -> None:
+        if max(map(len, (identity.cluster, identity.name, identity.address, ha_address))) > TEXT_LENGTH_MAX:
+            raise _too_much(f"a name has more than {TEXT_LENGTH_MAX} characters")
+        broker = self._brokers.get(identity.name)
+        if broker is None:
+            if len(self._brokers) >= BROKERS_MAX:
+                raise _too_much(f"{BROKERS_MAX} broker names are registered")
+        elif identity.id not in broker.members and len(broker.members) >= MEMBERS_MAX:
             raise _too_much(f"{MEMBERS_MAX} brokers of this name are registered")
-        if self._entries + len(topics) > ENTRIES_MAX:  # a look at each topic is seldom necessary
-            new = sum(identity.name not in self._topics.get(topic, ()) for topic in topics)
-            if self._entries + new > ENTRIES_MAX:
-                raise _too_much(f"{self._entries} topics of brokers are registered, {ENTRIES_MAX} may be")
 
     @staticmethod
     def _drop_other_ids(broker: Broker, identity: BrokerIdentity) -> None:
@@ -134,18 +136,31 @@ class RouteTable:
     def _is_news(known: Member | None, identity: BrokerIdentity, version: DataVersion) -> bool:
         return known is None or known.address != identity.address or known.version != version
 
-    def _merge(self, broker_name: str, table: TopicTable) -> None:
-        """Topics are added and changed, never removed: a registration may carry only what changed."""
+    def _merge(self, broker_name: str, broker: Broker, table: TopicTable) -> bool:
+        """Topics are added and changed, never removed: a registration may carry only what changed. False when some
+        were left out.
+        """
+        surplus = 0
         for topic, config in table.topics.items():
-            queues = self._topics.setdefault(topic, {})
-            self._entries += broker_name not in queues
-            queues[broker_name] = QueueData(
+            if broker_name not in self._topics.get(topic, ()):
+                if self._is_full(broker) or len(topic) > TEXT_LENGTH_MAX:
+                    surplus += 1
+                    continue
+                self._entries += 1
+                broker.entries += 1
+            self._topics.setdefault(topic, {})[broker_name] = QueueData(
                 broker_name=broker_name,
                 perm=config.perm,
                 read_queues=config.read_queues,
                 write_queues=config.write_queues,
                 topic_sys_flag=config.sys_flag,
             )
+        if surplus:
+            self._left_out(broker_name, surplus, ENTRIES_MAX)
+        return not surplus
+
+    def _is_full(self, broker: Broker) -> bool:
+        return self._entries >= ENTRIES_MAX or broker.entries >= ENTRIES_OF_ONE_MAX
 
     def unregister(self, identity: BrokerIdentity) -> None:
         """A broker says goodbye. One that has taken over its id at another address stays, unlike in RocketMQ."""
@@ -182,15 +197,17 @@ class RouteTable:
         dropped = [broker_id for broker_id, member in broker.members.items() if condition(broker_id, member)]
         addresses = [broker.members.pop(broker_id).address for broker_id in dropped]
         if not broker.members:
-            del self._brokers[broker_name]
             for topic in list(self._topics):
                 self._drop_queues(topic, [broker_name])
+            del self._brokers[broker_name]
         return addresses
 
     def _drop_queues(self, topic: str, broker_names: Iterable[str]) -> None:
         queues = self._topics.get(topic, {})
         for name in broker_names:
-            self._entries -= queues.pop(name, None) is not None
+            if queues.pop(name, None) is not None:
+                self._entries -= 1
+                self._brokers[name].entries -= 1
         if not queues:
             self._topics.pop(topic, None)
 

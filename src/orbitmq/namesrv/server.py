@@ -15,7 +15,7 @@ from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import Clock, SystemClock
-from orbitmq.runtime.refusals import Refusals
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 
@@ -44,7 +44,7 @@ class NameServer:
         self.options = options or NamesrvOptions()
         self._clock = clock or SystemClock()
         self.refusals = Refusals()
-        self.routes = RouteTable()
+        self.routes = RouteTable(self._left_out)
         self.kv = KVConfig(self.options.kv_config_file)
         self._handlers = Handlers(self.options, self.routes, self.kv, self._clock, self.refusals)
         self.router = self._handlers.router()
@@ -86,6 +86,10 @@ class NameServer:
             self._next_scan = None
         await self._server.stop()
         _log.info("event=namesrv_stopped address=%s", self.address)
+
+    def _left_out(self, broker_name: str, count: int, limit: int) -> None:
+        text = "event=topics_left_out broker=%.100s topics=%d limit=%d"
+        self.refusals.note(Limit.ROUTES, _log, text, broker_name, count, limit)
 
     def scan(self) -> None:
         """Forget the brokers that stay silent and close their connections."""
