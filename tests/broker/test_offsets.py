@@ -11,6 +11,7 @@ from orbitmq.broker import offsets as offsets_module
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.javajson import dumps_pretty, loads
+from orbitmq.message.topics import HALF_TOPIC, TRANSACTION_GROUP
 from orbitmq.wire.bodies import ConsumerOffsetTable
 from orbitmq.wire.objects import plain
 from tests.support.golden import GOLDEN
@@ -54,16 +55,50 @@ def test_offsets_have_a_limit_that_known_ones_do_not_meet(tmp_path: Path, caplog
 
 
 def test_offsets_of_what_nobody_made_leave_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets_module, "STRANGERS_MAX", 2)
-    offsets = ConsumerOffsets(tmp_path, knows=lambda topic, group: (topic, group) == ("Orders", "g"))
-    for name in ("a", "b", "c"):
-        offsets.commit(name, "Orders", 0, 1)
+    """A queue that its topic does not have counts like a topic or a group that is not there."""
+    monkeypatch.setattr(offsets_module, "STRANGERS_MAX", 3)
+    offsets = ConsumerOffsets(tmp_path, queues=lambda topic, group: 2 if (topic, group) == ("Orders", "g") else 0)
+    for queue in range(5):
+        offsets.commit("a", "Orders", queue, 1)
+    for queue in range(-1, 5):
+        offsets.commit("g", "Orders", queue, 1)
+    assert offsets.table == {"Orders@a": {0: 1, 1: 1, 2: 1}, "Orders@g": {0: 1, 1: 1}}
     offsets.commit("a", "Orders", 1, 5)
-    offsets.commit("g", "Orders", 0, 1)
-    assert offsets.table == {"Orders@a": {0: 1, 1: 5}, "Orders@b": {0: 1}, "Orders@g": {0: 1}}
+    assert offsets.query("a", "Orders", 1) == 5
     offsets.forget_group("a")
-    offsets.commit("c", "Orders", 0, 1)
-    assert offsets.query("c", "Orders", 0) == 1
+    for queue in (-1, 2, 3, 4):
+        offsets.commit("g", "Orders", queue, 1)
+    assert offsets.table == {"Orders@g": {0: 1, 1: 1, -1: 1, 2: 1, 3: 1}}
+    offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 1)
+    assert offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) == 1, "the broker's own"
+
+
+async def test_what_was_unknown_is_looked_at_again_once_between_two_saves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what a file brought: all of it is kept, and counts."""
+    monkeypatch.setattr(offsets_module, "STRANGERS_MAX", 2)
+    before = ConsumerOffsets(tmp_path)
+    for queue in range(3):
+        before.commit("g", "Orders", queue, 1)
+    before.save_soon()
+    await before.file.flush()
+    made = {"Bills": 1}
+    asked: list[str] = []
+    offsets = ConsumerOffsets(tmp_path, queues=lambda topic, _group: asked.append(topic) or made.get(topic, 0))
+    offsets.load()
+    assert offsets.table == before.table
+    offsets.commit("g", "New", 0, 1)
+    assert offsets.query("g", "New", 0) is None
+    offsets.save_soon()
+    asked.clear()
+    for _ in range(10):
+        offsets.commit("g", "New", 0, 1)
+    assert asked.count("Orders") == 3, "once each"
+    made["Orders"] = 3
+    offsets.save_soon()
+    offsets.commit("g", "New", 0, 1)
+    assert offsets.query("g", "New", 0) == 1
 
 
 async def test_after_a_crash_no_offset_lies_beyond_its_queue(
@@ -147,6 +182,26 @@ async def test_thousands_of_changes_are_written_in_turns_of_the_event_loop(
     again.load()
     assert again.table == offsets.table
     assert offsets._text()() == dumps_pretty(plain(ConsumerOffsetTable(offset_table=offsets.table)))
+
+
+async def test_a_topic_of_many_queues_takes_several_shares_of_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offsets_module, "TURN_ENTRIES", 10)
+    written: list[str] = []
+    entry = offsets_module._entry
+    monkeypatch.setattr(offsets_module, "_entry", lambda key, found: written.append(key) or entry(key, found))
+    offsets = ConsumerOffsets(tmp_path)
+    for number in range(9):
+        for queue in range(16 * 4):
+            offsets.commit(f"g{number}", "Orders", queue, 1)
+    offsets.save_soon()
+    await asyncio.sleep(0)
+    assert len(written) == 2
+    while not offsets.file.path.exists():
+        await asyncio.sleep(0)
+    await offsets.file.flush()
+    assert len(written) == 9
 
 
 async def test_an_empty_table_and_an_empty_entry_are_written_as_java_does(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ class Broker:
         self.groups = Groups(config, options, self._clock, with_light_queues=light, refusals=self.refusals)
         self.offsets = ConsumerOffsets(
             config, with_light_queues=light, options=options, refusals=self.refusals,
-            knows=lambda topic, group: topic in self.topics.table and group in self.groups.table,
+            queues=lambda topic, group: self.topics.queues(topic) if group in self.groups.table else 0,
         )  # fmt: skip
         self.producers = Producers(refusals=self.refusals)
         self._filters = Filters(config, options, self._clock)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.message.javajson import dumps
-from orbitmq.message.topics import TRANSACTION_GROUP, is_lmq
+from orbitmq.message.topics import TRANSACTION_GROUP, is_lmq, is_system_topic
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.saved import SavedFile
@@ -26,9 +27,13 @@ from orbitmq.wire.objects import decode
 _log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
-STRANGERS_MAX = 10_000  # topics with group that this broker does not both know; what invents them must leave room
+# Offsets of a topic, a group or a queue that is not there: what invents them must leave room. RocketMQ takes any, and a
+# group goes on for a while with queues its topic has no more.
+STRANGERS_MAX = 50_000
+QUEUES_MAX = 1 << 31  # of a topic about which nothing is known
 KEY_LENGTH_MAX = 1024  # more than a topic and a group of the longest allowed names; for the same reason
 TURN_ENTRIES = 300  # topics with group whose text is written before other work gets its turn: some 3 ms
+QUEUES_AN_ENTRY = 16  # of a topic with more, the text takes as long as several
 CORRECTIONS_TOLD = 20  # one by one; thousands of them have one reason
 
 
@@ -41,14 +46,16 @@ class ConsumerOffsets:
         *,
         with_light_queues: bool = False,
         options: BrokerOptions | None = None,
-        knows: Callable[[str, str], bool] = lambda _topic, _group: True,
+        queues: Callable[[str, str], int] = lambda _topic, _group: QUEUES_MAX,
         refusals: Refusals | None = None,
     ) -> None:
-        """`knows` tells whether there are a topic and a group of these names."""
+        """`queues` tells how many a topic has; 0 when the topic or the group is not there."""
         self._options = options or BrokerOptions()
-        self._knows = knows
+        self._queues = queues
         self._refusals = refusals or Refusals()
-        self._strangers: set[str] = set()  # keys of the table, as far as `knows` told when they came
+        self._strangers: dict[str, set[int]] = {}  # those of the table that `queues` did not know when they came
+        self._strangers_count = 0
+        self._may_look_again = False  # at the strangers: once between two saves
         self.table: dict[str, dict[int, int]] = {}
         self.with_light_queues = with_light_queues
         self.committed_here: dict[str, set[int]] | None = None  # of a slave: queues its master does not know of
@@ -111,7 +118,7 @@ class ConsumerOffsets:
         key = topic + SEPARATOR + group
         offsets = self.table.get(key)
         if offsets is None or queue_id not in offsets:
-            if not self._has_room(key, topic, group):
+            if not self._has_room(key, topic, group, queue_id):
                 return
             self._count += 1
             offsets = self.table.setdefault(key, {})
@@ -122,21 +129,48 @@ class ConsumerOffsets:
         if self.committed_here is not None:
             self.committed_here.setdefault(key, set()).add(queue_id)
 
-    def _has_room(self, key: str, topic: str, group: str) -> bool:
-        """Whether one more offset is kept. Those of topics and groups that nobody made have a limit of their own."""
+    def _has_room(self, key: str, topic: str, group: str, queue_id: int) -> bool:
+        """Whether one more offset is kept. Those of topics, groups and queues that nobody made have a limit of their
+        own.
+        """
         limit = self._options.consumer_offsets_max
         if self._count >= limit or len(key) > KEY_LENGTH_MAX:
             text = "event=offset_refused key=%.100s offsets=%d limit=%d"
             self._refusals.note(Limit.OFFSETS, _log, text, key, self._count, limit)
             return False
-        if key in self.table or self._knows(topic, group) or (self.with_light_queues and is_lmq(group)):
+        if not self._is_strange(topic, group, queue_id):
             return True
-        if len(self._strangers) >= STRANGERS_MAX:
+        if self._strangers_count >= STRANGERS_MAX and self._may_look_again:
+            self._look_again(self._strangers)
+        if self._strangers_count >= STRANGERS_MAX:
             text = "event=offset_refused key=%.100s reason=unknown limit=%d"
             self._refusals.note(Limit.OFFSETS, _log, text, key, STRANGERS_MAX)
             return False
-        self._strangers.add(key)
+        self._strangers.setdefault(key, set()).add(queue_id)
+        self._strangers_count += 1
         return True
+
+    def _is_strange(self, topic: str, group: str, queue_id: int) -> bool:
+        if self.with_light_queues and is_lmq(group):
+            return False
+        if group == TRANSACTION_GROUP and queue_id == 0 and is_system_topic(topic):
+            return False  # the broker's own progress
+        return not 0 <= queue_id < self._queues(topic, group)
+
+    def _look_again(self, table: Mapping[str, Iterable[int]]) -> None:
+        """Find the strangers among these offsets: what was unknown may have been made, or be gone."""
+        self._may_look_again = False
+        self._strangers = {}
+        for key, queue_ids in table.items():
+            topic, _, group = key.partition(SEPARATOR)
+            known = self.table.get(key, {})
+            strange = {one for one in queue_ids if one in known and self._is_strange(topic, group, one)}
+            if strange:
+                self._strangers[key] = strange
+        self._strangers_count = sum(map(len, self._strangers.values()))
+
+    def _forget_strangers(self, key: str) -> None:
+        self._strangers_count -= len(self._strangers.pop(key, ()))
 
     def to_hand_back(self, most: int) -> list[tuple[str, int]]:
         """Keys and queues, of a slave, that its master is to be told of."""
@@ -193,6 +227,7 @@ class ConsumerOffsets:
         copied = dict(self.table.get(topic + SEPARATOR + source, {}))
         if copied:
             self._count -= len(self.table.pop(topic + SEPARATOR + group, {}))
+            self._forget_strangers(topic + SEPARATOR + group)
         for queue_id, offset in copied.items():
             self.commit(group, topic, queue_id, offset)
 
@@ -206,7 +241,8 @@ class ConsumerOffsets:
 
     def save_soon(self) -> None:
         """Write the file if anything changed since the last time."""
-        if len(self._changed) > TURN_ENTRIES:
+        self._may_look_again = True
+        if self._is_much():
             if self._writing is None:
                 self._writing = asyncio.get_running_loop().create_task(self._write_in_turns())
         elif self._changed:
@@ -215,16 +251,26 @@ class ConsumerOffsets:
     async def _write_in_turns(self) -> None:
         """Most of the texts first, so that little is left for the moment the file is made."""
         try:
-            while len(self._changed) > TURN_ENTRIES:
+            while self._is_much():
                 self._write(TURN_ENTRIES)
                 await asyncio.sleep(0)
             self.file.mark()
         finally:
             self._writing = None
 
-    def _write(self, count: int) -> None:
-        for _ in range(min(count, len(self._changed))):
+    def _is_much(self) -> bool:
+        """Whether the texts of what changed take longer than a turn."""
+        return len(self._changed) > TURN_ENTRIES or sum(map(self._share, self._changed)) > TURN_ENTRIES
+
+    def _share(self, key: str) -> int:
+        """How many entries of the usual size this one is worth."""
+        return 1 + len(self.table.get(key, ())) // QUEUES_AN_ENTRY
+
+    def _write(self, count: float) -> None:
+        """Texts of so many entries, of all with infinity."""
+        while count > 0 and self._changed:
             key = self._changed.pop()
+            count -= self._share(key)
             offsets = self.table.get(key)
             if offsets is None:
                 self._texts.pop(key, None)
@@ -244,17 +290,18 @@ class ConsumerOffsets:
             topic, _, group = key.partition(SEPARATOR)
             if not wanted(topic, group):
                 self._count -= len(self.table.pop(key))
-                self._strangers.discard(key)
+                self._forget_strangers(key)
                 self._changed.add(key)
 
     def _take(self, table: dict[str, dict[int, int]]) -> None:
         self.table = table
         self._count = sum(map(len, table.values()))
+        self._look_again(table)
         self._texts = {key: self._entry(key, offsets) for key, offsets in table.items()}
 
     def _text(self) -> Callable[[], str]:
         """ConsumerOffsetTable as Java's files have it; what is returned puts the texts of the entries together."""
-        self._write(len(self._changed))
+        self._write(math.inf)
         here, texts = list(self._here_texts.values()), self._texts
         if not self.with_light_queues:
             return partial(_whole, here, None, list(map(texts.__getitem__, self.table)))

@@ -87,6 +87,11 @@ class Topics:
         found = self.table.get(name)
         return light_topic(name) if found is None and self._with_light_queues else found
 
+    def queues(self, name: str) -> int:
+        """How many a topic has, to read or to write; 0 when it is not there."""
+        found = self.get(name)
+        return 0 if found is None else max(found.read_queues, found.write_queues)
+
     def put(self, config: TopicConfig) -> None:
         """Create or replace a topic. Nothing about light topics can be configured. RequestRejected when there are too
         many."""
