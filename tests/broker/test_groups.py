@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.broker import groups as groups_module
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import RequestRejected
@@ -62,6 +63,16 @@ async def test_invented_names_have_a_limit(tmp_path: Path, caplog: pytest.LogCap
     with pytest.raises(RequestRejected, match="groupsMax"):
         groups.put(SubscriptionGroup("surplus"))
     groups.put(SubscriptionGroup("made", retry_max=3))
+    await groups.file.flush()
+
+
+async def test_all_groups_fit_into_one_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is refused for that is not told of an option that would not help."""
+    monkeypatch.setattr(groups_module, "TEXT_SIZE_MAX", 0)
+    groups = made(tmp_path)
+    groups.put(SubscriptionGroup("first"))
+    with pytest.raises(RequestRejected, match="one frame"):
+        groups.put(SubscriptionGroup("second"))
     await groups.file.flush()
 
 

@@ -15,6 +15,7 @@ from orbitmq.errors import RequestRejected
 from orbitmq.message.config import MULTI_TAG, DataVersion, TopicConfig
 from orbitmq.message.javajson import loads
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.runtime.refusals import Refusals
 from tests.support.golden import GOLDEN
 
 NOW_MS = 1_700_000_000_000
@@ -118,28 +119,52 @@ async def test_a_retry_topic_needs_no_template(tmp_path: Path) -> None:
     await topics.file.flush()
 
 
-async def test_invented_names_have_a_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Senders meet it first, then the broker's own retry topics and administrators; what is there can be changed."""
+async def test_invented_names_have_a_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Senders meet it first, then those that invent groups, and administrators last; what is there can be changed."""
     first = len(made(tmp_path).table)
-    topics = made(tmp_path, auto_created_topics_max=first + 1, topics_max=first + 3)
+    monkeypatch.setattr(topics_module, "ADMINISTRATORS_SHARE", first + 4)
+    topics = made(tmp_path, auto_created_topics_max=first + 1, topics_max=first + 4)
     assert topics.create_for_send("First", "TBW102", 1, unit=False) is not None
     assert topics.create_for_send("Second", "TBW102", 1, unit=False) is None
-    assert f"topic=Second reason=limit topics={first + 1} limit={first + 1} refused=1" in caplog.text
-    topics.put(TopicConfig("Made", 1, 1))
+    assert f"topic=Second reason=limit topics={first + 1} limit={first + 1} " in caplog.text
     topics.create_for_group("g", 1)
-    for create in (
-        lambda: topics.put(TopicConfig("Surplus", 1, 1)),
-        lambda: topics.create_for_group("h", 1),
-        lambda: topics.create_for_system("%DLQ%g", 1),
-    ):
+    topics.create_for_system("%DLQ%g", 1)
+    topics.create_for_group("g", 1)
+    for create in (lambda: topics.create_for_group("h", 1), lambda: topics.create_for_system("%DLQ%h", 1)):
         with pytest.raises(RequestRejected, match="topicsMax"):
             create()
+    topics.put(TopicConfig("Made", 1, 1))
+    with pytest.raises(RequestRejected, match="topicsMax"):
+        topics.put(TopicConfig("Surplus", 1, 1))
     topics.put(TopicConfig("Made", 4, 4))
     topics.create_for_system("TRANS_CHECK_MAX_TIME_TOPIC", 1)
     topics.delete("Made")
     topics.delete("TRANS_CHECK_MAX_TIME_TOPIC")
     topics.put(TopicConfig("Surplus", 1, 1))
     await topics.file.flush()
+
+
+async def test_retry_topics_of_groups_that_administrators_made_take_all_there_is(tmp_path: Path) -> None:
+    first = len(made(tmp_path).table)
+    topics = made(tmp_path, auto_create_subscription_group=False, topics_max=first + 5)
+    for number in range(5):
+        topics.create_for_group(f"g{number}", 1)
+    with pytest.raises(RequestRejected, match="topicsMax"):
+        topics.create_for_group("surplus", 1)
+    await topics.file.flush()
+
+
+def test_topics_that_may_not_be_made_by_sends_make_few_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A production broker's setting, and an application whose topic nobody has made: no refusal to be alarmed by."""
+    refusals = Refusals()
+    options = OPTIONS.replace(auto_create_topic_enable=False)
+    topics = Topics(tmp_path, options, ManualClock(NOW_MS), refusals=refusals)
+    for _ in range(1000):
+        assert topics.create_for_send("Unknown", "TBW102", 1, unit=False) is None
+    assert caplog.messages == ["event=topic_refused topic=Unknown template=TBW102"]
+    assert not any(refusals.counts.values())
 
 
 async def test_all_topics_fit_into_one_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +179,8 @@ async def test_all_topics_fit_into_one_frame(tmp_path: Path, monkeypatch: pytest
     with suppress(RequestRejected):
         for name in created:
             topics.put(TopicConfig(name, 1, 1))
+    with pytest.raises(RequestRejected, match="one frame"):
+        topics.put(TopicConfig("surplus", 1, 1))
     assert made_before < len(topics.table) < len(created)
     assert len(topics.compact()) < 6000
     for name in list(topics.table):

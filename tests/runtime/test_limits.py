@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.runtime.limits import raise_open_files
+from orbitmq.runtime.limits import open_files, raise_open_files
 from tests.support.orbit_process import ORBITMQ
 from tests.support.process import ChildProcess, free_port
 
@@ -34,6 +34,12 @@ def test_a_system_that_refuses_leaves_the_limit_as_it_was(few_files: int, monkey
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
     assert raise_open_files() == few_files - 1
+
+
+def test_no_limit_is_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells it as -1."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert open_files() > 1 << 40
 
 
 def test_a_daemon_raises_its_limit_when_it_starts(tmp_path: Path) -> None:

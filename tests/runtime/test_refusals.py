@@ -9,7 +9,7 @@ import pytest
 from orbitmq.runtime.refusals import LOG_SECONDS, Limit, Refusals
 
 
-def test_a_flood_of_refusals_is_one_line_a_while_for_each_limit(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_of_refusals_is_one_line_a_while(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     log, refusals = logging.getLogger("tests"), Refusals(lambda: now[0])
     for number in range(1000):
@@ -25,3 +25,24 @@ def test_a_flood_of_refusals_is_one_line_a_while_for_each_limit(caplog: pytest.L
     assert refusals.counts[Limit.TOPICS] == 1001
     assert refusals.counts[Limit.GROUPS] == 1
     assert refusals.counts[Limit.OFFSETS] == 0
+
+
+def test_each_event_of_a_limit_has_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    log, refusals = logging.getLogger("tests"), Refusals(lambda: 1.0)
+    for _ in range(3):
+        refusals.note(Limit.MALFORMED, log, "event=bad_frame")
+        refusals.note(Limit.MALFORMED, log, "event=tls_handshake_failed")
+    assert caplog.messages == ["event=bad_frame refused=1", "event=tls_handshake_failed refused=1"]
+    assert refusals.counts[Limit.MALFORMED] == 6
+
+
+def test_what_is_no_refusal_has_few_lines_and_no_count(caplog: pytest.LogCaptureFixture) -> None:
+    now = [1.0]
+    caplog.set_level(logging.INFO)
+    log, refusals = logging.getLogger("tests"), Refusals(lambda: now[0])
+    for number in range(9):
+        refusals.tell(log, "event=kv_put key=%d", number, level=logging.INFO, lines=2)
+    now[0] += LOG_SECONDS
+    refusals.tell(log, "event=kv_put key=%d", 9, level=logging.INFO, lines=2)
+    assert caplog.messages == ["event=kv_put key=0", "event=kv_put key=1", "event=kv_put key=9 times=8"]
+    assert not any(refusals.counts.values())

@@ -128,7 +128,7 @@ class Broker:
             queues=lambda topic, group: self.topics.queues(topic) if group in self.groups.table else 0,
         )  # fmt: skip
         self.producers = Producers(refusals=self.refusals)
-        self._filters = Filters(config, options, self._clock)
+        self._filters = Filters(config, options, self._clock, self.refusals)
         self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone, refusals=self.refusals)
         self.archive_guard = ArchiveGuard(lambda: self.store, self.topics, self.offsets, options)
         kind = ReplicaStore if store_options.is_slave else MessageStore

@@ -20,6 +20,7 @@ from orbitmq.message.javajson import dumps_pretty
 from orbitmq.message.properties import EncodedProperties
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies_filter import BloomBits, FilterTable, GroupFilter, TopicFilters
 from orbitmq.wire.codes import ResponseCode
@@ -27,6 +28,7 @@ from orbitmq.wire.objects import decode, plain
 
 _log = logging.getLogger(__name__)
 
+FILTER_LINES = 100  # in the log, of new filters that come together
 FILTERS_MAX = 20_000  # entries, about 1 KiB each beside their expression; heartbeats make them unasked
 # What the filters of one topic may take together that are asked about each of its messages for a bitmap, in the unit of
 # `Sql92Expression.cost`: some 0.5 ms of each send. A hundred filters fill a bitmap anyway.
@@ -66,8 +68,9 @@ class Filter:
 class Filters:
     """(topic, group) -> filter."""
 
-    def __init__(self, directory: Path, options: BrokerOptions, clock: Clock) -> None:
+    def __init__(self, directory: Path, options: BrokerOptions, clock: Clock, refusals: Refusals | None = None) -> None:
         self._clock = clock
+        self._refusals = refusals or Refusals()
         self._options = options
         self.bloom = BloomFilter.sized(options.max_error_rate_of_bloom_filter, options.expect_consumer_num_use_filter)
         self._by_topic: dict[str, dict[str, Filter]] = {}
@@ -145,17 +148,20 @@ class Filters:
         try:
             expression = compiled(subscription.expression, subscription.expression_type)
         except ExpressionIllegal as error:
-            _log.warning("event=filter_refused topic=%s group=%s error=%s", topic, group, error)
+            text = "event=filter_refused topic=%.300s group=%.300s error=%.300s"
+            self._refusals.tell(_log, text, topic, group, error)
             return
         if self._count >= FILTERS_MAX:
-            _log.warning("event=filter_refused topic=%s group=%s limit=%d", topic, group, FILTERS_MAX)
+            text = "event=filter_refused topic=%.300s group=%.300s limit=%d"
+            self._refusals.tell(_log, text, topic, group, FILTERS_MAX)
             return
         self._add(
             Filter(
                 topic, group, expression, self.bloom.positions(group, topic), self._clock.now_ms(), subscription.version
             )
         )
-        _log.info("event=filter_registered topic=%s group=%s", topic, group)
+        text = "event=filter_registered topic=%.300s group=%.300s"
+        self._refusals.tell(_log, text, topic, group, level=logging.INFO, lines=FILTER_LINES)
 
     def _kill(self, known: Filter) -> None:
         if not known.is_dead:

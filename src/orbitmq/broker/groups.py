@@ -94,16 +94,21 @@ class Groups:
         many."""
         if self._with_light_queues and is_lmq(group.name):
             return
-        limit = self._options.groups_max
-        if group.name not in self.table and (len(self.table) >= limit or self._texts.size > TEXT_SIZE_MAX):
-            self._told_too_many(group.name, limit)
-            remark = (
-                f"group {group.name} is not created: the broker has {len(self.table)}, as many as it may (groupsMax)"
-            )
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+        if group.name not in self.table:
+            self._refuse_too_many(group.name, self._options.groups_max)
         self.table[group.name] = group
         self._texts.write(group.name, group)
         self._changed()
+
+    def _refuse_too_many(self, name: str, limit: int) -> None:
+        if len(self.table) >= limit:
+            reason = f"the broker has {len(self.table)}, as many as it may (groupsMax)"
+        elif self._texts.size > TEXT_SIZE_MAX:
+            reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them have to fit into one frame"
+        else:
+            return
+        self._told_too_many(name, limit)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"group {name} is not created: {reason}")
 
     def _may_be_created(self, name: str) -> bool:
         """Whether a client may bring the group to life: its name is checked by nobody else."""
@@ -114,8 +119,8 @@ class Groups:
         return False
 
     def _told_too_many(self, name: str, limit: int) -> None:
-        text = "event=group_refused group=%.300s groups=%d limit=%d"
-        self._refusals.note(Limit.GROUPS, _log, text, name, len(self.table), limit)
+        text = "event=group_refused group=%.300s groups=%d limit=%d bytes=%d"
+        self._refusals.note(Limit.GROUPS, _log, text, name, len(self.table), limit, self._texts.size)
 
     async def take(self, table: SubscriptionGroupTable) -> None:
         """Become what the master has, version and all; a group it does not have is gone."""

@@ -67,7 +67,8 @@ class BrokerOptions(Options):
     topics_max: int = option(
         "topicsMax",
         100_000,
-        "Topics from which on nobody creates a further one; those for retries and dead letters count.",
+        "Topics from which on nobody creates a further one; those for retries and dead letters count. Where clients "
+        "create groups, a fifth is left to administrators.",
         minimum=1,
     )
     auto_created_groups_max: int = option(

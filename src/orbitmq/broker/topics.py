@@ -48,6 +48,8 @@ SCHEDULE_QUEUES = 18  # RocketMQ's fixed figure, whatever the level table says
 # lost to everybody. Clients that invent names leave room for administrators.
 TEXT_SIZE_MAX = 15 << 20
 AUTO_CREATED_SIZE_MAX = 12 << 20
+FOR_GROUPS_SIZE_MAX = 14 << 20  # and so do those that invent groups
+ADMINISTRATORS_SHARE = 5  # of topicsMax, one in so many
 
 
 class Topics:
@@ -98,7 +100,7 @@ class Topics:
         if self._with_light_queues and is_lmq(config.name):
             return
         if config.name not in self.table:
-            self._refuse_too_many(config.name)
+            self._refuse_too_many(config.name, self._options.topics_max, TEXT_SIZE_MAX)
         if self.table.get(config.name) == config:
             return
         self.table[config.name] = config
@@ -157,16 +159,21 @@ class Topics:
             return self._add(TopicConfig(name, count, count, model.perm & ~PERM_INHERIT, model.filter_type, sys_flag))
         if name.startswith(RETRY_PREFIX):
             return self.create_for_system(name, 1, unit=unit)
-        _log.warning("event=topic_refused topic=%s template=%s", name, template)
+        self._refusals.tell(_log, "event=topic_refused topic=%.300s template=%.300s", name, template)
         return None
 
     def create_for_system(self, name: str, queues: int, *, unit: bool = False) -> TopicConfig:
-        """A retry or dead-letter topic, made by the broker for its own use. RequestRejected when there are too many."""
+        """A retry or dead-letter topic, made by the broker for its own use. RequestRejected when there are too many:
+        where clients bring groups to life, these leave room for administrators.
+        """
         known = self.table.get(name)
         if known is not None:
             return known
         if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):  # others are few, and named by nobody outside
-            self._refuse_too_many(name)
+            limit, size_max = self._options.topics_max, TEXT_SIZE_MAX
+            if self._options.auto_create_subscription_group:
+                limit, size_max = limit - limit // ADMINISTRATORS_SHARE, FOR_GROUPS_SIZE_MAX
+            self._refuse_too_many(name, limit, size_max)
         sys_flag = self._unit_flag(name) if unit else 0
         return self._add(TopicConfig(name, queues, queues, READ_WRITE, SINGLE_TAG, sys_flag))
 
@@ -183,16 +190,19 @@ class Topics:
         """The text of the whole table."""
         return self._texts.compact(self.version, self.table)
 
-    def _refuse_too_many(self, name: str) -> None:
-        limit = self._options.topics_max
-        if len(self.table) >= limit or self._texts.size > TEXT_SIZE_MAX:
-            self._told_too_many(name, limit)
-            remark = f"topic {name} is not created: the broker has {len(self.table)}, as many as it may (topicsMax)"
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+    def _refuse_too_many(self, name: str, limit: int, size_max: int) -> None:
+        if len(self.table) >= limit:
+            reason = f"the broker has {len(self.table)}, as many as it may (topicsMax)"
+        elif self._texts.size > size_max:
+            reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them have to fit into one frame"
+        else:
+            return
+        self._told_too_many(name, limit)
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"topic {name} is not created: {reason}")
 
     def _told_too_many(self, name: str, limit: int) -> None:
-        text = "event=topic_refused topic=%s reason=limit topics=%d limit=%d"
-        self._refusals.note(Limit.TOPICS, _log, text, name, len(self.table), limit)
+        text = "event=topic_refused topic=%.300s reason=limit topics=%d limit=%d bytes=%d"
+        self._refusals.note(Limit.TOPICS, _log, text, name, len(self.table), limit, self._texts.size)
 
     @staticmethod
     def _unit_flag(name: str) -> int:

@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 # Ordinals as in the command header.
 REGISTRATION_BODY_VERSION = 37  # V3_0_11; older brokers send the topic table alone
 STANDARD_JSON_VERSION = 401  # V4_9_4; from here on clients take routes as standard JSON
+SETTINGS_LINES = 20  # in the log, of changes that come together
 
 _NO_ROUTE = (
     "No topic route info in name server for the topic: {}\n"
@@ -199,8 +200,12 @@ class Handlers:
         header = command.header(headers.PutKVConfigHeader)
         with self._counted(Limit.SETTINGS, connection):
             self._kv.put(header.namespace, header.key, header.value)
-        _log.info("event=kv_put namespace=%s key=%s peer=%s", header.namespace, header.key, connection.address)
+        self._tell("event=kv_put namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection)
         return command.response(ResponseCode.SUCCESS)
+
+    def _tell(self, text: str, namespace: str, key: str, connection: Connection) -> None:
+        """Anybody may change settings, as often as they like."""
+        self._refusals.tell(_log, text, namespace, key, connection.address, level=logging.INFO, lines=SETTINGS_LINES)
 
     def get_kv(self, _: Connection, command: Command) -> Command:
         header = command.header(headers.GetKVConfigHeader)
@@ -214,7 +219,7 @@ class Handlers:
     def delete_kv(self, connection: Connection, command: Command) -> Command:
         header = command.header(headers.DeleteKVConfigHeader)
         self._kv.delete(header.namespace, header.key)
-        _log.info("event=kv_deleted namespace=%s key=%s peer=%s", header.namespace, header.key, connection.address)
+        self._tell("event=kv_deleted namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection)
         return command.response(ResponseCode.SUCCESS)
 
     def list_kv(self, _: Connection, command: Command) -> Command:

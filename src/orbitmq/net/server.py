@@ -26,6 +26,7 @@ IDLE_SECONDS = 120.0  # RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_SCAN_SECONDS = 10.0
 BACKLOG = 1024
 CLOSED_A_TURN = 200  # of those that are idle, before other work gets its turn: some 5 ms
+IDLE_LINES = 20  # told one by one of those that are closed together
 FILES_SHARE = 2  # connections take one of so many files a process may open, mapped files of the store need the others
 
 
@@ -112,7 +113,7 @@ class Server:
 
     def _limit_connections(self) -> None:
         """No more than the files a process may open allow: without any left the store could not go on."""
-        allowed = open_files() // FILES_SHARE
+        allowed = max(1, open_files() // FILES_SHARE)
         if allowed < self._connections_max:
             _log.info("event=few_open_files connections=%d wanted=%d", allowed, self._connections_max)
             self._connections_max = allowed
@@ -178,7 +179,9 @@ class Server:
     def _close_idle(self, idle: deque[Connection]) -> None:
         for _ in range(min(CLOSED_A_TURN, len(idle))):
             connection = idle.popleft()
-            _log.info("event=idle_closed peer=%s", connection.address)
+            self._refusals.tell(
+                _log, "event=idle_closed peer=%s", connection.address, level=logging.INFO, lines=IDLE_LINES
+            )
             connection.close()
         if idle:
             asyncio.get_running_loop().call_soon(self._close_idle, idle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import sys
 
 
 def raise_open_files() -> int:
@@ -19,5 +20,6 @@ def raise_open_files() -> int:
 
 
 def open_files() -> int:
-    """How many files this process may have open."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    """How many files this process may have open; a number nobody reaches where there is no limit."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if allowed == resource.RLIM_INFINITY else allowed

@@ -1,4 +1,4 @@
-"""What is refused because a limit is reached: each refusal counts, but the log gets one line a while for each limit.
+"""What is refused because a limit is reached: each refusal counts, but the log gets one line of a kind a while.
 
 Whoever is refused once is often refused a million times, and must not fill the disk with lines. The counters go to
 `/metrics`. Knows the names of the limits, and neither what they are nor who meets them.
@@ -7,11 +7,13 @@ Whoever is refused once is often refused a million times, and must not fill the 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
-LOG_SECONDS = 10.0  # between two lines of one limit: soon enough for who watches, few enough for a year of abuse
+LOG_SECONDS = 10.0  # between two lines of one kind: soon enough for who watches, few enough for a year of abuse
 
 
 class Limit(StrEnum):
@@ -37,25 +39,53 @@ class Limit(StrEnum):
     SETTINGS = "settings"
 
 
+@dataclass(slots=True)
+class _Lines:
+    """Of one text: how many it has had since a moment, and how often it was kept from having one."""
+
+    until: float = -math.inf
+    told: int = 0
+    untold: int = 0
+
+
 class Refusals:
     """One for each daemon. `clock` tells seconds, from any point on."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._untold = dict.fromkeys(Limit, 0)
-        self._quiet_until: dict[Limit, float] = {}
+        self._lines: dict[str, _Lines] = {}  # by the texts of the program: they are few
         self.counts = dict.fromkeys(Limit, 0)
         """Since the start."""
 
     def note(self, limit: Limit, log: logging.Logger, text: str, *arguments: object) -> None:
-        """Count one refusal. `text` and its arguments become a line of `log`, unless this limit has had one just now;
-        behind them stands how many were refused since the last line.
+        """Count one refusal. `text` and its arguments become a line of `log`, unless this text has had one just now;
+        behind them stands how many were refused since its last line.
         """
         self.counts[limit] += 1
-        self._untold[limit] += 1
-        now = self._clock()
-        if now < self._quiet_until.get(limit, now):
-            return
-        self._quiet_until[limit] = now + LOG_SECONDS
-        untold, self._untold[limit] = self._untold[limit], 0
-        log.warning(f"{text} refused=%d", *arguments, untold)  # noqa: G004 - the text is the caller's, not a value
+        untold = self._due(text, 1)
+        if untold:
+            log.warning(f"{text} refused=%d", *arguments, untold)  # noqa: G004 - the text is the caller's, not a value
+
+    def tell(
+        self, log: logging.Logger, text: str, *arguments: object, level: int = logging.WARNING, lines: int = 1
+    ) -> None:
+        """A line about what a peer may cause as often as it likes, and what is no refusal: `lines` of one text in that
+        time. `times=` stands behind one that speaks for several.
+        """
+        untold = self._due(text, lines)
+        if untold > 1:
+            log.log(level, f"{text} times=%d", *arguments, untold)  # noqa: G004 - as above
+        elif untold:
+            log.log(level, text, *arguments)
+
+    def _due(self, text: str, lines: int) -> int:
+        """For how many a line is to be written now; 0 for none."""
+        state, now = self._lines.setdefault(text, _Lines()), self._clock()
+        state.untold += 1
+        if now >= state.until:
+            state.until, state.told = now + LOG_SECONDS, 0
+        if state.told >= lines:
+            return 0
+        state.told += 1
+        untold, state.untold = state.untold, 0
+        return untold
