@@ -202,6 +202,35 @@ def test_what_members_subscribe_has_a_limit_that_those_who_agree_meet_once(
     assert consumers._weight == 0
 
 
+def test_one_client_leaves_room_for_what_others_subscribe(
+    anna: Line, bert: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In all its groups together, whatever others subscribe alike."""
+    monkeypatch.setattr(clients_module, "SUBSCRIPTIONS_OF_ONE_MAX", 3)
+    consumers = Consumers()
+    assert consumers.register(member(on("Orders"), on("Bills")), anna.client())
+    assert consumers.register(member(on("Orders"), on("Bills"), on("Notes")), bert.client())
+    assert not consumers.register(member(on("Orders"), on("Bills"), group="h"), anna.client())
+    assert consumers.register(member(on("Orders"), group="h"), anna.client())
+    consumers.unregister("g", anna)  # type: ignore[arg-type]
+    assert consumers.register(member(on("Orders"), on("Bills"), group="i"), anna.client())
+    consumers.forget(anna)  # type: ignore[arg-type]
+    consumers.forget(bert)  # type: ignore[arg-type]
+    assert not consumers._weights
+
+
+def test_a_member_whose_new_subscriptions_find_no_room_lives_with_those_it_had(
+    anna: Line, bert: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_module, "SUBSCRIPTIONS_MAX", 2)
+    consumers = Consumers()
+    consumers.register(member(on("Orders")), anna.client(0))
+    consumers.register(member(on("Bills"), group="h"), bert.client(0))
+    assert not consumers.register(member(on("Orders"), on("Notes")), anna.client(EXPIRY_MS))
+    assert consumers.expired(EXPIRY_MS + 1) == {bert}
+    assert set(consumers.groups["g"].subscriptions) == {"Orders"}
+
+
 def test_one_client_leaves_room_for_the_groups_of_others(
     anna: Line, bert: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

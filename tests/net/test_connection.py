@@ -496,6 +496,22 @@ async def test_a_peer_that_lets_held_answers_pile_up_is_cut_off(
         await until(lambda: not server.connections)
 
 
+async def test_what_was_read_together_is_not_served_once_its_peer_is_cut_off(both_loops: LoopFactory) -> None:
+    served: list[int | None] = []
+
+    def serve_once(connection: Connection, command: Command) -> None:
+        served.append(command.opaque)
+        connection.abort()
+
+    router = Router()
+    router.add(ECHO, serve_once)
+    commands = [request(ECHO) for _ in range(50)]
+    async with serving(router) as (_, address), bare_peer(address) as peer:
+        peer.writer.write(b"".join(map(encode_frame, commands)))
+        assert await peer.is_closed()
+    assert served == [commands[0].opaque]
+
+
 class DeafServer:
     """Accepts a connection and reads from it only when told; can write at any time."""
 

@@ -8,6 +8,7 @@ that is found here, logged once a change, and shown to whoever asks. Pure tables
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ EXPIRY_MS = 120_000  # a client without heartbeat for so long is gone
 MEMBERSHIPS_MAX = 1_000_000  # of all clients in all groups, some 500 MB; the names come from the network unchecked
 MEMBERSHIPS_OF_ONE_MAX = 10_000  # of one client: nobody runs so many groups
 SUBSCRIPTIONS_MAX = 1_000_000  # of all groups, some 1 GB; members that subscribe alike count once
+SUBSCRIPTIONS_OF_ONE_MAX = 100_000  # of one client, in all its groups; ten of the largest groups it may have
 EXPRESSION_SHARE = 256  # characters of an expression that count as much as one subscription
 TURN_GROUPS = 200  # left before other work gets its turn: some 4 ms
 
@@ -190,6 +192,7 @@ class Consumers:
         self._refusals = refusals or Refusals()
         self._memberships = _Memberships(limit, self._refusals)
         self._weight = 0  # of all different views
+        self._weights: Counter[Connection] = Counter()  # of what each client subscribes
         self.groups: dict[str, ConsumerGroup] = {}
         self.differing: set[str] = set()
         """Groups whose members subscribe differently at this moment."""
@@ -200,6 +203,7 @@ class Consumers:
         """Take one group of a heartbeat; True when members or subscriptions changed."""
         view = _view(data.subscription_data_set)
         if not self._has_room(data.group_name, view, client):
+            self._renew(data.group_name, client)
             return False
         group = self.groups.get(data.group_name)
         if group is None:
@@ -224,14 +228,26 @@ class Consumers:
 
     def _has_room(self, name: str, view: View, client: Client) -> bool:
         """Whether one more member, and what it subscribes, can be kept."""
-        group = self.groups.get(name)
-        is_known = group is not None and view in group.views.values()
-        if not is_known and self._weight + _weight(view) > SUBSCRIPTIONS_MAX:
-            text = "event=subscriptions_refused group=%s client=%s peer=%s topics=%d limit=%d"
-            what = name, client.client_id, client.connection, len(view), SUBSCRIPTIONS_MAX
-            self._refusals.note(Limit.MEMBERSHIPS, _log, text, *what)
+        group, weight = self.groups.get(name), _weight(view)
+        views = group.views if group is not None else {}
+        own = self._weights[client.connection] - _weight(views.get(client.connection)) + weight
+        if own > SUBSCRIPTIONS_OF_ONE_MAX:
+            self._told_too_much(name, client, own, SUBSCRIPTIONS_OF_ONE_MAX)
+            return False
+        if self._weight + weight > SUBSCRIPTIONS_MAX and view not in views.values():
+            self._told_too_much(name, client, self._weight, SUBSCRIPTIONS_MAX)
             return False
         return self._memberships.add(client.connection, name)
+
+    def _told_too_much(self, name: str, client: Client, topics: int, limit: int) -> None:
+        text = "event=subscriptions_refused group=%.300s client=%.300s peer=%s topics=%d limit=%d"
+        self._refusals.note(Limit.MEMBERSHIPS, _log, text, name, client.client_id, client.connection, topics, limit)
+
+    def _renew(self, name: str, client: Client) -> None:
+        """A member whose new subscriptions cannot be kept is alive all the same, with those it had."""
+        group = self.groups.get(name)
+        if group is not None and client.connection in group.members:
+            group.members[client.connection] = client
 
     def unregister(self, name: str, connection: Connection) -> None:
         self._memberships.remove(connection, name)
@@ -263,6 +279,9 @@ class Consumers:
         before = group.views.get(connection)
         if before == view:
             return
+        self._weights[connection] += _weight(view) - _weight(before)
+        if not self._weights[connection]:
+            del self._weights[connection]
         if view is None:
             del group.views[connection]
         else:

@@ -209,6 +209,8 @@ class Connection(asyncio.Protocol):
                 self._resolve(command)
             else:
                 self._serve(command)
+                if not self.is_open:  # cut off or closed over this one: nobody hears of the others
+                    break
                 if self._out_size > WRITE_BUFFER_HIGH and self._serving:
                     self._flush()
                     if self._paused_by_writes:
