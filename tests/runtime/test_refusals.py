@@ -27,6 +27,13 @@ def test_a_flood_of_refusals_is_one_line_a_while(caplog: pytest.LogCaptureFixtur
     assert refusals.counts[Limit.OFFSETS] == 0
 
 
+def test_limits_that_share_a_text_have_lines_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
+    log, refusals = logging.getLogger("tests"), Refusals(lambda: 1.0)
+    for limit in (Limit.ROUTES, Limit.SETTINGS, Limit.ROUTES):
+        refusals.note(limit, log, "event=%s_refused", limit)
+    assert caplog.messages == ["event=routes_refused refused=1", "event=settings_refused refused=1"]
+
+
 def test_each_event_of_a_limit_has_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     log, refusals = logging.getLogger("tests"), Refusals(lambda: 1.0)
     for _ in range(3):

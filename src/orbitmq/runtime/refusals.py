@@ -53,16 +53,16 @@ class Refusals:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lines: dict[str, _Lines] = {}  # by the texts of the program: they are few
+        self._lines: dict[tuple[Limit | None, str], _Lines] = {}  # by the texts of the program: they are few
         self.counts = dict.fromkeys(Limit, 0)
         """Since the start."""
 
     def note(self, limit: Limit, log: logging.Logger, text: str, *arguments: object) -> None:
-        """Count one refusal. `text` and its arguments become a line of `log`, unless this text has had one just now;
-        behind them stands how many were refused since its last line.
+        """Count one refusal. `text` and its arguments become a line of `log`, unless this text has had one for this
+        limit just now; behind them stands how many were refused since then.
         """
         self.counts[limit] += 1
-        untold = self._due(text, 1)
+        untold = self._due(limit, text, 1)
         if untold:
             log.warning(f"{text} refused=%d", *arguments, untold)  # noqa: G004 - the text is the caller's, not a value
 
@@ -72,15 +72,15 @@ class Refusals:
         """A line about what a peer may cause as often as it likes, and what is no refusal: `lines` of one text in that
         time. `times=` stands behind one that speaks for several.
         """
-        untold = self._due(text, lines)
+        untold = self._due(None, text, lines)
         if untold > 1:
             log.log(level, f"{text} times=%d", *arguments, untold)  # noqa: G004 - as above
         elif untold:
             log.log(level, text, *arguments)
 
-    def _due(self, text: str, lines: int) -> int:
+    def _due(self, limit: Limit | None, text: str, lines: int) -> int:
         """For how many a line is to be written now; 0 for none."""
-        state, now = self._lines.setdefault(text, _Lines()), self._clock()
+        state, now = self._lines.setdefault((limit, text), _Lines()), self._clock()
         state.untold += 1
         if now >= state.until:
             state.until, state.told = now + LOG_SECONDS, 0
