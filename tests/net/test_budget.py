@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from orbitmq.net.budget import COUNTED_FROM, Budget, Budgets
+from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.refusals import Limit, Refusals
-from orbitmq.wire.command import request
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import encode_frame
 from tests.support.loops import LoopFactory, until
 from tests.support.peers import bare_peer, serving
@@ -43,6 +46,36 @@ def test_what_is_given_back_may_be_taken_again() -> None:
     assert budget.taken == 90
     assert not one.is_cut_off
     assert not other.is_cut_off
+
+
+async def test_who_has_much_under_way_is_not_read_from_before_anybody_is_cut_off(both_loops: LoopFactory) -> None:
+    """Senders of large messages, while the disk takes none: every message arrives in the end, once."""
+    owed: list[tuple[Connection, Command]] = []
+
+    def owe(connection: Connection, command: Command) -> None:
+        connection.owe(command)
+        owed.append((connection, command))
+
+    router = Router("desk")
+    router.add(ECHO, owe)
+    large = [request(ECHO, body=bytes(600 << 10)) for _ in range(20)]
+    async with serving(router) as (server, address), bare_peer(address) as one, bare_peer(address) as other:
+        server.budgets.open = budget = Budget(10 << 20, Limit.OPEN_BYTES, Refusals())
+        writing = [asyncio.ensure_future(peer.send(*large)) for peer in (one, other)]
+        await until(lambda: len(server.connections) == 2)
+        await until(lambda: all(c.transport and not c.transport.is_reading() for c in server.connections))
+        assert budget.is_tight
+        answered = 0
+        while answered < 40:
+            await until(lambda: owed)
+            connection, command = owed.pop(0)
+            connection.settle(command, command.response(0))
+            answered += 1
+        await asyncio.gather(*writing)
+        for peer in (one, other):
+            for _ in range(20):
+                assert (await peer.read()).code == 0
+        assert budget.taken == 0
 
 
 def test_who_holds_most_is_cut_off_and_nobody_else(caplog: pytest.LogCaptureFixture) -> None:

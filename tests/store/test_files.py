@@ -58,6 +58,13 @@ def test_a_closed_file_has_nothing_to_sync(tmp_path: Path) -> None:
     file.sync()
 
 
+def test_a_closed_file_does_not_pretend_to_take_something(tmp_path: Path) -> None:
+    file = MappedFile(tmp_path / "f", 4096, create=True, writable=True)
+    file.close()
+    with pytest.raises(OSError, match="is closed"):
+        file.write(0, b"lost")
+
+
 def test_writes_reach_the_file_and_clear_takes_them_away(tmp_path: Path) -> None:
     file = MappedFile(tmp_path / "f", 8192, create=True, writable=True)
     file.data[:] = b"x" * 8192

@@ -37,6 +37,11 @@ class Budget:
         self._held: dict[Holder, int] = {}  # who has changed least recently comes first
         self.taken = 0
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether more than half is taken: time to take no more from those who have much, before anybody is cut off."""
+        return self.taken > self._limit // 2
+
     def hold(self, holder: Holder, size: int) -> None:
         """`holder` has `size` bytes now, instead of what it had. Those who hold most are cut off while it is too much:
         `holder` may be one of them.

@@ -296,8 +296,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_full(self) -> bool:
-        """Whether so much of this peer is worked on that no more is read."""
-        return len(self._tasks) + self._owed >= TASKS_MAX or self._open_bytes >= OPEN_BYTES_MAX
+        """Whether so much of this peer is worked on that no more is read. Less is enough when all have much: a disk
+        that stands still holds up honest senders, and who is not read from loses nothing.
+        """
+        if len(self._tasks) + self._owed >= TASKS_MAX or self._open_bytes >= OPEN_BYTES_MAX:
+            return True
+        return self._open_counted > 0 and self._budgets.open.is_tight
 
     def _begun(self, size: int) -> None:
         self._open_bytes += size

@@ -139,9 +139,9 @@ class MappedFile:
             self._leave()
 
     def write(self, start: int, data: mmap.mmap | memoryview | bytes) -> None:
-        """Write past the map; readers of `view` see it. OSError when the disk fails. A closed file takes nothing."""
+        """Write past the map; readers of `view` see it. OSError when the disk fails, or the file is closed."""
         if not self._enter():
-            return
+            raise OSError(errno.EBADF, f"{self.path} is closed")
         try:
             rest = memoryview(data).cast("B")
             while rest:
