@@ -21,6 +21,7 @@ from tests.support.process import wait_until
 from tests.support.registration import is_registered
 
 COUNT = 40
+QUEUES = 5  # not as many as a topic has that nobody created yet
 PERIOD_MS = 10_000  # the shortest either broker allows between two registrations
 BROKERS = ("of-java", "of-orbitmq")
 NameServer: TypeAlias = JavaNameServer | OrbitNameServer
@@ -64,7 +65,10 @@ def test_clients_do_without_any_one_of_them(cluster: Cluster, dead: str) -> None
     with threads.Producer(f"running-{dead}", cluster.addresses, poll_namesrv_interval_ms=500) as running:
         running.send(Message(f"before-{dead}", b"0"))
         cluster.servers[dead].kill()
-        topic = f"after-{dead}"
+        running.send(Message(f"after-{dead}", b"0"))  # whichever broker creates it
+        topic = f"everywhere-{dead}"
+        running.create_topic(topic, queues=QUEUES)
+        wait_until(lambda: len(running.fetch_publish_queues(topic)) == 2 * QUEUES, PERIOD_MS / 1000 + 20, "it at both")
         brokers = {running.send(Message(topic, b"%d" % number)).queue.broker_name for number in range(16)}
         assert brokers == set(BROKERS)
     client = ("--namesrv", cluster.addresses, "--topic", f"java-{dead}")

@@ -3,6 +3,7 @@ package orbitmq.drivers;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -103,10 +104,12 @@ final class RequestReply {
             if (i % 2 == 0) {
                 print("sync", producer.request(request, PATIENCE_MS));
             } else {
+                AtomicBoolean first = new AtomicBoolean(true);
                 producer.request(request, new RequestCallback() {
                     @Override
                     public void onSuccess(Message reply) {
-                        if (reply != null) { // 4.9.7 calls this with nothing when the request is sent
+                        // 4.9.7 calls this also when the request is sent: with nothing, or with a reply that was faster.
+                        if (reply != null && first.getAndSet(false)) {
                             print("async", reply);
                             open.countDown();
                         }
