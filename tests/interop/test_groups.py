@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.interop.conftest import System
 from tests.support.delivery import Row, assert_content, assert_each_once, by_queue, messages
+from tests.support.first_offsets import make_known
 from tests.support.java_rocketmq import Driver, run_driver
 from tests.support.messages import index_of
 
@@ -36,6 +37,7 @@ def test_two_consumers_share_the_queues(system: System, label: str) -> None:
     consume = ("consume", *client, "--group", label, "--instances", 2)
     with Driver(*consume, "--expect", COUNT) as consumers:
         _wait_for_assignments(consumers, [0, 1], [2, 3])
+        make_known(system.address, label, label)
         run_driver("send", *client, "--mode", "async", "--count", COUNT, "--run", label)
         received = messages(consumers.finish())
 
@@ -51,6 +53,7 @@ def test_two_consumers_share_the_queues(system: System, label: str) -> None:
 
 def test_a_group_goes_on_where_it_stopped(system: System, label: str) -> None:
     client = _create(system, label)
+    make_known(system.address, label, label)
     for first in (0, 500):
         run_driver("send", *client, "--mode", "batch", "--first", first, "--count", 500, "--run", label)
         received = messages(run_driver("consume", *client, "--group", label, "--expect", 500, "--linger-ms", 1000))

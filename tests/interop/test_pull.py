@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from orbitmq.message.model import MessageQueue
-from orbitmq.net.remoting import Remoting
-from orbitmq.operations.offsets import update_consumer_offset
 from tests.interop.conftest import System
 from tests.support.delivery import Row, assert_as_acknowledged, assert_each_once, by_queue, messages, results
+from tests.support.first_offsets import make_known
 from tests.support.java_rocketmq import run_driver
 from tests.support.messages import index_of
 
@@ -25,26 +22,11 @@ def sent(system: System, label: str) -> Sequence[Row]:
     return results(run_driver("send", *client, "--count", COUNT, "--run", label))
 
 
-def begin(system: System, topic: str, group: str) -> None:
-    """Have the broker know an offset of the group. RocketMQ forgets one of two first ones that come at the same time,
-    as those of Java's consumers do.
-    """
-
-    async def commit() -> None:
-        remoting = Remoting()
-        try:
-            await update_consumer_offset(remoting, system.address, group, MessageQueue(topic, "broker-a", 0), 0)
-        finally:
-            await remoting.close()
-
-    asyncio.run(commit())
-
-
 @pytest.mark.parametrize("how", ["assign", "subscribe"])
 def test_lite_pull_seeks_and_commits(system: System, label: str, sent: Sequence[Row], how: str) -> None:
     client = ("--namesrv", system.namesrv_address, "--topic", label, "--group", label)
     lite_pull = ("litepull", *client, "--assign", how == "assign")
-    begin(system, label, label)
+    make_known(system.address, label, label)
     late = [row for row in sent if row["queueOffset"] >= 400]
     # Each seek finds the consumer idle: a Java consumer may deliver a pull twice that a seek overtakes.
     steps = f"none:{COUNT},400:{len(late)},begin:{COUNT},end:0,490:40"

@@ -9,6 +9,7 @@ from orbitmq.errors import ConfigurationError
 from tests.interop.conftest import System
 from tests.support.commands import answer, items, orbitmq
 from tests.support.delivery import messages
+from tests.support.first_offsets import make_known
 from tests.support.java_rocketmq import run_driver
 
 SOON = ("--within", "0")
@@ -27,6 +28,7 @@ def test_what_is_so_is_told_and_what_is_not_is_an_exit_code(system: System, labe
     orbitmq("wait", "message", f"{label}/{sent[0]['msgId']}", "--for", "stored", *PATIENT, *here)
     (told,) = items("wait", "group", label, "--for", "lag=0", *SOON, *here, code=8)
     assert told["last"] == f"there is no group {label}"
+    make_known(system.address, label, label)
     assert len(messages(run_driver("consume", *client, "--group", label, "--expect", 3))) == 3
     orbitmq("wait", "group", label, "--for", "lag=0", *PATIENT, *here)
     orbitmq("wait", "group", label, "--for", "offline", *PATIENT, *here)
@@ -38,6 +40,7 @@ def test_what_is_so_is_told_and_what_is_not_is_an_exit_code(system: System, labe
 def test_top_shows_brokers_and_the_groups_furthest_behind(system: System, label: str) -> None:
     client = ("--namesrv", system.namesrv_address, "--topic", label)
     run_driver("send", *client, "--count", 8, "--run", label)
+    make_known(system.address, label, label)
     assert len(messages(run_driver("consume", *client, "--group", label, "--expect", 8))) == 8
     lines = orbitmq("top", "--once", "-n", system.namesrv_address).stdout.splitlines()
     (broker,) = [line for line in lines if "broker-a" in line and system.address in line]
