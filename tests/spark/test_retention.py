@@ -104,6 +104,8 @@ def shrunk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         assert all(file.exists() for file in full)
         cluster.advance(73 * 3600)
         wait_until(lambda: not any(file.exists() for file in full), 60, "the full files are removed")
+        # The queues are cut off a moment after the log.
+        wait_until(lambda: all(low for low, _ in sinks.bounds(server, TOPIC).values()), 60, "the queues begin later")
         yield Shrunk(server, folder, made, sinks.bounds(server, TOPIC))
 
 
