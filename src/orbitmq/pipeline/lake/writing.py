@@ -8,7 +8,7 @@ broker, queue and offset.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,19 +22,22 @@ from orbitmq.pipeline.lake.places import Place
 
 ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000
-GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader has to take into memory at once
+GROUP_BYTES_MAX = 64 << 20  # of Arrow data: a task has it in memory two or three times
 OWN_FILE_BYTES = 16 << 20  # below this much of a topic it shares a file
+GROUP_BYTES_MIN = 16 << 20  # a row group less costs more than to copy its messages once more
 # Columns whose values are seldom the same twice: a dictionary of them is given up again after its work is done.
 DISTINCT = frozenset(("queueOffset", "msgId", "keys", "body", "properties", "bodyCrc", "physOffset", "offsetMsgId"))
 NEVER_COMPARED = frozenset(("body", "properties"))  # no reader leaves out row groups by the smallest of them
-HELD_BYTES_MAX = 256 << 20  # in memory of one task; the largest topic gets its file before more is held
+HELD_BYTES_MAX = 128 << 20  # in memory of one task; the largest topic gets its file before more is held
+DAY = "day"
 
 
 @dataclass
 class _Share:
-    """What is known of one topic on one day: batches that are not written yet, and the file once there is one."""
+    """What is known of one topic on one day: messages that are not written yet, each part in order, and the file once
+    there is one."""
 
-    held: list[pa.RecordBatch] = field(default_factory=list)
+    held: list[pa.Table] = field(default_factory=list)
     size: int = 0
     rows: int = 0
     file: _File | None = None
@@ -57,8 +60,7 @@ class _File:
         self._spans: dict[tuple[str, str, int], QueueSpan] = {}
 
     def write(self, table: pa.Table) -> None:
-        """One row group."""
-        table = table.take(pc.sort_indices(table, [(name, "ascending") for name in ORDER]))
+        """Row groups; the rows stand in their order."""
         if self._parquet is None:
             self._sink = self._place.open(self._path)
             self._parquet = pq.ParquetWriter(
@@ -68,7 +70,8 @@ class _File:
                 use_dictionary=leaves(table.schema, without=DISTINCT),
                 write_statistics=leaves(table.schema, without=NEVER_COMPARED),
             )
-        self._parquet.write_table(table, row_group_size=table.num_rows)
+        groups = -(-table.num_rows // GROUP_ROWS_MAX)
+        self._parquet.write_table(table, row_group_size=-(-table.num_rows // groups))
         self._count(table)
 
     def close(self) -> LakeFile:
@@ -119,22 +122,38 @@ class LakeWriter:
         self._compression = compression
         self._shares: dict[tuple[str, str], _Share] = {}
         self._held = 0
+        self._new: list[pa.RecordBatch] = []
+        self._new_rows = self._new_size = 0
         self._mixed: list[_File] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for topic, day, part in by_topic_and_day(batch):
+        self._new.append(batch)
+        self._new_rows += batch.num_rows
+        self._new_size += batch.nbytes
+        is_group = self._new_rows >= GROUP_ROWS_MAX or self._new_size >= GROUP_BYTES_MAX
+        if is_group or self._held + self._new_size > HELD_BYTES_MAX:
+            self._part()
+
+    def _part(self) -> None:
+        """Give what is new to its topics. Rows are brought into order here, once, for the most of them."""
+        table = pa.Table.from_batches(self._new) if self._new_rows else None
+        self._new, self._new_rows, self._new_size = [], 0, 0
+        for topic, day, part in parted(table) if table is not None else ():
             share = self._shares.setdefault((topic, day), _Share())
-            share.held.append(part)
+            is_group = not share.held and (part.num_rows >= GROUP_ROWS_MAX or part.nbytes >= GROUP_BYTES_MIN)
+            # A copy, not a slice: a topic that waits for more must not keep the rows of the others in memory.
+            share.held.append(part if is_group else part.take(pa.array(np.arange(part.num_rows))))
             share.size += part.nbytes
             share.rows += part.num_rows
             self._held += part.nbytes
-            if share.rows >= GROUP_ROWS_MAX or share.size >= GROUP_BYTES_MAX:
+            if is_group or share.rows >= GROUP_ROWS_MAX or share.size >= GROUP_BYTES_MAX:
                 self._write((topic, day))
         while self._held > HELD_BYTES_MAX:
             self._write(max(self._shares, key=lambda key: self._shares[key].size))
 
     def finish(self) -> list[LakeFile]:
         """Write what is held; every file, none when there was no message."""
+        self._part()
         for key, share in self._shares.items():
             if share.file is not None or share.size >= OWN_FILE_BYTES:
                 self._write(key)
@@ -153,7 +172,7 @@ class LakeWriter:
             return
         if share.file is None:
             share.file = _File(self._place, *key, self._writer, self._compression)
-        share.file.write(pa.Table.from_batches(share.held))
+        share.file.write(share.held[0] if len(share.held) == 1 else in_order(pa.concat_tables(share.held)))
         self._held -= share.size
         share.held, share.size, share.rows = [], 0, 0
 
@@ -167,25 +186,30 @@ class LakeWriter:
         for day, topics in sorted(days.items()):
             file = _File(self._place, topics[0] if len(topics) == 1 else MIXED, day, self._writer, self._compression)
             self._mixed.append(file)
-            batches = [batch for topic in sorted(topics) for batch in self._shares[topic, day].held]
-            file.write(pa.Table.from_batches(batches))
+            held = [part for topic in topics for part in self._shares[topic, day].held]
+            file.write(in_order(pa.concat_tables(held)))
             written.append(file.close())
         return written
 
 
-def by_topic_and_day(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
-    """The parts of a batch; the order of rows stays."""
-    if not batch.num_rows:
-        return
-    topics = batch.column("topic").dictionary_encode()
-    days = batch.column("storeTimestamp").cast(pa.date32())  # a timestamp in UTC, so a day in UTC
-    keys = days.cast(pa.int32()).to_numpy() * len(topics.dictionary) + topics.indices.to_numpy()
-    order = np.argsort(keys, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-        first, is_whole = int(rows[0]), len(rows) == batch.num_rows
-        # A copy, not a slice: a topic that waits for more must not keep the rows of the others in memory.
-        part = batch if is_whole else batch.take(pa.array(rows))
-        yield topics[first].as_py(), days[first].as_py().isoformat(), part
+def in_order(table: pa.Table, first: str | None = None) -> pa.Table:
+    """The rows in ORDER, or by another column before."""
+    columns = ORDER if first is None else (first, *ORDER)
+    order = pc.sort_indices(table, [(name, "ascending") for name in columns])
+    is_sorted = np.array_equal(order.to_numpy(), np.arange(len(order)))
+    return table if is_sorted else table.take(order)
+
+
+def parted(table: pa.Table) -> Iterator[tuple[str, str, pa.Table]]:
+    """The messages of each topic on each day in their order, as slices of one table."""
+    days = table["storeTimestamp"].cast(pa.date32())  # a timestamp in UTC, so a day in UTC
+    table = in_order(table.append_column(DAY, days), DAY)
+    days, topics = table[DAY], table["topic"]
+    table = table.drop_columns(DAY)
+    is_new = pc.or_(pc.not_equal(days[1:], days[:-1]), pc.not_equal(topics[1:], topics[:-1]))
+    starts = [0, *(np.flatnonzero(is_new.to_numpy()) + 1).tolist()]
+    for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
+        yield topics[start].as_py(), days[start].as_py().isoformat(), table.slice(start, end - start)
 
 
 def leaves(schema: pa.Schema, without: Collection[str]) -> list[str]:
@@ -233,10 +257,9 @@ def merged(place: Place, paths: Sequence[str], writer: str, compression: str = "
     """
     tables = [read_messages(place, path) for path in paths]
     table = pa.concat_tables(tables, promote_options="permissive")  # the bodies' schema may have got more fields
-    table = table.take(pc.sort_indices(table, [(name, "ascending") for name in ORDER]))
     made: list[_File] = []
     try:
-        return [_merged_file(place, part, made, writer, compression) for part in _parts(table)]
+        return [_merged_file(place, part, made, writer, compression) for part in parted(table)]
     except BaseException:
         for file in made:
             file.abandon()
@@ -249,17 +272,11 @@ def read_messages(place: Place, path: str) -> pa.Table:
         return pq.ParquetFile(source).read()
 
 
-def _parts(table: pa.Table) -> Iterable[tuple[str, str, pa.RecordBatch]]:
-    for batch in table.combine_chunks().to_batches():
-        yield from by_topic_and_day(batch)
-
-
 def _merged_file(
-    place: Place, part: tuple[str, str, pa.RecordBatch], made: list[_File], writer: str, compression: str
+    place: Place, part: tuple[str, str, pa.Table], made: list[_File], writer: str, compression: str
 ) -> LakeFile:
     topic, day, rows = part
     file = _File(place, topic, day, writer, compression)
     made.append(file)
-    for start in range(0, rows.num_rows, GROUP_ROWS_MAX):
-        file.write(pa.Table.from_batches([rows.slice(start, GROUP_ROWS_MAX)]))
+    file.write(rows)
     return file.close()
