@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from bench.systems import OURS, RIVAL, SYSTEMS, Measurement
-from bench.works import WORKS
+from bench.works import MEMORY_BAR, START_BAR, WORKS, Bars
 
 FIGURES = ("rate", "cpuMicros", "p50Micros", "p99Micros", "p999Micros", "errors")
 TIMES = ("p50Micros", "p99Micros", "p999Micros")
@@ -24,9 +24,15 @@ def line(name: str, row: Measurement) -> str:
     return f"{row['rate']:,.0f} {each}/s{cpu}, {row['errors']} errors"
 
 
-def medians(rows: Sequence[Measurement]) -> dict[str, float | None]:
-    """Of each figure over the rounds; None for one that was not measured."""
-    return {name: _median([row.get(name) for row in rows]) for name in FIGURES}
+def best(rows: Sequence[Measurement]) -> dict[str, float | None]:
+    """Of each figure over the rounds, but the most errors; None for one that was not measured."""
+    found: dict[str, float | None] = {}
+    for name in FIGURES:
+        values = [row.get(name) for row in rows]
+        there = [value for value in values if value is not None]
+        pick = max if name in ("rate", "errors") else min
+        found[name] = pick(there) if len(there) == len(values) else None
+    return found
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -35,7 +41,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def rows_of(results: Results) -> dict[str, dict[str, dict[str, float | None]]]:
-    return {name: {system: medians(rounds) for system, rounds in of.items()} for name, of in results.items()}
+    return {name: {system: best(rounds) for system, rounds in of.items()} for name, of in results.items()}
 
 
 def lag_notes(results: Results) -> list[str]:
@@ -57,7 +63,7 @@ def _lag(rounds: Sequence[Measurement]) -> str:
 
 def table(report: Mapping[str, Any]) -> Table:
     """What is printed; a ratio is ours to the rival's."""
-    made = Table(title="the same load on both")
+    made = Table(title="the same load on both; behind a ratio its bar, `!` where it is missed")
     made.add_column("work")
     for heading in ("a second", "CPU µs each"):
         for system in SYSTEMS:
@@ -66,16 +72,16 @@ def table(report: Mapping[str, Any]) -> Table:
     for system in SYSTEMS:
         made.add_column(f"p50 / p99 / p99.9 ms\n{system}", justify="right")
     for name, row in report["rows"].items():
-        made.add_row(_title(name), *_cells(row[RIVAL], row[OURS]))
+        made.add_row(_title(name), *_cells(row[RIVAL], row[OURS], WORKS[name].bars))
     if report["memory"]:  # else no setting was measured to its end
         _add_process(made, report["start_seconds"], report["memory"])
     return made
 
 
 def _add_process(made: Table, start: Mapping[str, float], memory: Mapping[str, Mapping[str, int]]) -> None:
-    made.add_row("start-up, s", *_compared(start[RIVAL], start[OURS], "{:.2f}"))
-    for kind in ("own", "resident"):
-        made.add_row(f"{kind} memory, MiB", *_compared(memory[RIVAL][kind], memory[OURS][kind], "{:,.0f}"))
+    made.add_row("start-up, s", *_compared(start[RIVAL], start[OURS], "{:.2f}", most=START_BAR))
+    for kind, most in (("own", MEMORY_BAR), ("resident", None)):
+        made.add_row(f"{kind} memory, MiB", *_compared(memory[RIVAL][kind], memory[OURS][kind], "{:,.0f}", most=most))
 
 
 def _title(name: str) -> str:
@@ -83,19 +89,28 @@ def _title(name: str) -> str:
     return work.title if work.each == "messages" else f"{work.title}: {work.each}"
 
 
-def _cells(rival: Measurement, ours: Measurement) -> tuple[str, ...]:
+def _cells(rival: Measurement, ours: Measurement, bars: Bars) -> tuple[str, ...]:
     return (
-        *_compared(rival["rate"], ours["rate"], "{:,.0f}"),
-        *_compared(rival["cpuMicros"], ours["cpuMicros"], "{:,.1f}"),
+        *_compared(rival["rate"], ours["rate"], "{:,.0f}", least=bars.rate),
+        *_compared(rival["cpuMicros"], ours["cpuMicros"], "{:,.1f}", most=bars.cpu),
         _times(rival),
-        _times(ours),
+        _times(ours) + _times_bar(rival, ours, bars.times),
     )
 
 
-def _compared(rival: float | None, ours: float | None, form: str) -> tuple[str, str, str]:
+def _compared(
+    rival: float | None, ours: float | None, form: str, *, least: float | None = None, most: float | None = None
+) -> tuple[str, str, str]:
     if rival is None or ours is None:
         return "", "", ""
-    return form.format(rival), form.format(ours), f"{ours / rival:.2f}" if rival else ""
+    return form.format(rival), form.format(ours), _ratio(ours / rival, least, most) if rival else ""
+
+
+def _ratio(ratio: float, least: float | None = None, most: float | None = None) -> str:
+    bar = "" if least is None else f" ≥{least:.1f}"
+    bar += "" if most is None else f" ≤{most:.2f}"
+    missed = (least is not None and ratio < least) or (most is not None and ratio > most)
+    return f"{ratio:.2f}{bar}{' !' if missed else ''}"
 
 
 def _times(row: Measurement) -> str:
@@ -103,3 +118,10 @@ def _times(row: Measurement) -> str:
     if any(row[name] is None for name in TIMES):
         return ""
     return " / ".join(f"{row[name] / 1000:.2f}" for name in TIMES)
+
+
+def _times_bar(rival: Measurement, ours: Measurement, most: float | None) -> str:
+    """Of the middle and the 99th of a hundred."""
+    if most is None:
+        return ""
+    return "".join(f" ({_ratio(ours[name] / rival[name], most=most)})" for name in TIMES[:2])

@@ -64,6 +64,7 @@ STORE, PULL, KAFKA, ARCHIVE, PARQUET = "orbitmq-store", "orbitmq", "kafka", "arc
 TRIGGER, TRIGGERS = "trigger", 40  # micro-batches, of which the first half warms up
 TRIGGER_ROWS = 20
 LAKE_COLUMNS = ",".join(name for name in COLUMNS if name != "size")  # what an archive keeps
+STORES = 4  # that an archive takes at once: its query costs two seconds of CPU before the first message
 WARMING = 2  # rounds before those that count: the JVM still compiles in the second one
 
 
@@ -99,14 +100,15 @@ ROWS = {
     "pull7": Row(
         "broker, the 7 columns of Kafka's source", {"schema": "kafka", "columns": SEVEN}, PULL, 240, 0.5, peer="kafka7"
     ),
-    "parquet": Row("store into Spark's Parquet writer, zstd", {"columns": LAKE_COLUMNS}, PARQUET),
-    "archive": Row("store into the lake, zstd", {}, ARCHIVE, 230, peer="parquet", alone="archivecore1"),
+    "parquet": Row("stores into Spark's Parquet writer, zstd", {"columns": LAKE_COLUMNS}, PARQUET, share=STORES),
+    "archive": Row("stores into the lake, zstd", {}, ARCHIVE, 230, share=STORES, peer="parquet", alone="archivecore1"),
+    "archivesmall": Row("one store into the lake, zstd", {}, ARCHIVE),
     "sink": Row("sink into a topic before the network", cores=0, goal=150),
     "trigger": Row("broker, small micro-batches: ms of one", {"columns": FOUR}, TRIGGER, 200),
     "scan8core1": Row("store, 8 columns, one core", {"columns": EIGHT}, cores=1),
     "kafka7core1": Row("Kafka's source, its 7 columns, one core", format=KAFKA, share=0.5, cores=1),
     "pull4core1": Row("broker, 4 columns, one core", {"columns": FOUR}, PULL, 0, 0.5, 1),
-    "archivecore1": Row("store into the lake, zstd, one core", {}, ARCHIVE, cores=1),
+    "archivecore1": Row("stores into the lake, zstd, one core", {}, ARCHIVE, share=STORES, cores=1),
 }
 WITHOUT_SPARK: dict[str, Callable[[Path, int], dict[str, float]]] = {
     "copy": lambda store, messages: copy(store, messages),
@@ -314,7 +316,7 @@ def _frame(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> Data
         return spark.read.format(KAFKA).options(**options).load()
     if row.format == PULL:
         return spark.read.format(PULL).options(nameServer=arguments.name_server, **options).load("orders")
-    return spark.read.format(STORE).options(**options).load(arguments.store)
+    return spark.read.format(STORE).options(**options).load(_stores(row, arguments))
 
 
 def _read(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> None:
@@ -326,13 +328,19 @@ def _write_parquet(spark: SparkSession, row: Row, arguments: argparse.Namespace)
         _frame(spark, row, arguments).write.option("compression", "zstd").parquet(f"{folder}/rows")
 
 
-def _archive(spark: SparkSession, _row: Row, arguments: argparse.Namespace) -> None:
+def _stores(row: Row, arguments: argparse.Namespace) -> str:
+    """The directory, or as many brokers as the row has shares, each with it."""
+    names = [f"broker-{number}" for number in range(int(row.share))]
+    return json.dumps(dict.fromkeys(names, arguments.store)) if len(names) > 1 else str(arguments.store)
+
+
+def _archive(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> None:
     """The job as users run it, with its streaming query and its commit."""
     with tempfile.TemporaryDirectory(dir=Path(arguments.store).parent) as folder:
-        options = ArchiveJob.parse({"input": "store", "path": arguments.store, "lake": f"{folder}/lake"})
+        options = ArchiveJob.parse({"input": "store", "path": _stores(row, arguments), "lake": f"{folder}/lake"})
         with redirect_stderr(io.StringIO()):
             outcome = archive(Context(options, lambda: spark, shown_on(sys.stderr)))
-    assert outcome.counts["messages"] == arguments.messages
+    assert outcome.counts["messages"] == arguments.messages * row.share
 
 
 WORK = {PARQUET: _write_parquet, ARCHIVE: _archive}

@@ -29,8 +29,8 @@ MIB = 1 << 20
 FIRST_REMOVAL_S = 120  # both brokers first look for old files a minute after their start
 _BROKER_JVM = ("-server", "-Xms2g", "-Xmx4g", "-XX:+UseG1GC", "-XX:G1ReservePercent=25", "-XX:MaxDirectMemorySize=2g")
 LOAD_JVM = ("-server", "-Xms512m", "-Xmx1g", "-XX:+UseParallelGC")
-# What the launcher relaxes for tests goes back to RocketMQ's defaults.
-_ROCKETMQ_DEFAULTS: dict[str, Any] = {
+# What the launchers relax for tests goes back to the defaults, which are the same.
+_DEFAULTS: dict[str, Any] = {
     "waitTimeMillsInSendQueue": 200,
     "osPageCacheBusyTimeOutMills": 1000,
     "diskMaxUsedSpaceRatio": 75,
@@ -97,11 +97,12 @@ def both(
         config = dict(setting.config)
 
         def rival(home: str, **more: Any) -> Broker:
-            settings = {**_ROCKETMQ_DEFAULTS, **config, **more}
-            return JavaBroker(rival_names.address, home=_made(store / home, prepare), jvm=_BROKER_JVM, **settings)
+            made = _made(store / home, prepare)
+            return JavaBroker(rival_names.address, home=made, jvm=_BROKER_JVM, **{**_DEFAULTS, **config, **more})
 
         def ours(home: str, **more: Any) -> Broker:
-            return OrbitBroker(our_names.address, home=_made(store / home, prepare), **{**config, **more})
+            made = _made(store / home, prepare)
+            return OrbitBroker(our_names.address, home=made, **{**_DEFAULTS, **config, **more})
 
         yield {
             system: stack.enter_context(_started(made, system.split()[0], replicates=setting.replicates))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 BACKLOG = 1_000_000  # messages of 1 KiB, 1.2 GB: far more than any client buffers, and two keys each in the index
 PUSH_COUNT = 400_000  # of these a push consumer takes
+DELAYED_COUNT = 160_000  # messages, each for a second
 ROLLING_FILE = 32 << 20  # bytes; a file of the log takes a second or two
 
 
@@ -40,6 +41,15 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
+class Bars:
+    """What a row is to reach: the least of ours to the rival's rate, the most of CPU time and of times of a call."""
+
+    rate: float | None = None
+    cpu: float | None = None
+    times: float | None = None
+
+
+@dataclass(frozen=True)
 class Work:
     """One row: arguments of the load generator; none for a row that is measured without it. `each` is what is counted,
     where that is no message.
@@ -49,21 +59,30 @@ class Work:
     arguments: tuple[object, ...] = ()
     setting: str = "plain"
     each: str = "messages"
+    bars: Bars = Bars()
 
+
+SENDS, OTHERS = Bars(1.5, 1 / 2), Bars(1.2, 1 / 1.5)
+START_BAR, MEMORY_BAR = 0.2, 0.1
 
 WORKS = {
-    "sync16": Work("sync send, 16 threads", ("sync", "--threads", 16)),
-    "sync64": Work("sync send, 64 threads", ("sync", "--threads", 64)),
-    "async": Work("async send, 512 in flight", ("async", "--threads", 4, "--in-flight", 512)),
-    "oneway": Work("oneway send", ("oneway", "--threads", 2)),
-    "batch": Work("batch send, 32 a batch", ("batch", "--threads", 4, "--batch", 32)),
-    "latency": Work("send to listener, 1 k/s", ("latency", "--rate", 1000)),
-    "pull": Work("pull, 32 a request", ("pull", "--threads", 8), "backlog"),
-    "push": Work("push consume", ("push", "--count", PUSH_COUNT), "backlog"),
+    "sync16": Work("sync send, 16 threads", ("sync", "--threads", 16), bars=SENDS),
+    "sync64": Work("sync send, 64 threads", ("sync", "--threads", 64), bars=SENDS),
+    "async": Work("async send, 512 in flight", ("async", "--threads", 4, "--in-flight", 512), bars=Bars(1.3, 1 / 1.5)),
+    "oneway": Work("oneway send", ("oneway", "--threads", 2), bars=Bars(1.0, 1 / 1.2)),
+    "batch": Work("batch send, 32 a batch", ("batch", "--threads", 4, "--batch", 32), bars=Bars(1.0, 1 / 1.3)),
+    "transaction": Work("transactions committed, 16 threads", ("transaction", "--threads", 16), bars=OTHERS),
+    "delay": Work(
+        "delayed and delivered, 16 threads", ("delay", "--threads", 16, "--count", DELAYED_COUNT), bars=OTHERS
+    ),
+    "latency": Work("send to listener, 1 k/s", ("latency", "--rate", 1000), bars=Bars(cpu=1 / 3, times=0.5)),
+    "pull": Work("pull, 32 a request", ("pull", "--threads", 8), "backlog", bars=OTHERS),
+    "push": Work("push consume", ("push", "--count", PUSH_COUNT), "backlog", bars=OTHERS),
+    "orderly": Work("orderly push consume", ("orderly", "--count", PUSH_COUNT), "backlog", bars=OTHERS),
     "query": Work("query by key", ("query", "--threads", 8, "--count", BACKLOG), "backlog", "queries"),
     "recovery": Work("kill -9 to serving", setting="backlog", each="MiB of log"),
-    "flushed64": Work("SYNC_FLUSH send, 64 threads", ("sync", "--threads", 64), "flushed"),
+    "flushed64": Work("SYNC_FLUSH send, 64 threads", ("sync", "--threads", 64), "flushed", bars=Bars(1.2, 1 / 2)),
     "copied64": Work("send with a slave, 64 threads", ("sync", "--threads", 64), "copied"),
-    "replicated64": Work("SYNC_MASTER send, 64 threads", ("sync", "--threads", 64), "replicated"),
+    "replicated64": Work("SYNC_MASTER send, 64 threads", ("sync", "--threads", 64), "replicated", bars=OTHERS),
     "rolling": Work("send while files go, 16 threads", ("sync", "--threads", 16), "rolling"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.report import lag_notes, line, medians, rows_of, table
+from bench.report import best, lag_notes, line, rows_of, table
 from bench.systems import OURS, RIVAL
 from bench.works import SETTINGS, WORKS
 
@@ -23,29 +23,36 @@ def printed(rows: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
         "start_seconds": {RIVAL: 2.0, OURS: 0.5},
         "memory": {RIVAL: {"own": 1000, "resident": 2000}, OURS: {"own": 50, "resident": 500}},
     }
-    console = Console(width=200, file=StringIO())
+    console = Console(width=220, file=StringIO())
     with console.capture() as captured:
         console.print(table(report))
     return captured.get()
 
 
-def test_a_figure_is_the_median_of_its_rounds() -> None:
-    rounds = [measured(10, errors=0), measured(30, errors=3), measured(11, errors=0)]
-    assert medians(rounds)["rate"] == 11
-    assert medians(rounds)["errors"] == 0
+def test_a_figure_is_the_best_of_its_rounds() -> None:
+    rounds = [measured(10, errors=0), measured(30, errors=3, cpuMicros=12.0), measured(11, errors=0)]
+    assert best(rounds) == {**measured(30), "errors": 3}
 
 
-def test_what_was_not_measured_in_each_round_has_no_median() -> None:
-    assert medians([measured(10), measured(10, p99Micros=None)])["p99Micros"] is None
-    assert medians([{"rate": 10, "cpuMicros": 1, "errors": 0}])["p999Micros"] is None
+def test_what_was_not_measured_in_each_round_has_no_best() -> None:
+    assert best([measured(10), measured(10, p99Micros=None)])["p99Micros"] is None
+    assert best([{"rate": 10, "cpuMicros": 1, "errors": 0}])["p999Micros"] is None
 
 
-def test_ratios_are_ours_to_the_rivals() -> None:
-    text = printed({"sync16": {RIVAL: [measured(1000)], OURS: [measured(1500, cpuMicros=5.0)]}})
-    row = next(row for row in text.splitlines() if WORKS["sync16"].title in row)
-    cells = [cell.strip() for cell in row.strip("│").split("│")]
-    assert cells[1:] == ["1,000", "1,500", "1.50", "10.0", "5.0", "0.50", *["1.00 / 2.00 / 4.00"] * 2]
-    assert "0.25" in next(row for row in text.splitlines() if "start-up" in row)
+def cells_of(name: str, rival: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    text = printed({name: {RIVAL: [rival], OURS: [ours]}})
+    row = next(row for row in text.splitlines() if WORKS[name].title in row)
+    return [cell.strip() for cell in row.strip("│").split("│")][1:]
+
+
+def test_ratios_are_ours_to_the_rivals_and_bars_stand_beside_them() -> None:
+    cells = cells_of("sync16", measured(1000), measured(1499, cpuMicros=5.0))
+    assert cells == ["1,000", "1,499", "1.50 ≥1.5 !", "10.0", "5.0", "0.50 ≤0.50", *["1.00 / 2.00 / 4.00"] * 2]
+    cells = cells_of("latency", measured(1000), measured(1000, cpuMicros=4.0, p50Micros=500.0))
+    assert cells[2:] == [
+        "1.00", "10.0", "4.0", "0.40 ≤0.33 !", "1.00 / 2.00 / 4.00", "0.50 / 2.00 / 4.00 (0.50 ≤0.50) (1.00 ≤0.50 !)"
+    ]  # fmt: skip
+    assert "0.25 ≤0.20 !" in next(row for row in printed({}).splitlines() if "start-up" in row)
 
 
 def test_a_row_without_times_or_processor_time_leaves_its_cells_empty() -> None:

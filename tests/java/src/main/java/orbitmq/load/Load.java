@@ -46,9 +46,10 @@ public final class Load {
         Arguments arguments = new Arguments(Arrays.copyOfRange(words, 1, words.length));
         Load load = new Load(arguments);
         Map<String, Object> row = switch (words[0]) {
-            case "sync", "async", "oneway", "batch", "fill" -> new Sending(load, arguments).run(words[0]);
+            case "sync", "async", "oneway", "batch", "transaction", "delay", "fill" -> new Sending(load, arguments).run(words[0]);
             case "pull" -> new Reading(load, arguments).pull();
-            case "push" -> new Reading(load, arguments).push();
+            case "push" -> new Reading(load, arguments).push(false);
+            case "orderly" -> new Reading(load, arguments).push(true);
             case "poll" -> new Reading(load, arguments).poll();
             case "query" -> new Querying(load, arguments).run();
             case "latency" -> new Latency(load, arguments).run();

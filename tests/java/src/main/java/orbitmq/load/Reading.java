@@ -9,7 +9,9 @@ import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -62,16 +64,23 @@ final class Reading {
         }
     }
 
-    Map<String, Object> push() throws Exception {
+    Map<String, Object> push(boolean orderly) throws Exception {
         AtomicLong received = new AtomicLong();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("load-consumers-" + ProcessHandle.current().pid());
         consumer.setNamesrvAddr(load.namesrv);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(load.topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            received.addAndGet(messages.size());
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
+        if (orderly) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                received.addAndGet(messages.size());
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                received.addAndGet(messages.size());
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
         consumer.start();
         long first = awaitCount(received, (long) (count * WARM_UP_SHARE));
         load.meter.begin();
