@@ -76,6 +76,50 @@ def test_row_groups_are_bounded_and_nothing_is_held_beyond_the_limit(
     assert files["B"].rows == 5
 
 
+def test_many_small_topics_do_not_become_many_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "HELD_BYTES_MAX", 20_000)
+    writer = LakeWriter(place, "archive")
+    for start in range(0, 40, 4):
+        writer.add(batch(*(rows(f"T{number}", range(start, start + 4)) for number in range(60))))
+    files = writer.finish()
+    held = 60 * 40 * batch(rows("T1", range(100))).nbytes / 100
+    assert held > 10 * 20_000
+    assert len(files) < 2 * held / 20_000 < 60
+    assert {file.topic for file in files} == {MIXED}
+    assert sorted(name for file in files for name in ids(place, file)) == sorted(
+        name for number in range(60) for name in expected(f"T{number}", 0, range(40))
+    )
+
+
+def test_large_messages_make_smaller_row_groups(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GROUP_BYTES_MAX", 4000)
+    writer = LakeWriter(place, "archive")
+    given = batch(rows("T", range(100)))
+    writer.add(given)
+    (file,) = writer.finish()
+    with place.read(file.path) as source:
+        assert pq.ParquetFile(source).num_row_groups == -(-given.nbytes // 4000) > 1
+    assert ids(place, file) == expected("T", 0, range(100))
+
+
+def test_what_cannot_be_removed_does_not_hide_why(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GROUP_ROWS_MAX", 2)
+    writer = LakeWriter(place, "archive")
+    writer.add(batch(rows("A", range(4)), rows("B", range(4))))
+    kept, gone = sorted(found.path for found in place.files())
+    remove = place.remove
+
+    def failing(path: str) -> None:
+        if path == kept:
+            raise OSError("the disk has failed")
+        remove(path)
+
+    monkeypatch.setattr(place, "remove", failing)
+    writer.abandon()
+    assert [found.path for found in place.files()] == [kept]
+    assert gone != kept
+
+
 def test_a_task_that_fails_leaves_no_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "GROUP_ROWS_MAX", 2)
     writer = LakeWriter(place, "archive")
@@ -121,6 +165,33 @@ def test_merging_parts_topics_and_brings_all_into_order(place: Place) -> None:
     made = merged(place, [part.path for part in parts], "compact")
     assert [(file.topic, file.rows) for file in made] == [("T", 20), ("U", 10)]
     assert ids(place, made[0]) == expected("T", 0, range(10)) + expected("T", 1, range(10))
+
+
+def test_merging_takes_no_more_into_memory_than_it_may(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = []
+    for offsets in (range(5, 10), range(5)):
+        writer = LakeWriter(place, "archive")
+        writer.add(batch(rows("T", offsets)))
+        paths += [file.path for file in writer.finish()]
+    monkeypatch.setattr(writing, "PORTION_BYTES_MAX", 1)
+    (made,) = merged(place, paths, "compact")
+    assert ids(place, made) == expected("T", 0, range(5, 10)) + expected("T", 0, range(5))
+    assert made.queues == [QueueSpan(topic="T", broker="broker-a", queue=0, first=0, last=9, rows=10)]
+
+
+@pytest.mark.parametrize("portion", [1, 1 << 30])
+def test_merging_takes_bodies_of_an_older_schema(place: Place, monkeypatch: pytest.MonkeyPatch, portion: int) -> None:
+    monkeypatch.setattr(writing, "PORTION_BYTES_MAX", portion)
+    paths = []
+    for offset, value in enumerate(({"city": "Rome"}, {"city": "Bonn", "zip": 53111})):
+        kind = pa.struct([("city", pa.string()), ("zip", pa.int64())][: len(value)])
+        writer = LakeWriter(place, "archive")
+        writer.add(batch(rows("T", [offset])).append_column("value", pa.array([value], kind)))
+        paths += [file.path for file in writer.finish()]
+    (made,) = merged(place, paths, "compact")
+    assert read_messages(place, made.path)["value"].to_pylist() == [
+        {"city": "Rome", "zip": None}, {"city": "Bonn", "zip": 53111}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("topic", ["Orders", "%DLQ%billing", "a|b", MIXED])

@@ -85,8 +85,9 @@ class ParquetLake:
         return [found[path] for path in sorted(found)]
 
     def settle(self, now_ms: int) -> Collection[str]:
+        published = {file.path for file in self.files()}  # first: a change that comes meanwhile has its grace as well
         recent = [change for path in self._changes() if (change := _read(path, _Change)).at_ms + GRACE_MS > now_ms]
-        return {file.path for file in self.files()} | {path for change in recent for path in change.removed}
+        return published | {path for change in recent for path in change.removed}
 
     # ------------------------------------------------------------------------------------------------------- the log
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,13 +23,15 @@ from orbitmq.pipeline.lake.places import Place
 
 ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000
-GROUP_BYTES_MAX = 64 << 20  # of Arrow data: a task has it in memory two or three times
+GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader has to take into memory at once
+GROUP_BYTES_MIN = 16 << 20  # a smaller row group costs more than to copy its messages once more
 OWN_FILE_BYTES = 16 << 20  # below this much of a topic it shares a file
-GROUP_BYTES_MIN = 16 << 20  # a row group less costs more than to copy its messages once more
+NEW_BYTES_MAX = 64 << 20  # that are brought into order together: a task has them in memory two or three times
 # Columns whose values are seldom the same twice: a dictionary of them is given up again after its work is done.
 DISTINCT = frozenset(("queueOffset", "msgId", "keys", "body", "properties", "bodyCrc", "physOffset", "offsetMsgId"))
 NEVER_COMPARED = frozenset(("body", "properties"))  # no reader leaves out row groups by the smallest of them
-HELD_BYTES_MAX = 128 << 20  # in memory of one task; the largest topic gets its file before more is held
+HELD_BYTES_MAX = 256 << 20  # in memory of one task: what waits for more of its topic
+PORTION_BYTES_MAX = 1 << 30  # of Arrow data that a compaction sorts at once
 DAY = "day"
 
 
@@ -70,7 +73,7 @@ class _File:
                 use_dictionary=leaves(table.schema, without=DISTINCT),
                 write_statistics=leaves(table.schema, without=NEVER_COMPARED),
             )
-        groups = -(-table.num_rows // GROUP_ROWS_MAX)
+        groups = max(-(-table.num_rows // GROUP_ROWS_MAX), -(-table.nbytes // GROUP_BYTES_MAX))
         self._parquet.write_table(table, row_group_size=-(-table.num_rows // groups))
         self._count(table)
 
@@ -93,10 +96,16 @@ class _File:
         )
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
-        if self._parquet is not None and self._sink is not None:
-            self._parquet.close()
+        """Leave nothing behind, as far as the disk lets us: what stays is swept one day. The error that led here is the
+        one to be told."""
+        if self._sink is None:
+            return
+        with suppress(OSError):
+            if self._parquet is not None:
+                self._parquet.close()
+        with suppress(OSError):
             self._sink.close()
+        with suppress(OSError):
             self._place.remove(self._path)
 
     def _count(self, table: pa.Table) -> None:
@@ -125,13 +134,14 @@ class LakeWriter:
         self._new: list[pa.RecordBatch] = []
         self._new_rows = self._new_size = 0
         self._mixed: list[_File] = []
+        self._shared: list[LakeFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._new.append(batch)
         self._new_rows += batch.num_rows
         self._new_size += batch.nbytes
-        is_group = self._new_rows >= GROUP_ROWS_MAX or self._new_size >= GROUP_BYTES_MAX
-        if is_group or self._held + self._new_size > HELD_BYTES_MAX:
+        is_enough = self._new_rows >= GROUP_ROWS_MAX or self._new_size >= NEW_BYTES_MAX
+        if is_enough or self._held + self._new_size > HELD_BYTES_MAX:
             self._part()
 
     def _part(self) -> None:
@@ -146,19 +156,23 @@ class LakeWriter:
             share.size += part.nbytes
             share.rows += part.num_rows
             self._held += part.nbytes
-            if is_group or share.rows >= GROUP_ROWS_MAX or share.size >= GROUP_BYTES_MAX:
+            if is_group or share.rows >= GROUP_ROWS_MAX or share.size >= NEW_BYTES_MAX:
                 self._write((topic, day))
         while self._held > HELD_BYTES_MAX:
-            self._write(max(self._shares, key=lambda key: self._shares[key].size))
+            largest = max(self._shares, key=lambda key: self._shares[key].size)
+            if self._shares[largest].size >= OWN_FILE_BYTES:
+                self._write(largest)
+            else:  # thousands of topics that bring little: not a file for each of them
+                self._write_small()
 
     def finish(self) -> list[LakeFile]:
         """Write what is held; every file, none when there was no message."""
         self._part()
         for key, share in self._shares.items():
-            if share.file is not None or share.size >= OWN_FILE_BYTES:
+            if share.size >= OWN_FILE_BYTES:
                 self._write(key)
-        files = [share.file for share in self._shares.values() if share.file is not None]
-        return [file.close() for file in files] + self._write_mixed()
+        self._write_small()
+        return [share.file.close() for share in self._shares.values() if share.file is not None] + self._shared
 
     def abandon(self) -> None:
         """Remove what was written."""
@@ -172,24 +186,30 @@ class LakeWriter:
             return
         if share.file is None:
             share.file = _File(self._place, *key, self._writer, self._compression)
-        share.file.write(share.held[0] if len(share.held) == 1 else in_order(pa.concat_tables(share.held)))
+        share.file.write(self._taken(key))
+
+    def _taken(self, key: tuple[str, str]) -> pa.Table:
+        """What is held of a topic, which is held no longer."""
+        share = self._shares[key]
+        held = share.held
         self._held -= share.size
         share.held, share.size, share.rows = [], 0, 0
+        return held[0] if len(held) == 1 else in_order(pa.concat_tables(held))
 
-    def _write_mixed(self) -> list[LakeFile]:
+    def _write_small(self) -> None:
         """What small topics brought: a file a day; a topic that is alone on its day keeps its name."""
-        days: dict[str, list[str]] = {}
-        for (topic, day), share in self._shares.items():
-            if share.held:
-                days.setdefault(day, []).append(topic)
-        written = []
-        for day, topics in sorted(days.items()):
-            file = _File(self._place, topics[0] if len(topics) == 1 else MIXED, day, self._writer, self._compression)
+        days: dict[str, list[tuple[str, str]]] = {}
+        for key, share in self._shares.items():
+            if share.file is not None:
+                self._write(key)
+            elif share.held:
+                days.setdefault(key[1], []).append(key)
+        for day, keys in sorted(days.items()):
+            topic = keys[0][0] if len(keys) == 1 else MIXED
+            file = _File(self._place, topic, day, self._writer, self._compression)
             self._mixed.append(file)
-            held = [part for topic in topics for part in self._shares[topic, day].held]
-            file.write(in_order(pa.concat_tables(held)))
-            written.append(file.close())
-        return written
+            file.write(pa.concat_tables([self._taken(key) for key in sorted(keys)]))
+            self._shared.append(file.close())
 
 
 def in_order(table: pa.Table, first: str | None = None) -> pa.Table:
@@ -251,32 +271,53 @@ def _joined(known: QueueSpan | None, more: QueueSpan) -> QueueSpan:
 
 
 def merged(place: Place, paths: Sequence[str], writer: str, compression: str = "zstd") -> list[LakeFile]:
-    """The messages of several files as new ones, a topic and a day each, in the order of broker, queue and offset.
-
-    All rows are in memory at once: the planner of the compaction bounds them.
+    """The messages of several files as new ones, a topic and a day each, in the order of broker, queue and offset: of
+    all of them where they fit into memory, else of PORTION_BYTES_MAX and the next.
     """
-    tables = [read_messages(place, path) for path in paths]
-    table = pa.concat_tables(tables, promote_options="permissive")  # the bodies' schema may have got more fields
-    made: list[_File] = []
+    made: dict[tuple[str, str], _File] = {}
     try:
-        return [_merged_file(place, part, made, writer, compression) for part in parted(table)]
+        for portion in _portions(place, paths):
+            for topic, day, rows in parted(portion):
+                key = topic, day
+                if key not in made:
+                    made[key] = _File(place, topic, day, writer, compression)
+                made[key].write(rows)
+        return [file.close() for file in made.values()]
     except BaseException:
-        for file in made:
+        for file in made.values():
             file.abandon()
         raise
+
+
+def _portions(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
+    """The messages of files as tables of one schema: that of the bodies may have got more fields."""
+    schemas = [_parquet_schema(place, path) for path in paths]
+    empty = pa.unify_schemas(schemas, promote_options="permissive").empty_table()
+    held, size = [empty], 0
+    for group in _row_groups(place, paths):
+        if size and size + group.nbytes > PORTION_BYTES_MAX:
+            yield pa.concat_tables(held, promote_options="permissive")
+            held, size = [empty], 0
+        held.append(group)
+        size += group.nbytes
+    if size:
+        yield pa.concat_tables(held, promote_options="permissive")
+
+
+def _parquet_schema(place: Place, path: str) -> pa.Schema:
+    with place.read(path) as source:
+        return pq.read_schema(source).remove_metadata()
+
+
+def _row_groups(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
+    for path in paths:
+        with place.read(path) as source:
+            file = pq.ParquetFile(source)
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number)
 
 
 def read_messages(place: Place, path: str) -> pa.Table:
     """A whole file of the lake."""
     with place.read(path) as source:
         return pq.ParquetFile(source).read()
-
-
-def _merged_file(
-    place: Place, part: tuple[str, str, pa.Table], made: list[_File], writer: str, compression: str
-) -> LakeFile:
-    topic, day, rows = part
-    file = _File(place, topic, day, writer, compression)
-    made.append(file)
-    file.write(rows)
-    return file.close()
