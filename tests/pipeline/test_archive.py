@@ -148,12 +148,13 @@ def test_what_would_be_archived_is_told_without_doing_it(spark: SparkSession, cl
 
 
 @pytest.mark.parametrize(
-    ("topics", "option", "value"),
+    ("topics", "told"),
     [
-        ("orders,pays", "subscribe", "orders,pays"),
-        ("*", "subscribePattern", ".*"),
-        ("pay-*,x|y", "subscribePattern", r"pay\-.*|x\|y"),
+        ("orders,pays", {"subscribe": "orders,pays"}),
+        ("*", {"subscribePattern": ".*"}),
+        ("pay-*,x|y*", {"subscribePattern": r"pay\-.*|x\|y.*"}),
+        ("pay-*,%DLQ%g", {"subscribe": "%DLQ%g", "subscribePattern": r"pay\-.*"}),
     ],
 )
-def test_topics_are_given_by_names_and_stars(topics: str, option: str, value: str) -> None:
-    assert archive.topics_wanted(topics) == {option: value}
+def test_topics_are_given_by_names_and_stars(topics: str, told: dict[str, str]) -> None:
+    assert archive.topics_wanted(topics) == told

@@ -13,11 +13,13 @@ from pyspark.sql.datasource import InputPartition
 
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.archive import ArchiveJob, source_options
-from orbitmq.pipeline.archive_stream import ArchiveReader, split_options
+from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake import manifest
+from orbitmq.pipeline.lake.manifest import QueueSpan
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.lake.writing import merged, read_messages
 from tests.support.lakes import SCHEMA, rows
+from tests.support.stores import open_store, record
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
@@ -45,6 +47,42 @@ def archived(lake: Path, **options: str) -> pa.Table:
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = table.select(["body", "value", "_rescued"]).to_pylist()
     return found
+
+
+def stored(root: Path, *topics: str) -> None:
+    """A store with three messages of each topic."""
+    store = open_store(root)
+    for topic in topics * 3:
+        store.put(record(topic=topic))
+    store.close()
+
+
+def spans(lake: Path, **options: str) -> list[QueueSpan]:
+    """What queues an archive of a store brings into files, from where to where, by what the job tells it."""
+    told = {"input": "store", "lake": str(lake), **options}
+    reader = ArchiveSource(source_options(ArchiveJob.parse(told))).streamReader(REPORTS)
+    assert isinstance(reader, ArchiveReader)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    reports = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    files = [file for batch in reports for file in manifest.decode(batch.column("report")[0].as_py()).files]
+    return [span for file in files for span in file.queues]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"orders", "pay-1"}),
+        ({"topics": "pay-*,%DLQ%g"}, {"pay-1", "%DLQ%g"}),
+        ({"topics": "orders,pay-*"}, {"orders", "pay-1"}),
+    ],
+)
+def test_topics_of_a_store_are_chosen_like_those_of_brokers(
+    tmp_path: Path, options: dict[str, str], expected: set[str]
+) -> None:
+    stored(tmp_path / "store", "orders", "pay-1", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX")
+    found = spans(tmp_path / "lake", path=str(tmp_path / "store"), **options)
+    assert {(span.topic, span.first, span.last) for span in found} == {(topic, 0, 2) for topic in expected}
 
 
 def test_bodies_become_columns_beside_the_raw_ones(tmp_path: Path) -> None:

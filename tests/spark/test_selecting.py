@@ -52,6 +52,13 @@ def test_a_pattern_matches_whole_names_and_no_topics_of_the_system(cluster: Clus
     } == ROUTES.keys()
 
 
+def test_topics_that_are_named_come_beside_those_of_a_pattern_whatever_they_are(cluster: Cluster) -> None:
+    chosen = selected(cluster, subscribe="%DLQ%g,payments", subscribePattern="orders.*")
+    assert {queue.topic for queue in chosen} == {"%DLQ%g", "payments", "orders", "orders-eu"}
+    with pytest.raises(SourceError, match="ORBITMQ_TOPIC_NOT_FOUND: topic nothing"):
+        selected(cluster, subscribe="nothing", subscribePattern="orders.*")
+
+
 def test_queues_are_assigned_one_by_one(cluster: Cluster) -> None:
     chosen = selected(cluster, assign='{"orders": [0, 2], "shared": {"broker-b": [0], "broker-a": [1]}}')
     assert chosen == {
@@ -94,6 +101,7 @@ def queue(topic: str) -> MessageQueue:
         ({"subscribePattern": "("}, "ORBITMQ_BAD_OPTION: option subscribePattern: "),
         ({"subscribe": "orders,nothing"}, "ORBITMQ_TOPIC_NOT_FOUND: topic nothing"),
         ({"subscribe": "a", "assign": "{}"}, "ORBITMQ_BAD_OPTION: options subscribe and assign are both given"),
+        ({"subscribePattern": "a", "assign": "{}"}, "ORBITMQ_BAD_OPTION: options subscribePattern and assign are both"),
     ],
 )
 def test_a_selection_that_cannot_be_is_told_by_name(cluster: Cluster, options: dict[str, str], text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,6 +29,7 @@ from orbitmq.spark.reading import cluster_of
 from orbitmq.spark.selecting import selection
 from orbitmq.spark.stores.options import scan_options
 from orbitmq.spark.stores.planning import checked, known_bounds
+from orbitmq.spark.topic_names import topic_names
 
 LOOK_SECONDS = 1  # how often the progress of the query is looked at
 CHECKPOINT = "_checkpoint"
@@ -128,8 +128,8 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
             raise ConfigurationError("option path is missing; input store needs the store directory")
         if options.expect_brokers:
             raise ConfigurationError("option expectBrokers goes with input pull; no broker is asked for a store")
-        named = {} if options.topics == "*" else {"topics": options.topics}
-        return shared | named | {"path": options.path, "maxBytesPerTrigger": str(1024 * options.batch_rows)}
+        limit = {"maxBytesPerTrigger": str(1024 * options.batch_rows)}
+        return shared | {"topics": options.topics, "path": options.path} | limit
     if not options.name_server:
         raise ConfigurationError("option nameServer is missing; give the addresses of the name servers")
     limits = {
@@ -158,10 +158,9 @@ def _reading(options: ArchiveJob) -> ReadOptions:
 
 def topics_wanted(text: str) -> dict[str, str]:
     """Topics, some with `*`, as the topic source wants them."""
-    names = parts(text, ",")
-    if not any("*" in name for name in names):
-        return {"subscribe": ",".join(names)}
-    return {"subscribePattern": "|".join(re.escape(name).replace(r"\*", ".*") for name in names)}
+    names = topic_names(text)
+    told = {"subscribe": ",".join(names.names), "subscribePattern": names.pattern}
+    return {key: value for key, value in told.items() if value}
 
 
 def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:

@@ -49,7 +49,8 @@ class ReadOptions(RowOptions, ConnectionOptions):
     subscribe_pattern: str = option(
         "subscribePattern",
         "",
-        "Regular expression; read the topics whose whole name it matches. Streams look for new topics at each batch.",
+        "Regular expression; read the topics whose whole name it matches, beside those of subscribe. Streams look for "
+        "new topics at each batch.",
     )
     assign: str = option(
         "assign",
@@ -272,7 +273,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     named = [name for name, value in chosen.items() if value]
     if not named:
         raise bad_option("no topic is named; give option subscribe, subscribePattern or assign, or the topic to load()")
-    if len(named) > 1:
+    if options.assign and len(named) > 1:
         raise bad_option(f"options {' and '.join(named)} are both given; give one of them")
     if options.on_corrupt_record == "raw" and options.form != "native":
         raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} has not")

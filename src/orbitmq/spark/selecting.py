@@ -1,4 +1,4 @@
-"""Which queues a read is about: topics by name, topics by a pattern, or queues one by one. Must not know offsets."""
+"""Which queues a read is about: topics by name and by a pattern, or queues one by one. Must not know offsets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.message.topics import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
 from orbitmq.spark.cluster import Cluster, Place
 from orbitmq.spark.connecting import bad_option
 from orbitmq.spark.options import ReadOptions
+from orbitmq.spark.topic_names import is_of_the_system
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The options subscribe, subscribePattern and assign; one of them says something."""
+    """What the options subscribe and subscribePattern name together, or what assign does."""
 
     topics: tuple[str, ...]
     pattern: re.Pattern[str] | None
@@ -31,11 +31,10 @@ class Selection:
 
     def look(self, cluster: Cluster) -> tuple[dict[MessageQueue, Place], dict[str, SourceError]]:
         """The queues there are now, and the topics that are named and do not exist."""
-        if self.pattern is not None:
-            found, _ = cluster.look_up(self._matching(cluster))
-            return found, {}
-        found, unknown = cluster.look_up(self.topics or tuple(self.assigned or ()))
-        return {queue: place for queue, place in found.items() if self.includes(queue)}, unknown
+        named = self.topics or tuple(self.assigned or ())
+        found, unknown = cluster.look_up(dict.fromkeys((*named, *self._matching(cluster))))
+        there = {queue: place for queue, place in found.items() if self.includes(queue)}
+        return there, {topic: error for topic, error in unknown.items() if topic in named}
 
     def queues(self, cluster: Cluster) -> dict[MessageQueue, Place]:
         """The queues there are now. SourceError when one that is named does not exist."""
@@ -48,20 +47,20 @@ class Selection:
 
     def includes(self, queue: MessageQueue) -> bool:
         """Whether the options mean this queue, as far as its name tells."""
-        if self.pattern is not None:
-            return self._matches(queue.topic)
         if self.assigned is None:
-            return queue.topic in self.topics
+            return queue.topic in self.topics or self._matches(queue.topic)
         level = self.assigned.get(queue.topic, [])
         return queue.queue_id in (level.get(queue.broker_name, []) if isinstance(level, dict) else level)
 
     def _matching(self, cluster: Cluster) -> list[str]:
+        if self.pattern is None:
+            return []
         matching = [topic for topic in cluster.topics() if self._matches(topic)]
         if self.system_topics:
             return matching
         info = cluster.info()
         own = {*info.brokers, *info.clusters}  # brokers keep topics of these names
-        return [topic for topic in matching if topic not in own and not _is_of_the_system(topic)]
+        return [topic for topic in matching if topic not in own and not is_of_the_system(topic)]
 
     def _matches(self, topic: str) -> bool:
         plain = self.names.unwrap(topic)
@@ -80,11 +79,6 @@ class Selection:
                     raise bad_option(
                         f"option assign: topic {topic} has no queue {queue_id} on {broker or 'its broker'}"
                     )
-
-
-def _is_of_the_system(topic: str) -> bool:
-    derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or topic.endswith(REPLY_TOPIC_SUFFIX)
-    return derived or is_system_topic(topic)
 
 
 def selection(options: ReadOptions) -> Selection:

@@ -12,6 +12,7 @@ import pytest
 from orbitmq.errors import SourceError
 from orbitmq.message.compression import compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.message.unit import decode_unit
 from orbitmq.spark.stores import batches as batches_module
 from orbitmq.spark.stores.columns import LOG_COLUMNS
@@ -140,6 +141,33 @@ def test_chosen_topics_are_found_either_way(by: str, split: int, tmp_path: Path)
     for wanted in ({messages[0]["topic"]}, {messages[0]["topic"], messages[1]["topic"]}, {"nothing"}):
         expected = [message["physicalOffset"] for message in messages if message["topic"] in wanted]
         assert places(root, topics=",".join(wanted), topicsBy=by, splitBytes=split) == expected
+
+
+TOPICS = ("orders", "pay-1", "pay-2", "%RETRY%g", "%DLQ%g", "%DLQ%h", HALF_TOPIC, "c_REPLY_TOPIC", "broker-a")
+
+
+@pytest.mark.parametrize("by", ["log", "queues", "auto"])
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("orders,pay-*", {"orders", "pay-1", "pay-2"}),
+        ("*", {"orders", "pay-1", "pay-2"}),
+        ("pay-*,%DLQ%g", {"pay-1", "pay-2", "%DLQ%g"}),
+        ("broker-a,%DLQ%*", {"broker-a"}),
+        ("p.y-1,pay", set()),
+        ("", set(TOPICS)),
+    ],
+)
+def test_stars_mean_topics_that_are_nobodys_own(by: str, named: str, expected: set[str], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for topic in TOPICS * 3:
+        store.put(record(topic=topic))
+    store.close()
+    told: dict[str, object] = {"topics": named, "brokerName": "broker-a", "splitBytes": 1024}
+    found = [row["topic"] for row in rows(tmp_path, topicsBy=by, columns="topic", **told)]
+    assert sorted(found) == sorted(3 * list(expected))
+    entries = rows(tmp_path, scan="consumequeue", columns="topic", **told)
+    assert {row["topic"] for row in entries} == expected
 
 
 @pytest.mark.parametrize("by", ["log", "queues"])

@@ -26,6 +26,7 @@ from orbitmq.spark.stores.columns import (
 from orbitmq.spark.stores.log import Damage, Found, Gone, LogWalk, Run
 from orbitmq.spark.stores.planning import IndexSplit, LogSplit, QueueSplit
 from orbitmq.spark.stores.queues import PlaceWalk, is_message, places, written
+from orbitmq.spark.topic_names import TopicNames
 from orbitmq.spark.units import Units
 
 LOG = logging.getLogger(__name__)
@@ -38,13 +39,13 @@ TABLE_ROWS = 100_000  # of queue and index entries in one batch
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """How what lies in a store becomes rows. `topics` are those wanted, empty for all; `queue_topics` those in whose
+    """How what lies in a store becomes rows. `topics` are those wanted, none for all; `queue_topics` those in whose
     queues they stand. `strict`: a file that is gone is an error. `on_corrupt` is fail, skip or raw.
     """
 
     schema: pa.Schema
-    topics: tuple[str, ...]
-    queue_topics: frozenset[str]
+    topics: TopicNames
+    queue_topics: TopicNames
     resolve: bool
     verify_crc: bool
     decompress: bool
@@ -88,10 +89,12 @@ class LogBatches:
         """The messages of the wanted topics, in portions that can be unpacked together."""
         if self._settings.topics:
             topics = resolved_topics(units) if self._settings.resolve else units.topics()
-            mask = pc.is_in(topics, pa.array(self._settings.topics)).to_numpy(False)
-            if not mask.any():
+            there = pc.unique(topics).to_pylist()
+            wanted = [topic for topic in there if topic in self._settings.topics]
+            if not wanted:
                 return
-            units = units if mask.all() else units[mask]
+            if len(wanted) < len(there):
+                units = units[pc.is_in(topics, pa.array(wanted)).to_numpy(False)]
         packed = units.field("sys_flag") & COMPRESSED != 0
         if not (self._settings.decompress and BODY in self._settings.schema.names and packed.any()):
             yield units

@@ -11,6 +11,7 @@ from typing import Any
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import bad_option, parse_declared, parts
 from orbitmq.spark.row_options import RowOptions
+from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.store.reader import StoreDirectory
 
 FOREIGN_OPTIONS = {
@@ -51,7 +52,12 @@ class ScanOptions(RowOptions):
         "What is read: the messages of the log, the entries of the queues, or those of the key index.",
         choices=("commitlog", "consumequeue", "index"),
     )
-    topics: str = option("topics", "", "Topics to read, separated by commas; empty for all.")
+    topics: str = option(
+        "topics",
+        "",
+        "Topics to read, separated by commas, `*` for any letters; empty for all. Topics of brokers and groups "
+        "(retries, dead letters) are read where they are named without `*`.",
+    )
     topics_by: str = option(
         "topicsBy",
         "auto",
@@ -99,13 +105,19 @@ class ScanOptions(RowOptions):
     )
 
     @property
-    def topic_names(self) -> tuple[str, ...]:
-        return parts(self.topics, ",")
+    def topic_names(self) -> TopicNames:
+        brokers = self.stores if self.is_table or self.broker_name else ()
+        return topic_names(self.topics, frozenset(brokers))
+
+    @property
+    def is_table(self) -> bool:
+        """Whether `path` names directories by broker."""
+        return self.path.lstrip().startswith("{")
 
     @property
     def stores(self) -> dict[str, StoreDirectory]:
         """The directories by broker name, sorted."""
-        if not self.path.lstrip().startswith("{"):
+        if not self.is_table:
             name = self.broker_name or Path(self.path).resolve().name
             return {name: StoreDirectory(Path(self.path), _directories(self.commit_log))}
         paths = _by_broker("path", self.path)

@@ -3,7 +3,7 @@ in every run; what lies in them is looked up here only for their bounds. Must no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from orbitmq.errors import SourceError, StoreError
@@ -11,6 +11,7 @@ from orbitmq.spark.fetch import data_loss
 from orbitmq.spark.stores.log import next_unit
 from orbitmq.spark.stores.options import EARLIEST, ScanOptions
 from orbitmq.spark.stores.queues import places
+from orbitmq.spark.topic_names import STAR, TopicNames
 from orbitmq.store.reader import StoreDirectory
 
 QUEUES_SHARE_MAX = 0.4  # of the log: beyond that, picking messages out costs more than walking past the others
@@ -110,7 +111,7 @@ def log_splits(
     size, share = bounds.end - bounds.start, 1.0
     if options.topics_by == "queues":
         share = 0.0
-    elif options.topics_by == "auto" and options.topic_names and may_look and size:
+    elif options.topics_by == "auto" and may_look and size and _may_be_few(options.topic_names):
         _, sizes = places(directory, queue_topics(options), bounds.start, bounds.end)
         share = float(sizes.sum()) / size
     by_queues = bool(options.topic_names) and share <= QUEUES_SHARE_MAX
@@ -123,21 +124,28 @@ def log_splits(
     ]
 
 
-def queue_topics(options: ScanOptions) -> frozenset[str]:
+def _may_be_few(names: TopicNames) -> bool:
+    """Whether the queues are worth a look: for all topics they are many entries, and the log is the way anyhow."""
+    return bool(names) and STAR not in names.stars
+
+
+def queue_topics(options: ScanOptions) -> TopicNames:
     """The topics in whose queues the wanted messages may stand."""
     from orbitmq.spark.stores.columns import HIDING_TOPICS
 
+    wanted = options.topic_names
     hiding = HIDING_TOPICS.to_pylist() if options.resolve_system_topics else ()
-    return frozenset((*options.topic_names, *hiding))
+    return replace(wanted, names=(*wanted.names, *hiding))
 
 
 def queue_splits(options: ScanOptions, broker: str, directory: StoreDirectory) -> list[QueueSplit]:
     """Whole queues, as many together as make up the size of a split."""
+    names = options.topic_names
     splits: list[QueueSplit] = []
     held: list[tuple[str, int]] = []
     size = 0
     for topic, queue_id in directory.queues():
-        if options.topic_names and topic not in options.topic_names:
+        if names and topic not in names:
             continue
         held.append((topic, queue_id))
         size += directory.queue_size(topic, queue_id)

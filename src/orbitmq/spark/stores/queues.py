@@ -6,7 +6,7 @@ not know Spark or options.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from orbitmq.errors import UnitError
 from orbitmq.message.unit import MAGIC, MAGIC_LONG_TOPIC, UNIT_OVERHEAD
 from orbitmq.spark.stores.log import WINDOW_SIZE, Damage, Found, Gone, LogFile, Run
+from orbitmq.spark.topic_names import TopicNames
 from orbitmq.spark.units import HEAD, Units, records_at
 from orbitmq.store.reader import NO_MESSAGE_SIZE, LogFiles, StoreDirectory
 
@@ -31,14 +32,13 @@ def written(data: bytes) -> Entries:
     return entries[: int(np.argmax(empty))] if empty.any() else entries
 
 
-def places(directory: StoreDirectory, topics: Iterable[str], begin: int, end: int) -> tuple[NDArray[np.int64], ...]:
+def places(directory: StoreDirectory, topics: TopicNames, begin: int, end: int) -> tuple[NDArray[np.int64], ...]:
     """Place and size of the messages of `topics` that begin from `begin` up to, not including, `end` of the log, in the
     order of the log.
     """
-    wanted = frozenset(topics)
     found = [np.empty(0, ENTRY)]
     for topic, queue_id in directory.queues():
-        if topic in wanted:
+        if topic in topics:
             for _, data in directory.entries(topic, queue_id, begin, end):
                 entries = written(data)
                 found.append(entries[(entries["place"] >= begin) & (entries["place"] < end) & is_message(entries)])
