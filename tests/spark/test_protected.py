@@ -4,6 +4,7 @@ orbitmq, the same test for both."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from orbitmq.client import Message
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.pipeline import archive
+from orbitmq.pipeline.audit import job as audit
+from orbitmq.pipeline.job import Outcome
 from orbitmq.pipeline.session import DATA_SOURCES
 from orbitmq.wire.signature import Credentials
 from tests.spark.conftest import SYSTEMS, System
@@ -121,6 +124,25 @@ def test_an_account_archives_encrypted(spark: SparkSession, protected: Protected
     outcome = run_job(archive.JOB, spark, **told, topics=TOPIC, lake=tmp_path, archiveGroup="workers-in-order")
     assert outcome.counts["messages"] == COUNT
     assert APPLICATION.secret_key not in json.dumps([*map(str, tmp_path.rglob("*"))])
+
+
+def test_an_account_audits_what_it_may_see(spark: SparkSession, protected: Protected, tmp_path: Path) -> None:
+    """RocketMQ tells every account where all groups stand, orbitmq administrators alone."""
+
+    def missing(topics: str, checks: str) -> tuple[Outcome, dict[str, str]]:
+        told = {key.replace(".", "__"): value for key, value in protected.options().items()}
+        outcome = run_job(audit.JOB, spark, **told, topics=topics, checks=checks, out=tmp_path)
+        return outcome, json.loads((tmp_path / "summary.json").read_text())["missing"]
+
+    outcome, refused = missing(TOPIC, "backlog,gaps")
+    assert (outcome.counts["messages"], outcome.counts["gaps"]) == (COUNT, 0)
+    assert refused.keys() == ({"backlog"} if isinstance(protected.system, OrbitUp) else set())
+    assert len(outcome.failed) == len(refused)
+    assert all("AclException" in reason for reason in refused.values())
+
+    outcome, refused = missing(f"{TOPIC},{OTHER}", "gaps,keys,latency")
+    assert {"gaps", "keys"} <= refused.keys()
+    assert re.match(r"ORBITMQ_NO_PERMISSION: .*AclException", refused["gaps"])
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,10 @@ from orbitmq.runtime.clock import SystemClock
 REPORT, SUMMARY = "report.html", "summary.json"
 VERSION = 1  # of the summary
 FAILED_MAX = 20  # findings told at the end; the report has all
-TITLES = {LATENCY: "Latency", HALF: "Half messages", DELAYED: "Delayed messages"}
+TITLES = {
+    BACKLOG: "Backlog", DUPLICATES: "Duplicates", GAPS: "Gaps", DAMAGE: "Damage", KEYS: "Hot keys",
+    LATENCY: "Latency", HALF: "Half messages", DELAYED: "Delayed messages",
+}  # fmt: skip
 
 
 def run(context: Context[AuditJob]) -> Outcome:
@@ -80,14 +83,22 @@ class Looking:
     def look(self, wanted: frozenset[str]) -> list[Section]:
         """Every section, in the order of the report."""
         sections: list[Section] = []
-        if wanted & {BACKLOG, *OF_MESSAGES}:
-            sections += self._messages(wanted)
+        if of_messages := [name for name in TITLES if name in wanted & {BACKLOG, *OF_MESSAGES}]:
+            sections += self._messages_tried(wanted, of_messages)
         others = [(name, check) for name, check in self._others().items() if name in wanted]
         with self.context.progress("audit", "checks") as advance:
             for done, (name, check) in enumerate(others, 1):
                 sections.append(_tried(name, check))
                 advance(done, len(others))
         return sections
+
+    def _messages_tried(self, wanted: frozenset[str], names: Sequence[str]) -> list[Section]:
+        """Their sections, or for each why it is not there: messages that a broker does not give are missing to all."""
+        try:
+            return self._messages(wanted)
+        except (OrbitMQError, PySparkException) as error:
+            reason = _reason(error)
+        return [Section(name, TITLES[name], "", missing=reason) for name in names]
 
     def _messages(self, wanted: frozenset[str]) -> list[Section]:
         """What needs the messages: they are read once."""
@@ -105,12 +116,12 @@ class Looking:
                 DAMAGE: lambda: messages.damage(seen, tables),
                 KEYS: lambda: messages.keys(seen, traffic.of_topics, options, tables),
             }
-            chosen = [check for name, check in checks.items() if name in wanted]
+            chosen = [(name, check) for name, check in checks.items() if name in wanted]
             with self.context.progress("messages", "checks") as advance:
                 traffic = messages.traffic(seen, material.bounds, options, tables)
                 sections = [traffic.section] if wanted & OF_MESSAGES else []
-                for done, check in enumerate(chosen, 1):
-                    sections.append(check())
+                for done, (name, check) in enumerate(chosen, 1):
+                    sections.append(_tried(name, check))
                     advance(done, len(chosen))
             return sections
         finally:
@@ -129,13 +140,17 @@ def _tried(name: str, check: Callable[[], Section]) -> Section:
     """The section, or one that says why there is none: a broker may refuse some questions and answer others."""
     try:
         return check()
-    except OrbitMQError as error:
-        return Section(name, TITLES[name], "", missing=str(error))
-    except PySparkException as error:  # of planning or a task, with ours inside; without one it is a bug
-        found = ERROR_OF_OURS.findall(str(error))
-        if not found:
-            raise
-        return Section(name, TITLES[name], "", missing=found[-1])
+    except (OrbitMQError, PySparkException) as error:
+        return Section(name, TITLES[name], "", missing=_reason(error))
+
+
+def _reason(error: OrbitMQError | PySparkException) -> str:
+    """Why it cannot be told. What Spark raises without an error of ours inside is a bug, and raised again."""
+    if isinstance(error, OrbitMQError):
+        return str(error)
+    if found := ERROR_OF_OURS.findall(str(error)):  # of planning or a task
+        return str(found[-1])
+    raise error
 
 
 # --------------------------------------------------------------------------------------------------------- what is told

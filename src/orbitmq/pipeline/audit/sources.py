@@ -83,7 +83,10 @@ class Source(Protocol):
         """The bounds as they are when everything was read: brokers delete meanwhile. Empty where nobody knows."""
         ...
 
-    def standings(self) -> list[Standing]: ...
+    def standings(self) -> list[Standing]:
+        """Where groups stand. OrbitMQError when brokers do not tell it; the rest is told all the same."""
+        ...
+
     def traces(self) -> DataFrame: ...
     def half(self) -> tuple[DataFrame, DataFrame]:
         """Half and op messages that are not settled."""
@@ -116,16 +119,38 @@ class Live:
         self._cluster = Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
         chosen = selection(read_options(connection(options) | topics_wanted(options.topics)))
         self._places = chosen.queues(self._cluster)
-        self._bounds = self._bounds_of(self._places)
-        self._standings = self._asked_standings() if BACKLOG in options.wanted else []
+        self._bounds: Bounds = {}
+        self._closed: SourceError | None = None  # some topic to this account: checks of messages cannot be done
+        self._standings: list[Standing] = []
+        self._refusal: OrbitMQError | None = None  # of the question where groups stand; other checks do without
+        self._ask_all()
+
+    def _ask_all(self) -> None:
+        try:
+            self._bounds = self._bounds_of(self._places)
+        except SourceError as error:
+            if error.name != "ORBITMQ_NO_PERMISSION":
+                raise
+            self._closed = error
+            return
+        try:
+            self._standings = self._asked_standings() if BACKLOG in self._options.wanted else []
+        except OrbitMQError as error:
+            self._refusal = error
 
     def plan(self) -> list[dict[str, int | str]]:
+        self._check_open()
         return [
             {"topic": q.topic, "broker": q.broker_name, "queue": q.queue_id, "messages": end - start}
             for q, (start, end) in sorted(self._ranges().items())
         ]
 
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+
     def material(self) -> Material:
+        self._check_open()
         options, read = self._options, self._ranges()
         names = [*QUEUE, "queueOffset", "msgId", "keys", "bornTimestamp", "storeTimestamp", "size"]
         names += ["properties"] if DUPLICATES in options.wanted else []
@@ -138,6 +163,8 @@ class Live:
         return self._bounds_of(self._places)
 
     def standings(self) -> list[Standing]:
+        if self._refusal is not None:
+            raise self._refusal
         return self._standings
 
     def traces(self) -> DataFrame:
