@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import ConfigurationError, LakeConflict, LakeError
+from orbitmq.pipeline.lake import parquet_log
 from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, existing_lake, formats_at, open_lake
+from orbitmq.pipeline.lake.parquet_log import ParquetLake
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.lake.writing import LakeWriter, merged, read_messages
 from orbitmq.runtime.clock import SystemClock
@@ -135,6 +137,75 @@ def test_a_log_of_a_later_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_orbit_log" / "lake.json").write_text('{"format": 2}')
     with pytest.raises(LakeError, match="a later format"):
         open_lake(PARQUET, Place(str(tmp_path)), lambda: 0)
+
+
+@pytest.fixture
+def folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ParquetLake]:
+    """Opens a lake whose log is folded when it has four entries."""
+    monkeypatch.setattr(parquet_log, "FOLDED_FROM", 4)
+    return lambda: ParquetLake(Place(str(tmp_path)), lambda: 0)
+
+
+def entries(lake: ParquetLake) -> dict[str, int]:
+    log = lake.place.folder / "_orbit_log"
+    return {kind: len(list(log.glob(f"{kind}/**/*.json"))) for kind in ("batches", "changes", "folds")}
+
+
+def commit_each(lake: ParquetLake, numbers: range) -> None:
+    for number in numbers:
+        assert lake.commit(QUERY, number, written(lake, "T", range(number, number + 1)))
+
+
+def compact(lake: ParquetLake, count: int) -> None:
+    old = [file for file in lake.files() if file.rows < count][:count]
+    lake.replace(old, merged(lake.place, [file.path for file in old], "compact"))
+
+
+def test_a_long_log_is_folded_and_its_entries_go_an_hour_later(folding: Callable[[], ParquetLake]) -> None:
+    lake, now_ms = folding(), 1_700_000_000_000
+    commit_each(lake, range(4))
+    compact(lake, 2)
+    kept = lake.settle(now_ms)
+    assert entries(lake) == {"batches": 4, "changes": 1, "folds": 1}, "others may have looked before"
+    assert lake.settle(now_ms) == kept
+    assert ids(folding()) == expected(*range(4))
+    commit_each(folding(), range(4, 7))
+    compact(folding(), 4)
+    folding().settle(now_ms + GRACE_MS - 1)
+    assert entries(lake)["folds"] == 1, "somebody may be at work since before the first"
+    folding().settle(now_ms + GRACE_MS)
+    assert entries(lake) == {"batches": 3, "changes": 1, "folds": 2}
+    commit_each(folding(), range(7, 11))
+    folding().settle(now_ms + 2 * GRACE_MS)
+    assert entries(lake) == {"batches": 4, "changes": 0, "folds": 2}
+    again = folding()
+    assert again.last_batch(QUERY) == 10
+    assert not again.commit(QUERY, 0, written(again, "T", range(1))), "it was folded, and is still published"
+    assert not again.commit(QUERY, 10, written(again, "T", range(1)))
+    assert (again.last_batch(OTHER), again.commit(OTHER, 0, written(again, "T", range(20, 21)))) == (-1, True)
+    compact(again, 6)
+    assert ids(folding()) == expected(*range(11), 20)
+
+
+def test_who_reads_while_the_log_is_folded_misses_nothing(
+    folding: Callable[[], ParquetLake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, rival, now_ms = folding(), folding(), 1_700_000_000_000
+    commit_each(lake, range(4))
+    listed, times = lake._changes, []
+
+    def interrupted() -> list[Path]:
+        if not times:
+            times.append(1)
+            rival.settle(now_ms)
+            commit_each(rival, range(4, 8))
+            rival.settle(now_ms + GRACE_MS)
+            assert entries(lake) == {"batches": 4, "changes": 0, "folds": 2}
+        return listed()
+
+    monkeypatch.setattr(lake, "_changes", interrupted)
+    assert ids(lake) == expected(*range(8))
+    assert times
 
 
 def test_a_damaged_log_entry_is_named(tmp_path: Path) -> None:

@@ -3,9 +3,14 @@
     _orbit_log/lake.json                          {"format": 1}
     _orbit_log/batches/<query>/<batch>.json       {"added": [LakeFile...]}: one batch of one archive
     _orbit_log/changes/<number>.json              {"removed": [path...], "added": [LakeFile...], "at_ms": ...}
+    _orbit_log/folds/<number>.json                what all entries before came to; the last one counts
 
 An entry comes into being whole and once: written under another name, flushed, and linked to its own, which fails where
 that exists. That is the whole of the commit protocol; object stores have no such step, so they need a table format.
+
+Entries become many with the years, so that now and then they are folded into one. They stay until the fold is older
+than any job that may have looked before it: a fold is seen by whoever comes later, and a batch or a change that is made
+meanwhile has a higher number than those that it holds.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +32,8 @@ from orbitmq.pipeline.lake.places import Place
 
 FORMAT = 1
 DIGITS = 12
+FOLDED_FROM = 1000  # entries: reading them takes some 10 ms
+LOOKS_MAX = 10  # at a log that is folded each time meanwhile
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -40,6 +48,29 @@ class _Change(msgspec.Struct, frozen=True):
     removed: list[str]
     added: list[LakeFile]
     at_ms: int
+
+
+class _Fold(msgspec.Struct, frozen=True):
+    """`batches` has the last batch of each query that is in it, `change` the number of the last change."""
+
+    batches: dict[str, int]
+    change: int
+    files: list[LakeFile]
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class _State:
+    """What the log says: the number of the fold it begins with, -1 for none, and the entries behind that fold."""
+
+    fold: int
+    batches: dict[str, int]
+    change: int
+    files: dict[str, LakeFile]
+    entries: int
+
+
+NOTHING = _Fold({}, -1, [], 0)
 
 
 class ParquetLake:
@@ -58,41 +89,98 @@ class ParquetLake:
         self._check_format()
 
     def last_batch(self, query_id: str) -> int:
-        return max((int(path.stem) for path in self._batches(query_id)), default=-1)
+        folded = self._newest_fold()[1].batches.get(query_id, -1)
+        return max((int(path.stem) for path in self._log.glob(f"batches/{query_id}/*.json")), default=folded)
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
         self._make_head()
+        if batch_id <= self._newest_fold()[1].batches.get(query_id, -1):
+            return False
         path = self._log / "batches" / query_id / f"{batch_id:0{DIGITS}d}.json"
         return _create(path, _Batch(list(files)))
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
-        changes = self._changes()
-        missing = {file.path for file in removed} - {file.path for file in self.files()}
+        state = self._state()
+        missing = {file.path for file in removed} - state.files.keys()
         if missing:
             raise LakeConflict(f"another compaction has replaced {min(missing)}")
-        number = int(changes[-1].stem) + 1 if changes else 0
         change = _Change([file.path for file in removed], list(added), self._now_ms())
-        if not _create(self._log / "changes" / f"{number:0{DIGITS}d}.json", change):
-            raise LakeConflict(f"another compaction has made the change {number}")
+        if not _create(self._log / "changes" / f"{state.change + 1:0{DIGITS}d}.json", change):
+            raise LakeConflict(f"another compaction has made the change {state.change + 1}")
 
     def files(self) -> list[LakeFile]:
-        changes = [_read(path, _Change) for path in self._changes()]
-        found = {file.path: file for path in self._batches("*") for file in _read(path, _Batch).added}
-        found.update({file.path: file for change in changes for file in change.added})
-        for change in changes:
-            for removed in change.removed:
-                found.pop(removed, None)
+        found = self._state().files
         return [found[path] for path in sorted(found)]
 
     def settle(self, now_ms: int) -> Collection[str]:
-        published = {file.path for file in self.files()}  # first: a change that comes meanwhile has its grace as well
-        recent = [change for path in self._changes() if (change := _read(path, _Change)).at_ms + GRACE_MS > now_ms]
-        return published | {path for change in recent for path in change.removed}
+        state = self._state()  # first: a change that comes meanwhile has its grace as well
+        changes = filter(None, [_read_if_there(path, _Change) for path in self._changes()])
+        recent = [change for change in changes if change.at_ms + GRACE_MS > now_ms]
+        if state.entries >= FOLDED_FROM:
+            self._fold(state, now_ms)
+        return set(state.files) | {path for change in recent for path in change.removed}
 
     # ------------------------------------------------------------------------------------------------------- the log
 
-    def _batches(self, query_id: str) -> list[Path]:
-        return sorted(self._log.glob(f"batches/{query_id}/*.json"))
+    def _state(self) -> _State:
+        for _ in range(LOOKS_MAX):
+            number, fold = self._newest_fold()
+            try:
+                state = self._state_from(number, fold)
+            except LakeError:
+                if self._newest_fold()[0] == number:
+                    raise
+                continue
+            if self._newest_fold()[0] == number:  # else entries may have gone while they were read
+                return state
+        raise LakeError(f"the log {self._log} is folded again and again while it is read; try once more")
+
+    def _state_from(self, number: int, fold: _Fold) -> _State:
+        batches, files = dict(fold.batches), {file.path: file for file in fold.files}
+        changes = [(int(path.stem), path) for path in self._changes()]
+        changes = [(place, path) for place, path in changes if place > fold.change]
+        entries = len(changes)
+        made = [_read(path, _Change) for _, path in changes]  # before the batches: what is removed here is there
+        for path in sorted(self._log.glob("batches/*/*.json")):
+            query, batch = path.parent.name, int(path.stem)
+            if batch > fold.batches.get(query, -1):
+                files |= {file.path: file for file in _read(path, _Batch).added}
+                batches[query] = batch
+                entries += 1
+        files |= {file.path: file for change in made for file in change.added}
+        for change in made:
+            for removed in change.removed:
+                files.pop(removed, None)
+        return _State(number, batches, changes[-1][0] if changes else fold.change, files, entries)
+
+    def _fold(self, state: _State, now_ms: int) -> None:
+        """Make one entry of all, and remove those that are in the fold before, once nobody can look past that one."""
+        before = self._newest_fold()[1]
+        fold = _Fold(state.batches, state.change, list(state.files.values()), now_ms)
+        if before.at_ms + GRACE_MS > now_ms or not _create(self._fold_path(state.fold + 1), fold):
+            return
+        for path in self._log.glob("batches/*/*.json"):
+            if int(path.stem) <= before.batches.get(path.parent.name, -1):
+                path.unlink(missing_ok=True)
+        for path in self._changes():
+            if int(path.stem) <= before.change:
+                path.unlink(missing_ok=True)
+        for number in range(state.fold - 1, -1, -1):
+            if not self._fold_path(number).exists():
+                break
+            self._fold_path(number).unlink(missing_ok=True)
+
+    def _newest_fold(self) -> tuple[int, _Fold]:
+        for _ in range(LOOKS_MAX):
+            newest = max(self._log.glob("folds/*.json"), default=None)
+            if newest is None:
+                return -1, NOTHING
+            if (fold := _read_if_there(newest, _Fold)) is not None:
+                return int(newest.stem), fold
+        raise LakeError(f"the log {self._log} is folded again and again while it is read; try once more")
+
+    def _fold_path(self, number: int) -> Path:
+        return self._log / "folds" / f"{number:0{DIGITS}d}.json"
 
     def _changes(self) -> list[Path]:
         return sorted(self._log.glob("changes/*.json"))
@@ -116,6 +204,16 @@ def _read(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError, ValueError) as error:
         raise LakeError(f"the lake's log entry {path} cannot be read: {error}") from error
+
+
+def _read_if_there(path: Path, kind: type[T]) -> T | None:
+    """None for an entry that was folded and removed since it was listed."""
+    try:
+        return _read(path, kind)
+    except LakeError:
+        if path.exists():
+            raise
+        return None
 
 
 def _create(path: Path, entry: msgspec.Struct) -> bool:
