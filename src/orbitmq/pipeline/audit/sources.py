@@ -47,6 +47,7 @@ from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.options import scan_options
 from orbitmq.spark.stores.planning import checked
 from orbitmq.spark.stores.source import StoreSource
+from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
@@ -312,9 +313,7 @@ class Stored:
         names += ["properties"] if DUPLICATES in wanted else []
         names += ["body"] if DAMAGE in wanted else []
         how = {"onCorruptRecord": "raw" if DAMAGE in wanted else "skip", "decompress": "false"}
-        chosen = topics_wanted(self._options.topics).get("subscribe")
-        how |= {"topics": chosen} if chosen else {}
-        frame = self._read(names, **how).where(_of_topics(self._options.topics) | f.col("corrupt").isNotNull())
+        frame = self._read(names, topics=self._options.topics, **how)
         bounds = self._bounds()
         return Material(facts(frame, f.col("size"), f.col("corrupt")), bounds, bounds)
 
@@ -366,7 +365,7 @@ class Stored:
 
     def _bounds(self) -> Bounds:
         """What the queues hold whose messages the log still has."""
-        entries = self._read([*QUEUE, "queueOffset"], scan="consumequeue").where(_of_topics(self._options.topics))
+        entries = self._read([*QUEUE, "queueOffset"], scan="consumequeue", topics=self._options.topics)
         found = entries.groupBy(*QUEUE).agg(f.min("queueOffset").alias("low"), f.max("queueOffset").alias("high"))
         return {
             MessageQueue(row.topic, row.brokerName, row.queueId): (row.low, row.high + 1) for row in found.collect()
@@ -405,8 +404,8 @@ class Archived:
         ]
 
     def material(self) -> Material:
-        named = topics_wanted(self._options.topics).get("subscribe")
-        frame = self._messages(parts(named, ",") if named else ()).where(_of_topics(self._options.topics))
+        names = topic_names(self._options.topics)
+        frame = self._messages(() if names.stars else names.names).where(_of_topics(names))
         return Material(facts(frame, f.octet_length("body"), wrong_checksum(is_unpacked=True)), {}, {})
 
     def lows(self) -> Bounds:
@@ -436,15 +435,15 @@ def _not_in_a_lake() -> OrbitMQError:
 # ------------------------------------------------------------------------------------------------------------- topics
 
 
-def _of_topics(text: str) -> Column:
-    """Whether a message is of the topics that an option names."""
+def _of_topics(names: TopicNames) -> Column:
+    """Whether a message is of the topics that are meant."""
     topic = f.col("topic")
-    wanted = topics_wanted(text)
-    if "subscribe" in wanted:
-        return topic.isin(*parts(wanted["subscribe"], ","))
+    named = topic.isin(*names.names)
+    if not names.stars:
+        return named
     own = topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX) | topic.endswith(REPLY_TOPIC_SUFFIX)
     own |= topic.startswith(SYSTEM_TOPIC_PREFIX) | topic.isin(*SYSTEM_TOPICS)
-    return topic.rlike(f"^({wanted['subscribePattern']})$") & ~own
+    return named | (topic.rlike(f"^({names.pattern})$") & ~own)
 
 
 def _stored_within(frame: DataFrame, options: AuditJob) -> DataFrame:
