@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
+from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline import migrate
@@ -18,11 +22,12 @@ from orbitmq.pipeline.moves import Migration, load, paired
 from orbitmq.pipeline.sending import Sent
 from orbitmq.spark.cluster import Cluster as Asked
 from orbitmq.spark.cluster import Retries
-from orbitmq.spark.group_offsets import Mirror, stored_offsets
+from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
 from orbitmq.testing import Cluster
 from tests.spark import sinks
 from tests.spark.conftest import QUEUES, System, create_topic
 from tests.support.jobs import run_job
+from tests.support.process import wait_until
 
 COUNT = 120
 PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -174,6 +179,136 @@ def test_passes_lead_to_the_goal_and_offsets_follow(tmp_path: Path) -> None:
     assert ends == [110, 120, 125]
     assert migration.passes == 3
     assert [migration.moves[0].offset_of(offset) for offset in (0, 100, 124, 999)] == [7, 7, 31, 32]
+
+
+def test_what_is_deleted_before_it_is_copied_moves_what_is_behind_it(tmp_path: Path) -> None:
+    migration = Migration("m", ("here", "there"))
+    migration.add(queue(0), queue(5, "x"), start=100, base=7)
+    (move,) = migration.moves
+    assert migration.plan({queue(0): 200}, 10)
+    migration.finish()  # 100 to 109 are there at 7 to 16
+    assert migration.plan({queue(0): 200}, 50)
+    migration.settle({queue(5, "x"): 3}, {queue(0): 130})  # 110 to 112 are there, and 113 to 129 are gone
+    assert (move.done, move.end, move.copied, move.gone, move.top) == (130, 160, 13, 17, 20)
+    assert migration.passes == 3  # what is left of the pass has another name: keys of the old one tell nothing of it
+    assert [move.offset_of(offset) for offset in (105, 112, 113, 120, 129, 130, 200)] == [12, 19, 20, 20, 20, 20, 20]
+    migration.save(tmp_path / "state")
+    assert load(tmp_path / "state", ("here", "there")) == migration
+    migration.finish()  # 130 to 159 are there at 20 to 49
+    assert [move.offset_of(offset) for offset in (112, 129, 130, 159, 160)] == [19, 20, 20, 49, 50]
+    assert move.shared(low=0, target_low=0) == (130, 20)
+    assert move.shared(low=140, target_low=45) == (155, 45)
+    assert move.shared(low=200, target_low=0) == (160, 50)
+    migration.settle({}, {queue(0): 160})
+    assert (move.gone, migration.passes) == (17, 3)
+
+
+SHORT_LIVED = {
+    "mappedFileSizeCommitLog": str(1 << 20),
+    "cleanResourceInterval": "20",
+    "deleteCommitLogFilesInterval": "1",
+    "deleteWhen": ";".join(map(str, range(24))),
+}
+
+
+def fill_large(cluster: Cluster, topic: str, count: int) -> None:
+    """Ten messages fill a file of the log."""
+    with Producer("senders", cluster.namesrv_address) as producer:
+        for _ in range(count):
+            producer.send(Message(topic, os.urandom(100_000)))
+
+
+def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
+    spark: SparkSession, other: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "brief"
+    with Cluster(tmp_path / "old", options=SHORT_LIVED) as old:
+        old.create_topic(topic, queues=1)
+        fill_large(old, topic, 15)
+        here, there = old.namesrv_address, other.namesrv_address
+        shared = {"topics": topic, "groups": "billing", "state": tmp_path / "state.json", "passRows": 4}
+
+        def job(**more: object) -> Outcome:
+            return run_job(migrate.JOB, spark, nameServer=here, toNameServer=there, **shared, **more)
+
+        def broken_off(frame: DataFrame, options: Mapping[str, str]) -> Sent:
+            """The second pass stores two of its four messages, and dies."""
+            done.append(options["jobId"])
+            if len(done) == 2:
+                send(frame.orderBy("idempotencyKey").limit(2), options)
+                raise Killed
+            return send(frame, options)
+
+        done: list[str] = []
+        send = migrate.send
+        with monkeypatch.context() as patch:
+            patch.setattr(migrate, "send", broken_off)
+            with pytest.raises(Killed):
+                job()
+        assert sinks.length(there, topic) == 6
+
+        old.advance(73 * 3600)
+        (found,) = sinks.bounds(here, topic)
+        wait_until(lambda: sinks.bounds(here, topic)[found][0] > 6, 60, "the first file is removed")
+        low, high = sinks.bounds(here, topic)[found]
+        cluster, places = asked(here), asked(here).queues(topic)
+        Mirror(cluster, "billing").tell({found: low + 1}, places)
+        with pytest.raises(PySparkException, match="ORBITMQ_DATA_LOSS"):
+            job()
+
+        outcome = job(failOnDataLoss=False)
+        assert outcome.failed == []
+        assert outcome.counts["deleted uncopied"] == low - 6
+        assert outcome.counts["messages copied"] == 2 + high - low  # the two that were stored are found
+        assert (outcome.counts["messages compared"], outcome.counts["queues equal"]) == (high - low, 1)
+        assert offsets(there, topic, "billing") == {0: 6 + 1}
+        (ours,), (theirs,) = sinks.stored(here, topic).values(), sinks.stored(there, topic).values()
+        assert [message.body for message in theirs[6:]] == [message.body for message in ours]
+        assert len(theirs) == 6 + len(ours)
+
+        again = job()
+        assert (again.failed, again.counts["messages compared"]) == ([], high - low)
+
+
+def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carried(
+    spark: SparkSession, other: Cluster, tmp_path: Path
+) -> None:
+    topic = "shared-with-groups"
+    with Cluster() as old:
+        old.create_topic(topic)
+        fill(old.namesrv_address, topic, 0, COUNT)
+        set_offsets(old.namesrv_address, topic)
+        here, there = old.namesrv_address, other.namesrv_address
+        shared = {"topics": topic, "groups": "*", "state": tmp_path / "state.json", "verify": False}
+
+        def job(**more: object) -> Outcome:
+            return run_job(migrate.JOB, spark, nameServer=here, toNameServer=there, **shared, **more)
+
+        other.create_topic(topic)
+        consumer = PushConsumer("billing", there, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
+        consumer.subscribe(topic)
+        consumer.set_listener(lambda messages, context: ConsumeConcurrentlyStatus.RECONSUME_LATER)
+        with consumer:
+            places = asked(there).queues(topic)
+            wait_until(lambda: bool(running_consumers(asked(there), "billing", places)), 60, "the group is there")
+            outcome = job()
+        assert outcome.counts["offsets carried"] >= QUEUES
+        (refused,) = outcome.failed
+        assert refused.startswith("group billing is consuming there (")
+        assert offsets(there, topic, "shipping") == dict.fromkeys(range(QUEUES), GROUPS["shipping"])
+
+        # It goes on there, and what it has consumed stays consumed.
+        Mirror(asked(there), "shipping").tell(dict.fromkeys(places, 20), places)
+        Mirror(asked(there), "billing").tell(dict.fromkeys(places, 3), places)
+        outcome = job()
+        assert outcome.failed == []
+        assert (outcome.counts["offsets carried"], outcome.counts["offsets further there"]) == (QUEUES, QUEUES)
+        assert offsets(there, topic, "shipping") == dict.fromkeys(range(QUEUES), 20)
+        assert offsets(there, topic, "billing") == dict.fromkeys(range(QUEUES), GROUPS["billing"])
+
+        outcome = job(rewindOffsets=True)
+        assert (outcome.failed, outcome.counts["offsets carried"]) == ([], 2 * QUEUES)
+        assert offsets(there, topic, "shipping") == dict.fromkeys(range(QUEUES), GROUPS["shipping"])
 
 
 def test_a_state_of_other_clusters_is_refused(tmp_path: Path) -> None:

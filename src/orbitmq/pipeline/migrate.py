@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import RESERVED
@@ -26,10 +27,10 @@ from orbitmq.runtime.options import option
 from orbitmq.spark.channel import Channel
 from orbitmq.spark.cluster import Cluster, Place, Retries, succeeded
 from orbitmq.spark.connecting import ConnectionOptions, parts
-from orbitmq.spark.group_offsets import Mirror, stored_offsets
+from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
 from orbitmq.spark.options import read_options
 from orbitmq.spark.selecting import selection
-from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
+from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, digest
 from orbitmq.spark.source import TopicSource
 from orbitmq.wire.bodies import ConsumerOffsetTable
 from orbitmq.wire.codes import RequestCode
@@ -44,6 +45,8 @@ ROUTE_SECONDS = 60.0  # a new topic is in the route when its broker has told the
 ROUTE_LOOK_SECONDS = 0.2
 TIMEOUT_MS = 30_000
 RETRIES = Retries(3, 1000)
+DATA_LOSS = "ORBITMQ_DATA_LOSS"
+COMPARISONS_MAX = 5  # brokers delete a file now and then: a comparison that one of them spoiled begins behind it
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,16 @@ class MigrateJob(ConnectionOptions, JobOptions):
     )
     pass_size: int = option(
         "passRows", 500_000, "Messages of a queue that are copied before the state is written.", minimum=1
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        True,
+        "Stop when messages were deleted before they could be copied; else leave them out, and tell how many.",
+    )
+    rewind: bool = option(
+        "rewindOffsets",
+        False,
+        "Set offsets of groups back, too, where a group stands further on the other side; else it stays there.",
     )
     create_topics: bool = option("createTopics", True, "Make topics and queues that the other side lacks.")
     verify: bool = option("verify", True, "Read both sides at the end, and compare counts and hashes of each queue.")
@@ -99,19 +112,23 @@ def run(context: Context[MigrateJob]) -> Outcome:
     migration.save(path)
     began, before = time.monotonic(), _copied(migration)
     spark = context.spark()
+    if not options.fail_on_data_loss:
+        leave_out(spark, options, migration, source)
     with context.progress("migrate", "messages") as advance, tasks_shown(context, "pass"):
         copy(spark, options, migration, goals, advance)
     carried, failed = carry(options, migration, source, target)
     counts: dict[str, int | str] = {
         "messages copied": _copied(migration) - before,
         "copied before": before,
-        "offsets carried": carried,
+        "deleted uncopied": sum(move.gone for move in migration.moves),
+        **carried,
     }
     failed += foreign(migration, target)
     if options.verify:
         with tasks_shown(context, "compare"):
-            unequal = compare(spark, options, migration)
-        counts |= {"queues": len(migration.moves), "queues equal": len(migration.moves) - len(unequal)}
+            compared, unequal = compare(spark, options, migration, source, target)
+        counts |= {"messages compared": compared, "queues": len(migration.moves)}
+        counts |= {"queues equal": len(migration.moves) - len(unequal)}
         failed += unequal
     table = [_row(move, move.copied) for move in migration.moves]
     return Outcome({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed)
@@ -213,6 +230,47 @@ def _awaited(target: Cluster, topic: str, wanted: set[MessageQueue]) -> dict[Mes
 # ---------------------------------------------------------------------------------------------------------- the copy
 
 
+def leave_out(spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster) -> None:
+    """Go on behind what the source has deleted.
+
+    It is looked at here alone, at the beginning of a run, when no task of the last one sends any more: of a pass that
+    broke off a part may be stored.
+    """
+    lows = {queue: low for queue, (low, _) in _bounds(source, [move.source for move in migration.moves]).items()}
+    if any(lows.get(move.source, 0) > move.done for move in migration.moves):
+        migration.settle(stored_of(spark, options, migration), lows)
+        migration.save(Path(options.state))
+
+
+def stored_of(spark: SparkSession, options: MigrateJob, migration: Migration) -> dict[MessageQueue, int]:
+    """How much of the pass under way each target queue has. ConfigurationError when its last message is none of it."""
+    ends = _bounds(cluster(options.target), [move.target for move in migration.pending])
+    begun = [move for move in migration.pending if ends.get(move.target, (0, 0))[1] > move.top]
+    if not begun:
+        return {}
+    last = read(
+        spark, options.target, {move.target: (ends[move.target][1] - 1, ends[move.target][1]) for move in begun}
+    )
+    rows = last.select(*QUEUE, f.col("properties")[IDEMPOTENCY_KEY].alias("key")).collect()
+    keys = {MessageQueue(row.topic, row.brokerName, row.queueId): row.key for row in rows}
+    stored = {move.target: ends[move.target][1] - move.top for move in begun}
+    for move in begun:
+        if keys.get(move.target) != _key(migration, move.source, move.done + stored[move.target] - 1):
+            raise ConfigurationError(f"{_named(move)}: others write into its copy, too; begin a new migration")
+    return stored
+
+
+def _key(migration: Migration, queue: MessageQueue, offset: int) -> str:
+    """The idempotency key of a copy, as the sink makes it."""
+    return digest("k", "/".join(map(str, (migration.name, *_queue(queue), offset))))
+
+
+def _bounds(asked: Cluster, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+    """The first offset and the next one of those queues that are there."""
+    places, _ = asked.look_up(sorted({queue.topic for queue in queues}))
+    return asked.bounds({queue: places[queue].addresses for queue in queues if queue in places})
+
+
 def copy(
     spark: SparkSession, options: MigrateJob, migration: Migration, goals: Mapping[MessageQueue, int], advance: Advance
 ) -> None:
@@ -222,7 +280,13 @@ def copy(
     advance(_copied(migration), total)
     while migration.pending or migration.plan(goals, options.pass_size):
         migration.save(path)
-        _pass(spark, options, migration)
+        try:
+            _pass(spark, options, migration)
+        except PySparkException as error:
+            if DATA_LOSS not in str(error) or options.fail_on_data_loss:
+                raise
+            text = "messages were deleted while they were copied; the next run with this state goes on behind them"
+            raise SourceError(DATA_LOSS, text) from error
         migration.finish()
         migration.save(path)
         advance(_copied(migration), total)
@@ -256,24 +320,58 @@ def read(spark: SparkSession, options: ConnectionOptions, wanted: Mapping[Messag
 # -------------------------------------------------------------------------------------------------------- the offsets
 
 
-def carry(options: MigrateJob, migration: Migration, source: Cluster, target: Cluster) -> tuple[int, list[str]]:
-    """Set the offsets of the groups on the other side; how many, and what is not there as it should be."""
-    topics = {move.source.topic for move in migration.moves}
-    there = target.queues(*sorted(topics)) if topics else {}
-    here = {queue: place.addresses for queue, place in (source.queues(*sorted(topics)) if topics else {}).items()}
-    carried, failed = 0, []
+def carry(
+    options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+) -> tuple[dict[str, int | str], list[str]]:
+    """Set the offsets of the groups on the other side: how many stand where they should, how many further, and what
+    could not be set. One group's trouble is not another's."""
+    topics = sorted({move.source.topic for move in migration.moves})
+    here = {queue: place.addresses for queue, place in (source.queues(*topics) if topics else {}).items()}
+    there = target.queues(*topics) if topics else {}
+    counts, failed = {"offsets carried": 0, "offsets further there": 0}, []
     for group in groups(options, source, topics):
-        stored = stored_offsets(source, group, here)
-        wanted = {move.target: move.offset_of(stored[move.source]) for move in migration.moves if move.source in stored}
-        Mirror(target, group).tell(wanted, there)
-        found = stored_offsets(target, group, {queue: there[queue].addresses for queue in wanted if queue in there})
-        carried += sum(found.get(queue) == offset for queue, offset in wanted.items())
-        failed += [
-            f"group {group} should stand at {offset} of queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
-            for queue, offset in wanted.items()
-            if found.get(queue) != offset
-        ]
-    return carried, failed
+        try:
+            stored = stored_offsets(source, group, here)
+            wanted = {
+                move.target: move.offset_of(stored[move.source])
+                for move in migration.moves
+                if move.source in stored and move.target in there
+            }
+            places = {queue: there[queue] for queue in wanted}
+            found, refusal = settled(target, group, wanted, places, rewind=options.rewind)
+        except SourceError as error:
+            failed.append(f"group {group}: {error}")
+            continue
+        further = [queue for queue, offset in wanted.items() if found.get(queue, -1) > offset and not options.rewind]
+        late = [queue for queue, offset in wanted.items() if found.get(queue) != offset and queue not in further]
+        counts["offsets carried"] += len(wanted) - len(further) - len(late)
+        counts["offsets further there"] += len(further)
+        failed += [refusal] if refusal and late else [_not_there(group, queue, wanted[queue]) for queue in late]
+    return {**counts}, failed
+
+
+def settled(
+    target: Cluster,
+    group: str,
+    wanted: Mapping[MessageQueue, int],
+    places: Mapping[MessageQueue, Place],
+    *,
+    rewind: bool,
+) -> tuple[dict[MessageQueue, int], str]:
+    """Where the group stands after its offsets were set; and why they were not, when consumers run that would
+    overwrite them."""
+    addresses = {queue: place.addresses for queue, place in places.items()}
+    before = stored_offsets(target, group, addresses)
+    if running := running_consumers(target, group, places):
+        whom = f"{len(running)} running consumers there, {running[0]} among them" if running[1:] else running[0]
+        return before, f"group {group} is consuming there ({whom}), so its offsets were not set; stop it and run again"
+    due = {queue: offset for queue, offset in wanted.items() if rewind or before.get(queue, 0) <= offset}
+    Mirror(target, group).tell(due, places)
+    return stored_offsets(target, group, addresses), ""
+
+
+def _not_there(group: str, queue: MessageQueue, offset: int) -> str:
+    return f"group {group} should stand at {offset} of queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
 
 
 def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> list[str]:
@@ -294,27 +392,51 @@ def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> lis
 
 def foreign(migration: Migration, target: Cluster) -> list[str]:
     """Target queues that somebody else has written into: behind such a message offsets mean something else."""
-    places = target.queues(*sorted({move.target.topic for move in migration.moves})) if migration.moves else {}
-    bounds = target.bounds({move.target: places[move.target].addresses for move in migration.moves})
+    bounds = _bounds(target, [move.target for move in migration.moves])
+    ends = {queue: end for queue, (_, end) in bounds.items()}
     return [
         f"queue {move.target.queue_id} of {move.target.topic} on {move.target.broker_name} ends at "
-        f"{bounds[move.target][1]} instead of {move.base + move.copied}: others write there, too"
+        f"{ends.get(move.target, 0)} instead of {move.top}: others write there, too"
         for move in migration.moves
-        if bounds[move.target][1] != move.base + move.copied
+        if ends.get(move.target, 0) != move.top
     ]
 
 
-def compare(spark: SparkSession, options: MigrateJob, migration: Migration) -> list[str]:
-    """The queues whose copy is not equal, message by message in their order."""
-    moves = [move for move in migration.moves if move.copied]
-    here = digests(spark, options, {move.source: (move.start, move.done) for move in moves})
-    there = digests(spark, options.target, {move.target: (move.base, move.base + move.copied) for move in moves})
-    return [
-        f"queue {move.source.queue_id} of {move.source.topic} on {move.source.broker_name}: "
-        f"(messages, hash) are {here.get(move.source)} here and {there.get(move.target)} there"
+def compare(
+    spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+) -> tuple[int, list[str]]:
+    """How many messages were compared, and the queues whose copy is not equal, message by message in their order."""
+    for _ in range(COMPARISONS_MAX - 1):
+        try:
+            return _compared(spark, options, migration, source, target)
+        except PySparkException as error:
+            if DATA_LOSS not in str(error):
+                raise
+    return _compared(spark, options, migration, source, target)
+
+
+def _compared(
+    spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+) -> tuple[int, list[str]]:
+    """What both sides still have; brokers delete meanwhile what is old."""
+    bounds = _bounds(source, [move.source for move in migration.moves])
+    copies = _bounds(target, [move.target for move in migration.moves])
+    unequal = [f"{_named(move)} is not there to be compared" for move in migration.moves if move.source not in bounds]
+    moves = [move for move in migration.moves if move.source in bounds and move.target in copies]
+    begins = {move.source: move.shared(bounds[move.source][0], copies[move.target][0]) for move in moves}
+    moves = [move for move in moves if begins[move.source][0] < move.done]
+    here = digests(spark, options, {move.source: (begins[move.source][0], move.done) for move in moves})
+    there = digests(spark, options.target, {move.target: (begins[move.source][1], move.top) for move in moves})
+    unequal += [
+        f"{_named(move)}: (messages, hash) are {here.get(move.source)} here and {there.get(move.target)} there"
         for move in moves
         if here.get(move.source) != there.get(move.target)
     ]
+    return sum(move.done - begins[move.source][0] for move in moves), unequal
+
+
+def _named(move: Move) -> str:
+    return f"queue {move.source.queue_id} of {move.source.topic} on {move.source.broker_name}"
 
 
 def digests(

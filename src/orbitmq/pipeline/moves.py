@@ -2,7 +2,7 @@
 the moves are kept in.
 
 Each source queue has a target queue of its own and is copied in its order, so that the message at `start + n` of the
-one is at `base + n` of the other.
+one is at `base + n` of the other, but for what was deleted before it could be copied.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
@@ -29,15 +30,43 @@ class Move:
     base: int
     done: int
     end: int
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Source offsets that were deleted before they were copied: from the first up to before the second, in order."""
 
     @property
     def copied(self) -> int:
         """Messages that are on the other side."""
-        return self.done - self.start
+        return self.top - self.base
+
+    @property
+    def gone(self) -> int:
+        """Messages that were deleted before they were copied."""
+        return sum(after - first for first, after in self.gaps)
+
+    @property
+    def top(self) -> int:
+        """The target offset that the next message gets."""
+        return self.offset_of(self.done)
 
     def offset_of(self, offset: int) -> int:
         """Where a group that stands at this source offset stands on the other side; no further than what is copied."""
-        return self.base + min(max(offset, self.start), self.done) - self.start
+        at = min(max(offset, self.start), self.done)
+        return self.base + at - self.start - sum(min(at, after) - min(at, first) for first, after in self.gaps)
+
+    def settle(self, stored: int, low: int) -> None:
+        """`stored` messages of the pass under way are there, and what is before `low` cannot be copied any more."""
+        self.done += stored
+        if low > self.done:
+            self.gaps.append((self.done, low))
+            self.done = low
+        self.end = max(self.end, self.done)
+
+    def shared(self, low: int, target_low: int) -> tuple[int, int]:
+        """The source and the target offset from which on both sides still have what was copied; `low` and `target_low`
+        are the first offsets they have."""
+        behind_gaps = self.gaps[-1][1] if self.gaps else self.start
+        begin = max(behind_gaps, low, self.done - (self.top - target_low))
+        return min(begin, self.done), self.offset_of(begin)
 
 
 @dataclass
@@ -63,6 +92,13 @@ class Migration:
             move.end = max(move.done, min(goals.get(move.source, move.done), move.done + count_max))
         self.passes += bool(self.pending)
         return bool(self.pending)
+
+    def settle(self, stored: Mapping[MessageQueue, int], lows: Mapping[MessageQueue, int]) -> None:
+        """Leave out what is deleted: `lows` are the first offsets of the source queues, `stored` what of a pass that
+        broke off is there, by target queue. What is left of it is a pass of its own, under another name."""
+        for move in self.moves:
+            move.settle(stored.get(move.target, 0), lows.get(move.source, 0))
+        self.passes += bool(self.pending)
 
     def finish(self) -> None:
         """Everything of the pass is stored."""
@@ -93,14 +129,18 @@ def load(path: Path, clusters: tuple[str, str]) -> Migration | None:
 def _parsed(text: str) -> Migration:
     try:
         whole = json.loads(text)
-        moves = [
-            Move(**{**move, "source": MessageQueue(**move["source"]), "target": MessageQueue(**move["target"])})
-            for move in whole["moves"]
-        ]
+        moves = [_move(**move) for move in whole["moves"]]
         source, target = whole["clusters"]
         return Migration(whole["name"], (source, target), whole["passes"], moves)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"this is no state of a migration: {error}") from error
+
+
+def _move(
+    source: Mapping[str, Any], target: Mapping[str, Any], gaps: Iterable[Sequence[int]] = (), **offsets: int
+) -> Move:
+    found = [(first, after) for first, after in gaps]
+    return Move(MessageQueue(**source), MessageQueue(**target), **offsets, gaps=found)
 
 
 def paired(sources: Iterable[MessageQueue], brokers: Sequence[str]) -> dict[MessageQueue, MessageQueue]:

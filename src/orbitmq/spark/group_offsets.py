@@ -64,6 +64,21 @@ def _query(group: str, queues: list[MessageQueue], channel: Channel) -> dict[Mes
     }
 
 
+def running_consumers(cluster: Cluster, group: str, places: Mapping[MessageQueue, Place]) -> list[str]:
+    """The consumers of the group that are connected to the brokers of these queues."""
+    found: set[str] = set()
+    for name, queues in by_broker(places).items():
+        found |= set(cluster.ask_broker(name, places[queues[0]].addresses[:1], partial(_running, group)))
+    return sorted(found)
+
+
+def _running(group: str, channel: Channel) -> list[str]:
+    (answer,) = channel.call(request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupHeader(group)))
+    if answer.code != ResponseCode.SUCCESS:  # what a broker says of a group that nobody is in
+        return []
+    return list(decode(ConsumerIdList, answer.body).consumer_id_list)
+
+
 class Mirror:
     """Tells the brokers of a stream's queues how far it is. What cannot be told is logged; the stream goes on."""
 
@@ -113,10 +128,7 @@ class Mirror:
 
     def _enroll(self, topics: list[str], channel: Channel) -> None:
         """Make the broker know the group as if a consumer had been there once: tools look for its retry topic."""
-        (answer,) = channel.call(
-            request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupHeader(self._group))
-        )
-        if answer.code == ResponseCode.SUCCESS and (running := decode(ConsumerIdList, answer.body).consumer_id_list):
+        if running := _running(self._group, channel):
             raise SourceError(
                 "ORBITMQ_BAD_OPTION",
                 f"option commitOffsets: group {self._group} has {len(running)} running consumers, {running[0]} among "
