@@ -82,6 +82,14 @@ def test_each_message_is_archived_once_and_the_brokers_know(
     more = send(server, "ArchiveTwo", 7)
     counts = archive_now(spark, server, folder, topics=topics, archiveGroup=group)
     assert (counts["messages"], archived(lake)) == (7, sent | more)
+    after = send(server, "ArchiveTwo", 3)
+    lost = {"checkpoint": tmp_path / "new", "startingOffsets": "group"}  # what Spark knew is gone
+    plan = run_job(
+        archive.JOB, spark, nameServer=server, lake=folder, topics=topics, archiveGroup=group, dryRun="true", **lost
+    )
+    assert plan.counts["messages"] == 3
+    assert archive_now(spark, server, folder, topics=topics, archiveGroup=group, **lost)["messages"] == 3
+    assert archived(lake) == sent | more | after
     with LitePullConsumer(group, server, auto_commit=False) as consumer:  # it looks and says nothing
         queues = [queue for topic in topics.split(",") for queue in consumer.fetch_queues(topic)]
         consumer.assign(queues)
@@ -121,10 +129,14 @@ def test_a_batch_that_was_not_published_is_archived_again(
 def test_a_store_directory_is_archived_and_compacted(
     spark: SparkSession, cluster: Cluster, home: Path, tmp_path: Path
 ) -> None:
-    lake, store = tmp_path / "lake", home / "store"
-    before = archive_now(spark, "", lake, input="store", path=store)
-    sent = send(cluster.namesrv_address, "Stored", 30) | send(cluster.namesrv_address, "Stored2", 10)
-    assert archive_now(spark, "", lake, input="store", path=store)["messages"] == 40
+    lake, server, group = tmp_path / "lake", cluster.namesrv_address, "ArchiveStored"
+    told = {"input": "store", "path": home / "store", "brokerName": cluster.broker_names[0], "archiveGroup": group}
+    before = archive_now(spark, server, lake, **told)
+    sent = send(server, "Stored", 30) | send(server, "Stored2", 10)
+    assert archive_now(spark, server, lake, **told)["messages"] == 40
+    with LitePullConsumer(group, server, auto_commit=False) as consumer:
+        queues = consumer.fetch_queues("Stored")
+        assert sum(consumer.committed(queue) or 0 for queue in queues) == 30, "the guard lets go"
     found = archived(opened(lake))
     assert {name: row for name, row in found.items() if row[0].startswith("Stored")} == sent
     assert int(before["messages"]) + 40 == len(found)

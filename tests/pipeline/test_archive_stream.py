@@ -18,6 +18,8 @@ from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import QueueSpan
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.lake.writing import merged, read_messages
+from orbitmq.spark.options import read_options
+from orbitmq.spark.stores.options import scan_options
 from tests.support.lakes import SCHEMA, rows
 from tests.support.stores import open_store, record
 
@@ -83,6 +85,33 @@ def test_topics_of_a_store_are_chosen_like_those_of_brokers(
     stored(tmp_path / "store", "orders", "pay-1", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX")
     found = spans(tmp_path / "lake", path=str(tmp_path / "store"), **options)
     assert {(span.topic, span.first, span.last) for span in found} == {(topic, 0, 2) for topic in expected}
+
+
+def test_a_store_is_archived_under_its_brokers_name(tmp_path: Path) -> None:
+    for host in ("one", "two"):
+        stored(tmp_path / host / "store", "orders")
+        given = {"path": str(tmp_path / host / "store"), "brokerName": f"broker-{host}"}
+        (span,) = spans(tmp_path / "lake", **given)
+        assert (span.broker, span.topic, span.first) == (f"broker-{host}", "orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"path": "/x/store", "nameServer": "n:1"}, "option brokerName is missing; say whose store /x/store is"),
+        ({"path": '{"a": "/x"}', "brokerName": "a"}, "option brokerName names a single directory"),
+        ({"path": "/x", "startingOffsets": "group"}, "option startingOffsets goes with input pull"),
+        ({}, "option path is missing"),
+    ],
+)
+def test_a_store_whose_broker_is_not_known_is_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises((ConfigurationError, SourceError), match=text):
+        scan_options(split_options(source_options(ArchiveJob.parse({"input": "store", "lake": "x", **options})))[1])
+
+
+def test_an_archive_may_begin_where_its_group_stands() -> None:
+    told = {"nameServer": "n:1", "lake": "x", "archiveGroup": "Mine", "startingOffsets": "group"}
+    assert read_options(split_options(source_options(ArchiveJob.parse(told)))[1]).group == "Mine"
 
 
 def test_bodies_become_columns_beside_the_raw_ones(tmp_path: Path) -> None:

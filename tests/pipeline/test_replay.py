@@ -143,9 +143,11 @@ def test_a_store_is_replayed_without_a_lake(spark: SparkSession, cluster: Cluste
     cluster.create_topic("FromStore", queues=2)
     outcome = run_job(
         replay.JOB, spark, nameServer=cluster.namesrv_address, input="store", path=home / "store", topics="Orders",
-        to="FromStore",
+        to="FromStore", brokerName="broker-a",
     )  # fmt: skip
     assert outcome.counts["messages sent"] == COUNT
+    places = {message.properties["ORIGIN_QUEUE_OFFSET"] for message in received(cluster.namesrv_address, "FromStore")}
+    assert places == {f"Orders/broker-a/{queue}/{offset}" for queue in range(2) for offset in range(COUNT // 2)}
     assert sorted(numbers(cluster, "FromStore")) == list(range(COUNT))
 
 
@@ -185,6 +187,7 @@ def test_what_the_log_lets_go_comes_back_from_the_archive(
         ({"topics": "T"}, "option nameServer is missing"),
         ({"nameServer": "x:1"}, "option topics is missing"),
         ({"nameServer": "x:1", "topics": "T", "input": "store"}, "option path is missing"),
+        ({"nameServer": "x:1", "topics": "T", "input": "store", "path": "p", "name": "n"}, "brokerName is missing"),
         ({"nameServer": "x:1", "topics": "T", "lake": "x", "from": "noon"}, "option from: give a time"),
         ({"nameServer": "x:1", "topics": "T", "transform": "nowhere:f"}, "option transform: nowhere:f"),
         ({"nameServer": "x:1", "topics": "T"}, "option lake is missing"),

@@ -18,16 +18,16 @@ from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.pipeline.passing import connection
+from orbitmq.pipeline.passing import connection, store
 from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, parts
 from orbitmq.spark.group_offsets import stored_offsets
-from orbitmq.spark.options import ReadOptions, read_options
+from orbitmq.spark.options import GROUP, ReadOptions, read_options
 from orbitmq.spark.reading import cluster_of
 from orbitmq.spark.selecting import selection
-from orbitmq.spark.stores.options import scan_options
+from orbitmq.spark.stores.options import EARLIEST, scan_options
 from orbitmq.spark.stores.planning import checked, known_bounds
 from orbitmq.spark.topic_names import topic_names
 
@@ -52,8 +52,17 @@ class ArchiveJob(LakeOptions, BodyOptions, ConnectionOptions, JobOptions):
         choices=("pull", "store"),
     )
     path: str = option("path", "", "With input store: the store directory, or JSON broker -> directory.")
+    broker_name: str = option(
+        "brokerName",
+        "",
+        "With input store and a single directory: whose it is, as the lake and the brokers are told. Required with "
+        "nameServer; empty is the directory's own name, which another broker's may have, too.",
+    )
     starting_offsets: str = option(
-        "startingOffsets", "earliest", "Where the first run begins; later ones go on: earliest, latest, group, or JSON."
+        "startingOffsets",
+        EARLIEST,
+        "Where the first run begins; later ones go on: earliest, latest, group for where archiveGroup stands, or JSON "
+        "topic -> broker -> queue -> offset. With input pull.",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss", True, "Stop when messages are gone that should have been archived; else name and skip them."
@@ -124,12 +133,7 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
     }
     if options.input == "store":
-        if not options.path:
-            raise ConfigurationError("option path is missing; input store needs the store directory")
-        if options.expect_brokers:
-            raise ConfigurationError("option expectBrokers goes with input pull; no broker is asked for a store")
-        limit = {"maxBytesPerTrigger": str(1024 * options.batch_rows)}
-        return shared | {"topics": options.topics, "path": options.path} | limit
+        return shared | _of_store(options)
     if not options.name_server:
         raise ConfigurationError("option nameServer is missing; give the addresses of the name servers")
     limits = {
@@ -137,7 +141,20 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
         "maxOffsetsPerTrigger": str(options.batch_rows),
         "brokerUnavailableTimeoutMs": str(options.unavailable_timeout_ms),
     }
+    if options.starting_offsets.strip().lower() == GROUP:
+        limits["groupId"] = options.group
     return shared | connection(options) | topics_wanted(options.topics) | limits
+
+
+def _of_store(options: ArchiveJob) -> dict[str, str]:
+    for key, is_given in (
+        ("expectBrokers", bool(options.expect_brokers)),
+        ("startingOffsets", options.starting_offsets != EARLIEST),
+    ):
+        if is_given:
+            raise ConfigurationError(f"option {key} goes with input pull; no broker is asked for a store")
+    where = store(options.path, options.broker_name, needs_broker=bool(options.name_server))
+    return where | {"topics": options.topics, "maxBytesPerTrigger": str(1024 * options.batch_rows)}
 
 
 def _expect(options: ArchiveJob) -> None:
@@ -230,10 +247,10 @@ def _waiting(options: ArchiveJob) -> Outcome:
 def _in_stores(options: ArchiveJob) -> Outcome:
     """What the directories hold: only Spark's checkpoint knows how much of it is archived."""
     rows: list[dict[str, int | str]] = []
-    scan = scan_options({"path": options.path})
-    for broker, store in checked(scan.stores).items():
-        known = known_bounds(store, scan.safe_end)
-        rows.append({"broker": broker, "queues": len(store.queues()), "bytes": known.end - known.start})
+    scan = scan_options(store(options.path, options.broker_name))
+    for broker, directory in checked(scan.stores).items():
+        known = known_bounds(directory, scan.safe_end)
+        rows.append({"broker": broker, "queues": len(directory.queues()), "bytes": known.end - known.start})
     return Outcome({"bytes": sum(int(row["bytes"]) for row in rows)}, rows)
 
 
@@ -246,7 +263,7 @@ JOB = Job(
     (
         "--name-server 127.0.0.1:9876 --lake ./lake",
         "--name-server 10.0.0.1:9876 --topics 'orders,pay-*' --lake s3://bucket/lake --lake-format delta --period 60",
-        "--input store --path /data/store --lake ./lake",
+        "--input store --path /data/store --broker-name broker-a --lake ./lake",
     ),
     "the next run goes on behind what was published",
 )

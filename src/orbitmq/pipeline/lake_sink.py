@@ -102,11 +102,16 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
 
 def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
-    """Store the archive's progress at the brokers. What cannot be told is logged: the next batch tells more."""
+    """Store the archive's progress at the brokers. What cannot be told is logged: the next batch tells more. Of a topic
+    that was deleted since, and of a broker that no name server knows, nothing can be told, which stops no other."""
     offsets = {MessageQueue(point.topic, point.broker, point.queue): point.next for point in points}
     cluster = Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
     try:
-        places = cluster.queues(*sorted({queue.topic for queue in offsets}))
+        places, _ = cluster.look_up(sorted({queue.topic for queue in offsets}))
+        if strangers := sorted(offsets.keys() - places.keys()):
+            first = f"{strangers[0].topic}/{strangers[0].broker_name}/{strangers[0].queue_id}"
+            LOG.warning("event=archive_progress_not_told group=%s queues=%d first=%s error=no name server knows it",
+                        options.group, len(strangers), first)  # fmt: skip
         Mirror(cluster, options.group).tell(offsets, places)
     except SourceError as error:
         LOG.warning("event=archive_progress_not_told group=%s error=%s", options.group, error)

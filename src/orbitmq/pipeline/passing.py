@@ -10,11 +10,23 @@ from datetime import datetime
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.connecting import ConnectionOptions
+from orbitmq.spark.stores.options import scan_options
 
 
 def connection(options: ConnectionOptions) -> dict[str, str]:
     """How the cluster is reached, as options of a data source."""
     return {key: value for key, value in options.pairs().items() if key in ConnectionOptions.table() and value}
+
+
+def store(path: str, broker_name: str, *, needs_broker: bool = False) -> dict[str, str]:
+    """Where store directories are and whose, as options of a data source. ConfigurationError unless it is said; with
+    `needs_broker` the name of a directory is no name of a broker."""
+    if not path:
+        raise ConfigurationError("option path is missing; input store needs the store directory")
+    told = {"path": path, "brokerName": broker_name}
+    if needs_broker and not (broker_name or scan_options(told).is_table):
+        raise ConfigurationError(f"option brokerName is missing; say whose store {path} is")
+    return {key: value for key, value in told.items() if value}
 
 
 def ranges(wanted: Mapping[MessageQueue, tuple[int, int]]) -> dict[str, str]:

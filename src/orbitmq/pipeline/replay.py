@@ -12,7 +12,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.pipeline.passing import connection, time_ms
+from orbitmq.pipeline.passing import connection, store, time_ms
 from orbitmq.pipeline.sending import send
 from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.options import option
@@ -35,6 +35,12 @@ class ReplayJob(LakeOptions, ConnectionOptions, JobOptions):
 
     input: str = option("input", "lake", "Where messages come from.", choices=("lake", "store"))
     path: str = option("path", "", "With input store: the store directory, or JSON broker -> directory.")
+    broker_name: str = option(
+        "brokerName",
+        "",
+        "With input store and a single directory: whose it is, as messages tell where they come from. Required with "
+        "name; empty is the directory's own name.",
+    )
     topics: str = option("topics", "", "Topics whose messages are wanted, separated by commas. Required.")
     target: str = option("to", "", "Topic they are sent to; empty is the one each came from.")
     begin: str = option("from", "", "Stored then or later; 2026-11-21T10:00 (local time) or milliseconds.")
@@ -97,8 +103,8 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
     )
     transform = _transform(options.transform) if options.transform else None
     if options.input == "store":
-        read = spark.read.format(StoreSource.name()).option("path", options.path).option("topics", ",".join(topics))
-        frame = between(read.load(), begin_ms, end_ms)
+        read = spark.read.format(StoreSource.name()).options(**store(options.path, options.broker_name))
+        frame = between(read.option("topics", ",".join(topics)).load(), begin_ms, end_ms)
     else:
         frame = messages(spark, options.open_existing(), topics, begin_ms, end_ms)
     if options.tags:
@@ -145,11 +151,11 @@ def sink_options(options: ReplayJob) -> dict[str, str]:
 
 def _check(options: ReplayJob) -> None:
     needed: Mapping[str, str] = {"nameServer": options.name_server, "topics": options.topics}
-    if options.input == "store":
-        needed = {**needed, "path": options.path}
     for key, value in needed.items():
         if not value:
             raise ConfigurationError(f"option {key} is missing")
+    if options.input == "store":
+        store(options.path, options.broker_name, needs_broker=bool(options.name))
 
 
 def _check_target(options: ReplayJob) -> None:

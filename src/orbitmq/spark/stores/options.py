@@ -161,6 +161,8 @@ def scan_options(given: Mapping[str, str]) -> ScanOptions:
     options = parse_declared(ScanOptions, aliased, FOREIGN_OPTIONS)
     if not options.path:
         raise bad_option("no store directory is named; give it to load()")
+    if options.broker_name and options.is_table:
+        raise bad_option("option brokerName names a single directory; option path says itself whose each is")
     for key, text in (("startingPhysicalOffset", options.start), ("endingPhysicalOffset", options.end)):
         for broker in options.stores:
             options.bound(key, text, broker)

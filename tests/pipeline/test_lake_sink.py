@@ -1,0 +1,49 @@
+"""How far the archive is reaches every broker that can be told; what cannot be told is said, and stops nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.pipeline.lake.manifest import Reached
+from orbitmq.pipeline.lake_options import ARCHIVE_GROUP
+from orbitmq.pipeline.lake_sink import SinkOptions, tell
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from tests.spark.scripted_peer import ScriptedPeer, name_server_script
+
+
+def agreeable(asked: Command) -> list[Command]:
+    """A broker that knows no consumer and does whatever it is asked."""
+    is_question = asked.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP
+    return [asked.response(ResponseCode.SYSTEM_ERROR if is_question else ResponseCode.SUCCESS, None)]
+
+
+def point(topic: str, broker: str, following: int) -> Reached:
+    return Reached(topic=topic, broker=broker, queue=0, next=following)
+
+
+@pytest.mark.parametrize(
+    ("stranger", "first"),
+    [
+        (point("deleted", "broker-a", 7), "deleted/broker-a/0"),
+        (point("orders", "store", 5), "orders/store/0"),
+    ],
+)
+def test_what_no_name_server_knows_keeps_no_progress_from_the_others(
+    stranger: Reached, first: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ScriptedPeer(agreeable) as broker:
+        routes = {topic: {"broker-a": (1, broker.address)} for topic in ("orders", "pays")}
+        with ScriptedPeer(name_server_script(routes)) as server:
+            options = SinkOptions.parse({"nameServer": server.address})
+            tell(options, [stranger, point("orders", "broker-a", 3), point("pays", "broker-a", 4)])
+        told = [
+            asked.header(UpdateConsumerOffsetHeader)
+            for asked in broker.requests
+            if asked.code == RequestCode.UPDATE_CONSUMER_OFFSET
+        ]
+    assert {(one.consumer_group, one.topic, one.commit_offset) for one in told} == {
+        (ARCHIVE_GROUP, "orders", 3), (ARCHIVE_GROUP, "pays", 4),
+    }  # fmt: skip
+    assert f"event=archive_progress_not_told group={ARCHIVE_GROUP} queues=1 first={first} " in caplog.text
