@@ -20,6 +20,7 @@ from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.lake.writing import merged, read_messages
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options
+from tests.support import golden
 from tests.support.lakes import SCHEMA, rows
 from tests.support.stores import open_store, record
 
@@ -107,6 +108,23 @@ def test_a_store_is_archived_under_its_brokers_name(tmp_path: Path) -> None:
 def test_a_store_whose_broker_is_not_known_is_refused(options: dict[str, str], text: str) -> None:
     with pytest.raises((ConfigurationError, SourceError), match=text):
         scan_options(split_options(source_options(ArchiveJob.parse({"input": "store", "lake": "x", **options})))[1])
+
+
+def test_a_damaged_message_stops_the_archive_until_it_is_told_what_to_do(tmp_path: Path) -> None:
+    told = {"path": str(golden.unpack("crash_crc", tmp_path)), "topics": "*"}
+    whole = len(golden.manifest("crash_crc")["messages"])
+    with pytest.raises(SourceError, match=r"ORBITMQ_CORRUPT_RECORD: .* does not match its CRC"):
+        spans(tmp_path / "lake", **told)
+    skipped = sum(span.rows for span in spans(tmp_path / "lake", **told, onCorruptRecord="skip"))
+    unchecked = sum(span.rows for span in spans(tmp_path / "lake", **told, verifyCrc="false"))
+    assert whole <= skipped == unchecked - 1
+
+
+def test_what_is_lost_and_damaged_is_treated_alike_whatever_is_read() -> None:
+    told = {"failOnDataLoss": "false", "onCorruptRecord": "skip", "verifyCrc": "false"}
+    given = ArchiveJob.parse({"nameServer": "n:1", "lake": "x", **told})
+    read = read_options(split_options(source_options(given))[1])
+    assert (read.fail_on_data_loss, read.on_corrupt_record, read.verify_crc) == (False, "skip", False)
 
 
 def test_an_archive_may_begin_where_its_group_stands() -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -19,6 +20,7 @@ from orbitmq.pipeline import archive, replay
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile
 from orbitmq.pipeline.lake_frame import wanted
 from orbitmq.testing import Cluster
+from tests.support import golden
 from tests.support.jobs import run_job
 from tests.support.process import wait_until
 
@@ -179,6 +181,19 @@ def test_what_the_log_lets_go_comes_back_from_the_archive(
         assert {message.properties["ORIGIN_MSG_ID"]: message.body for message in back} == before
         assert len(back) == 60
         assert set(before) == sent
+
+
+def test_a_damaged_store_is_replayed_without_what_is_damaged(spark: SparkSession, tmp_path: Path) -> None:
+    root, manifest = golden.unpack("crash_crc", tmp_path), golden.manifest("crash_crc")
+    topics = ",".join({message["topic"] for message in manifest["messages"]})
+    told = {"input": "store", "path": str(root), "brokerName": "broker-a", "topics": topics}
+    with pytest.raises(PySparkException, match="ORBITMQ_CORRUPT_RECORD"):
+        replay.selected(spark, replay.ReplayJob.parse(told)).collect()
+    options = replay.ReplayJob.parse({**told, "onCorruptRecord": "skip"})
+    rows = replay.selected(spark, options).select("brokerName", "topic", "queueId", "queueOffset").collect()
+    assert {tuple(row) for row in rows} >= {
+        ("broker-a", message["topic"], message["queueId"], message["queueOffset"]) for message in manifest["messages"]
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.pipeline.passing import connection, store
+from orbitmq.pipeline.passing import LossOptions, connection, losses, store
 from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
@@ -36,7 +36,7 @@ CHECKPOINT = "_checkpoint"
 
 
 @dataclass(frozen=True)
-class ArchiveJob(LakeOptions, BodyOptions, ConnectionOptions, JobOptions):
+class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ConnectionOptions, JobOptions):
     """What is archived, and how."""
 
     topics: str = option(
@@ -63,9 +63,6 @@ class ArchiveJob(LakeOptions, BodyOptions, ConnectionOptions, JobOptions):
         EARLIEST,
         "Where the first run begins; later ones go on: earliest, latest, group for where archiveGroup stands, or JSON "
         "topic -> broker -> queue -> offset. With input pull.",
-    )
-    fail_on_data_loss: bool = option(
-        "failOnDataLoss", True, "Stop when messages are gone that should have been archived; else name and skip them."
     )
     unavailable_timeout_ms: int = option(
         "brokerUnavailableTimeoutMs",
@@ -130,8 +127,7 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
         "lakeCompression": options.compression,
         "input": options.input,
         **{key: value for key, value in options.pairs().items() if key in BodyOptions.table() and value},
-        "failOnDataLoss": str(options.fail_on_data_loss).lower(),
-    }
+    } | losses(options)
     if options.input == "store":
         return shared | _of_store(options)
     if not options.name_server:

@@ -5,12 +5,38 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
+from orbitmq.runtime.options import Options, option
 from orbitmq.spark.connecting import ConnectionOptions
 from orbitmq.spark.stores.options import scan_options
+
+
+@dataclass(frozen=True)
+class LossOptions(Options):
+    """What a job does about messages that brokers or stores have lost or damaged."""
+
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        True,
+        "Stop when brokers or stores no longer have messages that should be read; else name and skip them.",
+    )
+    on_corrupt_record: str = option(
+        "onCorruptRecord",
+        "fail",
+        "A message of theirs that does not match its checksum or cannot be decoded: fail stops before it, skip leaves "
+        "it out and names it in the log.",
+        choices=("fail", "skip"),
+    )
+    verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body that they give.")
+
+
+def losses(options: LossOptions) -> dict[str, str]:
+    """The same as options of a data source."""
+    return {key: value for key, value in options.pairs().items() if key in LossOptions.table()}
 
 
 def connection(options: ConnectionOptions) -> dict[str, str]:

@@ -12,7 +12,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.pipeline.passing import connection, store, time_ms
+from orbitmq.pipeline.passing import LossOptions, connection, losses, store, time_ms
 from orbitmq.pipeline.sending import send
 from orbitmq.pipeline.watching import tasks_shown
 from orbitmq.runtime.options import option
@@ -30,7 +30,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
-class ReplayJob(LakeOptions, ConnectionOptions, JobOptions):
+class ReplayJob(LakeOptions, LossOptions, ConnectionOptions, JobOptions):
     """Which messages are sent again, where to, and how."""
 
     input: str = option("input", "lake", "Where messages come from.", choices=("lake", "store"))
@@ -104,6 +104,7 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
     transform = _transform(options.transform) if options.transform else None
     if options.input == "store":
         read = spark.read.format(StoreSource.name()).options(**store(options.path, options.broker_name))
+        read = read.options(**losses(options))
         frame = between(read.option("topics", ",".join(topics)).load(), begin_ms, end_ms)
     else:
         frame = messages(spark, options.open_existing(), topics, begin_ms, end_ms)
