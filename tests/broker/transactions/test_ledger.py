@@ -169,3 +169,48 @@ def test_counting_them_takes_no_long_turn(monkeypatch: pytest.MonkeyPatch) -> No
     pieces = list(ledger.undecided(100))
     assert sum(pieces) == 96
     assert max(pieces) <= 3 * 8
+
+
+def test_op_messages_are_passed_over_when_what_they_decide_is_over() -> None:
+    ledger = made()
+    assert not ledger.pass_ops()
+    for op_offset, offset in enumerate((1, 2, 0)):
+        ledger.op_stored(op_offset, offset)
+        ledger.decide(offset, None)
+        assert ledger.pass_ops() is (offset != 0), "while 0 is open the first of them is needed"
+    assert (ledger.position, ledger.op_position) == (3, 3)
+    ledger.op_stored(3, 4)
+    assert ledger.pass_ops()
+    assert ledger.op_position == 3
+
+
+def test_op_messages_that_others_have_stored_are_left_to_who_reads_them() -> None:
+    ledger = made(10)
+    ledger.op_stored(5, 3)
+    assert not ledger.pass_ops(), "what decides 0 to 4 is not known"
+    assert ledger.op_position == 0
+    ledger.op_position = 5
+    ledger.op_stored(7, 4)
+    assert not ledger.pass_ops(), "nor what 5 and 6 do: the queue has gone on without us"
+    assert ledger.op_position == 5
+    ledger.op_position = 8
+    ledger.op_stored(8, 9)
+    assert not ledger.pass_ops()
+    assert ledger.op_position == 9
+    ledger.op_stored(0, 9)
+    assert not ledger.pass_ops(), "the queue has begun anew"
+    assert ledger.op_position == 9
+
+
+def test_only_so_many_op_messages_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OPS_MAX", 3)
+    ledger = made()
+    for offset in range(5):
+        ledger.op_stored(offset, offset + 1)
+    assert len(ledger._ops) == 3
+    ledger.position = 9
+    assert not ledger.pass_ops()
+    assert ledger.op_position == 0
+    ledger.op_position = 2
+    assert not ledger.pass_ops()
+    assert ledger.op_position == 5

@@ -322,6 +322,8 @@ class Checking:
         ledger = self._ledger
         low, high = self._store.min_offset(OP_HALF_TOPIC, QUEUE_ID), self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID)
         ledger.op_position = max(ledger.op_position, low) if ledger.op_position <= high else low
+        if ledger.pass_ops():
+            return False
         entries = self._store.entries(OP_HALF_TOPIC, QUEUE_ID, ledger.op_position, STEP_MESSAGES)
         for place, _, _ in entries:
             if max(self._decisions(place), default=-1) >= ledger.position:

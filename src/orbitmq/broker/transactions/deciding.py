@@ -111,6 +111,8 @@ class Deciding:
             if header.commit_or_rollback == TRANSACTION_ROLLBACK:
                 return self._refusal(command, op.status)
             _log.error("event=op_message_not_stored offset=%d status=%s", offset, op.status.name)
+        else:
+            self._ledger.op_stored(op.queue_offset, offset)
         self._ledger.decide(offset, half.identity)
         if self.on_end is not None:
             is_commit = header.commit_or_rollback == TRANSACTION_COMMIT

@@ -17,6 +17,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, transacti
 from orbitmq.message.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     DELAY,
+    NAME_END,
     PGROUP,
     REAL_QID,
     REAL_TOPIC,
@@ -28,6 +29,7 @@ from orbitmq.message.properties import (
     WAIT,
     decode_properties,
     encode_properties,
+    find_property,
 )
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.message.unit import Buffer, Unit, decode_unit, encode_unit
@@ -35,6 +37,7 @@ from orbitmq.store.records import PutRecord
 
 QUEUE_ID = 0  # of all three topics
 OP_TAG = "d"
+_TRAN_MSG = (TRAN_MSG + NAME_END).encode()
 OP_PROPERTIES = encode_properties({WAIT: "true", TAGS: OP_TAG}).encode()
 
 # What a message and its copies have in common, and no other message: unique id, time and connection of its birth.
@@ -121,7 +124,8 @@ def read_half(stored: Buffer | None, topic: str = HALF_TOPIC, *, with_body: bool
 
 def is_transactional(text: str) -> bool:
     """Whether the properties text of a send makes it the first half of a transaction."""
-    return decode_properties(text).get(TRAN_MSG, "").lower() == "true"
+    value = find_property(text.encode(), _TRAN_MSG)
+    return value is not None and value.lower() == b"true"
 
 
 def make_half(record: PutRecord, text: str) -> None:

@@ -6,7 +6,7 @@ given up. From there on a bit says whether an op message exists.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from enum import Enum, auto
 
@@ -14,6 +14,7 @@ from orbitmq.broker.transactions.half import Identity
 
 WINDOW_MAX = 1 << 28  # half messages between the oldest open one and the newest: 32 MB of bits, hours of heavy load
 COPIES_MAX = 100_000  # transactions whose copies are remembered, some 30 MB; a producer that is well leaves none
+OPS_MAX = 100_000  # op messages whose word is remembered until it has done its work; others are read again
 TRIM_BYTES = 4096  # bits are dropped in pieces of this size
 STEPS = 64  # offsets looked at one by one before whole bytes are skipped
 PIECE_BYTES = 1 << 16  # counted at a time
@@ -94,6 +95,8 @@ class Ledger:
         self.op_position = op_position
         self._decided = Decided(position)
         self._copies: OrderedDict[Identity, int] = OrderedDict()
+        self._ops: deque[int] = deque()  # what op messages in a row decide,
+        self._ops_from = 0  # from this one on
 
     def state(self, offset: int, identity: Identity | None) -> tuple[State, int]:
         """Of the half message at `offset`, and the offset of the copy that stands for it."""
@@ -116,6 +119,29 @@ class Ledger:
         if identity is not None and identity in self._copies:
             self._remember(identity, _DECIDED)
         self.advance()
+
+    def op_stored(self, op_offset: int, offset: int) -> None:
+        """The op message at `op_offset` of its queue is the one that decides `offset`."""
+        ops = self._ops
+        if op_offset != self._ops_from + len(ops):
+            ops.clear()
+        if not ops:
+            self._ops_from = op_offset
+        ops.append(offset)
+        if len(ops) > OPS_MAX:
+            ops.popleft()
+            self._ops_from += 1
+
+    def pass_ops(self) -> bool:
+        """Go over op messages that have done their work, as far as they are remembered; whether the next one is, and is
+        still needed."""
+        ops, at, position = self._ops, self._ops_from, self.position
+        while ops and at <= self.op_position and (at < self.op_position or ops[0] < position):
+            ops.popleft()
+            at += 1
+            self.op_position = max(self.op_position, at)
+        self._ops_from = at
+        return bool(ops) and at == self.op_position
 
     def copied(self, offset: int, identity: Identity | None) -> None:
         """The newest copy of a message lies at `offset`."""
