@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
+from orbitmq.client import ConsumeConcurrentlyStatus, Message
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
@@ -285,13 +285,19 @@ def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carr
             return run_job(migrate.JOB, spark, nameServer=here, toNameServer=there, **shared, **more)
 
         other.create_topic(topic)
-        consumer = PushConsumer("billing", there, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
-        consumer.subscribe(topic)
-        consumer.set_listener(lambda messages, context: ConsumeConcurrentlyStatus.RECONSUME_LATER)
+        places = asked(there).queues(topic)
+
+        def runs() -> bool:
+            return bool(running_consumers(asked(there), "billing", places))
+
+        other.create_topic(f"{topic}-too")
+        consumer = PushConsumer("billing", there)
+        consumer.subscribe(f"{topic}-too")  # the group is there, and its offsets of the topic stay
+        consumer.set_listener(lambda messages, context: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
         with consumer:
-            places = asked(there).queues(topic)
-            wait_until(lambda: bool(running_consumers(asked(there), "billing", places)), 60, "the group is there")
+            wait_until(runs, 60, "the group is there")
             outcome = job()
+        wait_until(lambda: not runs(), 60, "the group has left")
         assert outcome.counts["offsets carried"] >= QUEUES
         (refused,) = outcome.failed
         assert refused.startswith("group billing is consuming there (")

@@ -45,6 +45,7 @@ ROUTE_SECONDS = 60.0  # a new topic is in the route when its broker has told the
 ROUTE_LOOK_SECONDS = 0.2
 TIMEOUT_MS = 30_000
 RETRIES = Retries(3, 1000)
+ORBITMQ_PREFIX = "ORBIT_"  # of properties that are orbitmq's own
 DATA_LOSS = "ORBITMQ_DATA_LOSS"
 COMPARISONS_MAX = 5  # brokers delete a file now and then: a comparison that one of them spoiled begins behind it
 
@@ -455,10 +456,11 @@ def digests(
 
 
 def _own_properties() -> Column:
-    """The application's properties as one text."""
-    left_out = sorted(RESERVED | {IDEMPOTENCY_KEY})
+    """The application's properties as one text: neither what brokers and clients know, nor what the sink adds."""
+    known = sorted(RESERVED)
     own = f.map_filter(
-        f.coalesce("properties", f.create_map().cast("map<string,string>")), lambda k, _: ~k.isin(left_out)
+        f.coalesce("properties", f.create_map().cast("map<string,string>")),
+        lambda name, _: ~name.isin(known) & ~name.startswith(ORBITMQ_PREFIX),
     )
     return f.to_json(f.array_sort(f.map_entries(own)))
 
