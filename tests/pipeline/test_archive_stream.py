@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from orbitmq.errors import ConfigurationError, SourceError
-from orbitmq.pipeline.archive import ArchiveJob, source_options
+from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake import manifest
-from orbitmq.pipeline.lake.manifest import QueueSpan
+from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
 from orbitmq.pipeline.lake.places import Place
 from orbitmq.pipeline.lake.writing import merged, read_messages
 from orbitmq.spark.options import read_options
@@ -149,6 +149,33 @@ def test_a_body_that_does_not_fit_suspends_the_archive_or_is_left_out(tmp_path: 
     assert not list((tmp_path / "lake").rglob("*.parquet")), "nothing is left behind"
     skipped = archived(tmp_path / "lake", bodyMode="json", bodySchema=str(schema), onBadBody="skip")
     assert [row["value"]["id"] for row in rows_of(skipped)] == [1, 3]
+
+
+def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
+    """Engines that go by the schema of a table would not show what is in half of its files."""
+
+    def check(folder: Path, **options: str) -> None:
+        place = Place(str(folder))
+        found = [LakeFile(path=each.path, topic="Orders", day="2023-11-14", rows=1, size=1) for each in place.files()]
+        ArchiveJob.parse(options).bodies().check_fit(place, found)
+
+    columns = {"bodyMode": "json", "bodySchema": ORDER}
+    for folder, began, other in ((tmp_path / "raw", {}, columns), (tmp_path / "columns", columns, {})):
+        check(folder, **other)  # it has not begun
+        archived(folder, **began, onBadBody="log")
+        check(folder, **began)
+        with pytest.raises(ConfigurationError, match=r"option bodyMode is .*, but the lake began .*, and stays so"):
+            check(folder, **other)
+
+
+def test_what_a_compaction_beside_it_does_is_not_counted_as_archived() -> None:
+    def file(name: str, count: int) -> LakeFile:
+        return LakeFile(path=f"topic=T/dt=2026-01-01/{name}.parquet", topic="T", day="2026-01-01", rows=count, size=7)
+
+    before = [file("archive-0-0-0-a", 10), file("archive-0-1-0-b", 20)]
+    after = [file("compact-c", 35), file("archive-2-0-0-d", 5)]  # one that was published meanwhile is in it, too
+    assert published(before, after) == {"messages": 10, "files": 1, "bytes": 7}
+    assert published(before, before) == {"messages": 0, "files": 0, "bytes": 0}
 
 
 def test_raw_is_the_default(tmp_path: Path) -> None:

@@ -206,6 +206,7 @@ def test_a_damaged_store_is_replayed_without_what_is_damaged(spark: SparkSession
         ({"nameServer": "x:1", "topics": "T", "lake": "x", "from": "noon"}, "option from: give a time"),
         ({"nameServer": "x:1", "topics": "T", "transform": "nowhere:f"}, "option transform: nowhere:f"),
         ({"nameServer": "x:1", "topics": "T"}, "option lake is missing"),
+        ({"nameServer": "x:1", "topics": "T", "rate": "3"}, "option rate: 3 messages a second cannot be shared by 4"),
     ],
 )
 def test_a_wrong_option_is_named(spark: SparkSession, options: dict[str, str], text: str, tmp_path: Path) -> None:
@@ -213,6 +214,12 @@ def test_a_wrong_option_is_named(spark: SparkSession, options: dict[str, str], t
         options = options | {"lake": str(tmp_path)}
     with pytest.raises(ConfigurationError, match=text):
         run_job(replay.JOB, spark, **options)
+
+
+def test_a_rate_is_never_more_than_was_asked_for() -> None:
+    for rate, tasks in ((1, 1), (7, 4), (100, 4)):
+        told = replay.sink_options(replay.ReplayJob.parse({"rate": str(rate), "tasks": str(tasks)}))
+        assert 0 < int(told["maxRowsPerSecond"]) * tasks <= rate
 
 
 def test_files_are_left_out_by_topic_and_day() -> None:

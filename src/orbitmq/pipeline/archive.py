@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,14 +13,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq.errors import ConfigurationError, SourceError
-from orbitmq.pipeline.archive_stream import ArchiveOptions, ArchiveSource
+from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
 from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
-from orbitmq.pipeline.lake.lakes import sweep
+from orbitmq.pipeline.lake.layout import written_by
+from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.passing import LossOptions, connection, losses, store
+from orbitmq.pipeline.sweeping import Sweeper
 from orbitmq.pipeline.watching import tasks_shown
-from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, parts
 from orbitmq.spark.group_offsets import stored_offsets
@@ -98,26 +99,32 @@ def run(context: Context[ArchiveJob]) -> Outcome:
     """Archive; the counts are what this run published."""
     options = context.options
     lake = options.open()
-    options.bodies()  # what is wrong with the schema is said now
+    before = lake.files()
+    options.bodies().check_fit(lake.place, before)  # what is wrong with the schema is said now
     source_options(options)  # and with the source
     _expect(options)
     if options.dry_run:
         return _waiting(options)
-    before = {file.path for file in lake.files()}
-    begun = time.monotonic()
+    begun, sweeper = time.monotonic(), Sweeper(lake)
     spark, unit = context.spark(), "messages" if options.input == "pull" else "bytes"
     with context.progress("archive", unit) as advance, tasks_shown(context, "batch"):
-        _follow(_query(spark, options), advance, endless=options.period > 0)
-    files = [file for file in lake.files() if file.path not in before]
-    swept = sweep(lake, SystemClock().now_ms())
-    counts: dict[str, int | str] = {
-        "messages": sum(file.rows for file in files),
+        _follow(_query(spark, options), advance, sweeper, endless=options.period > 0)
+    counts = published(before, lake.files())
+    sweeper.sweep()
+    seconds = f"{time.monotonic() - begun:.1f}"
+    return Outcome({**counts, "orphans removed": sweeper.removed, "seconds": seconds})
+
+
+def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str, int]:
+    """What an archive brought, as far as its files are still there. A compaction beside it may have put messages into
+    files of its own; how many there are altogether it does not change."""
+    known = {file.path for file in before}
+    files = [file for file in after if file.path not in known and written_by(file.path, WRITER)]
+    return {
+        "messages": sum(file.rows for file in after) - sum(file.rows for file in before),
         "files": len(files),
         "bytes": sum(file.size for file in files),
-        "orphans removed": len(swept),
-        "seconds": f"{time.monotonic() - begun:.1f}",
     }
-    return Outcome(counts)
 
 
 def source_options(options: ArchiveJob) -> dict[str, str]:
@@ -187,10 +194,11 @@ def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
     return writer.trigger(availableNow=True).start()
 
 
-def _follow(query: StreamingQuery, advance: Advance, *, endless: bool) -> None:
+def _follow(query: StreamingQuery, advance: Advance, sweeper: Sweeper, *, endless: bool) -> None:
     """Wait for the end of the query; it is stopped with the job. An endless one ends by being interrupted."""
     try:
         while not query.awaitTermination(LOOK_SECONDS):
+            sweeper.sweep_if_due()
             if query.lastProgress is not None:
                 told = json.loads(query.lastProgress.json)["sources"][0]
                 advance(*_distance(told))

@@ -34,6 +34,7 @@ MESSAGES = StructType([StructField(name, column.type) for name, column in COLUMN
 REPORTS = StructType([StructField("report", StringType())])
 ARROW_REPORTS = pa.schema([("report", pa.string())])
 BATCH_PROPERTY = "streaming.sql.batchId"  # of a task; Spark tells Python sources no other way
+WRITER = "archive"  # what names of files begin with
 INPUTS: dict[str, type[DataSource]] = {"pull": TopicSource, "store": StoreSource}
 
 
@@ -150,5 +151,5 @@ def _writer_name() -> str:
     """For people who look at a file and ask what made it."""
     context = TaskContext.get()
     if context is None:
-        return "archive"
-    return f"archive-{context.getLocalProperty(BATCH_PROPERTY)}-{context.partitionId()}-{context.attemptNumber()}"
+        return WRITER
+    return f"{WRITER}-{context.getLocalProperty(BATCH_PROPERTY)}-{context.partitionId()}-{context.attemptNumber()}"

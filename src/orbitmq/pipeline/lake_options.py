@@ -63,7 +63,7 @@ class BodyOptions(Options):
         "bodyMode",
         RAW,
         "What bodies are: raw, bytes; json or avro, which are read into a column `value` as well, with what does not "
-        "fit in `_rescued`. A lake keeps the mode it began with.",
+        "fit in `_rescued`. A lake stays raw, or with columns, as it began.",
         choices=MODES,
     )
     body_schema: str = option(

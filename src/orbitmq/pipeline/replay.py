@@ -57,10 +57,16 @@ class ReplayJob(LakeOptions, LossOptions, ConnectionOptions, JobOptions):
         "the queue with the number they came from; key, messages with one key; none.",
         choices=tuple(SELECTORS),
     )
-    rate: int = option("rate", 0, "Messages a second, all tasks together; 0 is as fast as it goes.", minimum=0)
+    rate: int = option(
+        "rate",
+        0,
+        "Messages a second, all tasks together; 0 is as fast as it goes. Each task has an even share, one at least; a "
+        "queue, or a key, is one task's: the whole rate for one queue needs tasks=1.",
+        minimum=0,
+    )
     transform: str = option(
         "transform", "", "Function of a DataFrame that gives another, `module:function`, to repair bodies or leave "
-        "messages out.",
+        "messages out. Its module must be on the PYTHONPATH.",
     )  # fmt: skip
     name: str = option(
         "name",
@@ -146,7 +152,7 @@ def sink_options(options: ReplayJob) -> dict[str, str]:
     if options.name:
         told["deliveryGuarantee"] = "effectively-once"
     if options.rate:
-        told["maxRowsPerSecond"] = str(max(1, options.rate // options.tasks))
+        told["maxRowsPerSecond"] = str(options.rate // options.tasks)
     return {key: value for key, value in told.items() if value}
 
 
@@ -155,6 +161,9 @@ def _check(options: ReplayJob) -> None:
     for key, value in needed.items():
         if not value:
             raise ConfigurationError(f"option {key} is missing")
+    if 0 < options.rate < options.tasks:
+        text = f"{options.rate} messages a second cannot be shared by {options.tasks} tasks; give fewer tasks"
+        raise ConfigurationError(f"option rate: {text}")
     if options.input == "store":
         store(options.path, options.broker_name, needs_broker=bool(options.name))
 

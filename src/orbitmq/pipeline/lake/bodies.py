@@ -12,16 +12,19 @@ import base64
 import io
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, DecimalException
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.lake.avro import arrow_type, parsed_schema
+from orbitmq.pipeline.lake.manifest import LakeFile
+from orbitmq.pipeline.lake.places import Place
 
 LOG = logging.getLogger(__name__)
 
@@ -59,6 +62,17 @@ class Bodies:
         """ConfigurationError for a schema that is none, or no record."""
         if self.mode != RAW and not pa.types.is_struct(self._type()):
             raise ConfigurationError("option bodySchema: give a record, whose fields become the columns")
+
+    def check_fit(self, place: Place, files: Sequence[LakeFile]) -> None:
+        """ConfigurationError for raw bodies where the lake's files have columns, or the other way round: engines that
+        go by the schema of a table would not show what is in some of them."""
+        if not files:
+            return
+        with place.read(files[0].path) as source:
+            has_columns = VALUE in pq.read_schema(source).names
+        if has_columns != (self.mode != RAW):
+            began = "with columns" if has_columns else RAW
+            raise ConfigurationError(f"option bodyMode is {self.mode}, but the lake began {began}, and stays so")
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with both columns. SourceError for a body that does not fit, where that is to stop the archive."""

@@ -43,6 +43,11 @@ def topic_and_day(path: str) -> tuple[str, str]:
     return topic, found["day"]
 
 
+def written_by(path: str, writer: str) -> bool:
+    """Whether a file's writer was called so, or began with it and a `-`."""
+    return path.rpartition("/")[2].startswith(f"{writer}-")
+
+
 def is_message_file(path: str) -> bool:
     """Whether a relative path is one that `file_path` makes."""
     return _PATH.fullmatch(path) is not None
