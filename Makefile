@@ -116,8 +116,11 @@ bench-dashboard: setup
 bench-spark: setup
 	$(BIN)/python bench/spark_reads.py
 
+# Against brokers of orbitmq, then of RocketMQ; KILLS="--system java --seed 7" is one of them, repeated.
+KILLS ?=
 spark-kills: setup java
-	$(BIN)/python bench/spark_kills.py
+	$(BIN)/python bench/spark_kills.py $(KILLS)
+	$(if $(KILLS),,$(BIN)/python bench/spark_kills.py --system java)
 
 # SOAK="--seed 7 --minutes 3" repeats the faults of a campaign, or ends it earlier; with --java half of the brokers are
 # RocketMQ's, and `make java` has to come first.
