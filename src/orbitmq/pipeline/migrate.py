@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -330,9 +331,9 @@ def carry(
     here = {queue: place.addresses for queue, place in (source.queues(*topics) if topics else {}).items()}
     there = target.queues(*topics) if topics else {}
     counts, failed = {"offsets carried": 0, "offsets further there": 0}, []
-    for group in groups(options, source, topics):
+    for group, own in groups(options, source, topics).items():
         try:
-            stored = stored_offsets(source, group, here)
+            stored = stored_offsets(source, group, {queue: at for queue, at in here.items() if queue.topic in own})
             wanted = {
                 move.target: move.offset_of(stored[move.source])
                 for move in migration.moves
@@ -375,17 +376,19 @@ def _not_there(group: str, queue: MessageQueue, offset: int) -> str:
     return f"group {group} should stand at {offset} of queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
 
 
-def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> list[str]:
-    """The groups whose offsets are wanted; with `*` all that have some for these topics."""
+def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> dict[str, Collection[str]]:
+    """The groups whose offsets are wanted, and of which topics; with `*` all that stand somewhere in these topics."""
     if options.groups != "*":
-        return list(parts(options.groups, ","))
-    found: set[str] = set()
+        return dict.fromkeys(parts(options.groups, ","), topics)
+    found: dict[str, set[str]] = defaultdict(set)
     for name, place in masters(source, "").items():
         asked = request(RequestCode.GET_ALL_CONSUMER_OFFSET)
         (answer,) = source.ask_broker(name, place.addresses, partial(_call, asked))
         table = decode(ConsumerOffsetTable, succeeded(f"offsets of {name}", answer).body).offset_table
-        found |= {group for topic, _, group in (key.partition("@") for key in table) if topic in topics}
-    return sorted(found)
+        for topic, _, group in (key.partition("@") for key in table):
+            if topic in topics:
+                found[group].add(topic)
+    return {group: found[group] for group in sorted(found)}
 
 
 # ----------------------------------------------------------------------------------------------------- the comparison
