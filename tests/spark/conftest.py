@@ -15,6 +15,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | messages that retention takes meanwhile | test_retention, stores/test_stream | cluster, model |
 | killed drivers: Parquet, lake, topic | pipeline/test_killed_streams; bench/spark_kills | cluster; both |
 | the sink: acks, copies, lost answers, oversize, order, killed brokers | test_sink_task, test_sink | cluster, both |
+| the sink on two brokers: dead ones, marks on each, rows in other partitions | test_sink_brokers | cluster |
 | accounts and TLS for source, stream, sink and archive | test_protected, test_channel | both, model |
 | filters and conditions change no row | test_live_filters, test_pushdown, test_row_filters | both, model |
 | registration, shipping, hints, a cluster's workers | test_session, test_cluster, test_source | model, both |

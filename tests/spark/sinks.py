@@ -15,6 +15,7 @@ from orbitmq.spark.cluster import Cluster, Retries
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.pulls import PullSettings, RangeReader
 from orbitmq.spark.sink import SinkTask
+from orbitmq.spark.sink_brokers import KnownBrokers, known_brokers
 from orbitmq.spark.sink_columns import SinkColumns
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TaskIdentity
 from orbitmq.spark.sink_options import WriteOptions, write_options
@@ -44,12 +45,18 @@ def batches(*sizes: int, fails: bool = False) -> Iterator[pa.RecordBatch]:
         raise ConnectionError("the input broke off")
 
 
-def run_task(settings: WriteOptions, given: Iterable[pa.RecordBatch], task: TaskIdentity = TASK) -> Written:
-    """What a Spark task does with its batches."""
+def run_task(
+    settings: WriteOptions,
+    given: Iterable[pa.RecordBatch],
+    task: TaskIdentity = TASK,
+    known: KnownBrokers | None = None,
+) -> Written:
+    """What a Spark task does with its batches; `known` is what its driver saw, by default that of now."""
+    known = known_brokers(settings) if known is None else known
     given = iter(given)
     first = next(given)
     columns = SinkColumns({name: place for place, name in enumerate(first.schema.names)})
-    return asyncio.run(SinkTask(settings, columns, task).run(itertools.chain([first], given)))
+    return asyncio.run(SinkTask(settings, columns, task, known).run(itertools.chain([first], given)))
 
 
 def stored(name_server: str, topic: str) -> dict[MessageQueue, list[MessageExt]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.properties import RESERVED, decode_properties
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
 from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows, SendRequest
-from orbitmq.spark.sink_keys import TaskIdentity, digest, row_keys
+from orbitmq.spark.sink_keys import Mark, TaskIdentity, digest, row_keys
 from orbitmq.spark.sink_options import write_options
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -26,7 +27,7 @@ TASK = TaskIdentity("job", "7", 3)
 
 
 def encoded(
-    columns: dict[str, pa.Array], *, mark: str = "", keys: Sequence[str] | None = None, **options: object
+    columns: dict[str, pa.Array], *, mark: Mark | None = None, keys: Sequence[str] | None = None, **options: object
 ) -> Encoded:
     batch = pa.record_batch(columns)
     places = SinkColumns({name: place for place, name in enumerate(columns)})
@@ -88,8 +89,9 @@ def test_every_row_arrives_with_its_body_flag_and_properties(drawn: list[Any], d
     for row, ((_, _, text), (_, tag, given_properties, _)) in enumerate(zip(found, expected, strict=True)):
         kept = {k: v for k, v in (given_properties or {}).items() if k and v and (k not in RESERVED or k == "KEYS")}
         own = {"TAGS": tag} if tag else {}
-        key = digest("p", TASK.job, TASK.batch, TASK.partition, row)
-        assert decode_properties(text) == {**kept, **own, "ORBIT_IK": key, "UNIQ_KEY": f"ID{row}"}
+        found_properties = decode_properties(text)
+        assert len(found_properties.pop("ORBIT_IK")) == 32
+        assert found_properties == {**kept, **own, "UNIQ_KEY": f"ID{row}"}
         assert not text.endswith("\x02")
 
 
@@ -157,9 +159,12 @@ def test_only_a_message_to_a_retry_topic_keeps_what_consumers_of_retries_look_fo
     ],
 )
 def test_a_mark_stands_behind_the_keys_of_the_row(columns: dict[str, pa.Array], expected: list[str]) -> None:
-    made = encoded({"body": pa.array(["a", "b"]), **columns}, mark="M")
-    found = [decode_properties(text)["KEYS"] for _, _, text in messages(requests(made)[0])]
-    assert found == expected
+    made = encoded({"body": pa.array(["a", "b"]), **columns}, mark=Mark("M", frozenset({"b", "a"})))
+    (request,) = requests(made)
+    found = [decode_properties(text) for _, _, text in messages(request)]
+    assert [each["KEYS"] for each in found] == expected
+    assert {each["ORBIT_BROKERS"] for each in found} == {"a,b"}
+    assert request.marked
 
 
 def test_idempotency_keys_are_found_among_the_keys_when_asked_for() -> None:
@@ -195,9 +200,36 @@ def test_keys_tell_what_a_row_is_from_the_best_that_is_known() -> None:
     by_row = row_keys(batch, SinkColumns({"body": 0}), TASK, 10)
     assert by_all == [digest("k", "order-1"), by_origin[1]]
     assert by_origin == [digest("c", "t", "b-a", 0, 5), digest("c", "t", "b-a", 1, 6)]
-    assert by_row == [digest("p", "job", "7", 3, 10), digest("p", "job", "7", 3, 11)]
+    assert by_row == [
+        digest("p", "job", "7", 3, 10, zlib.crc32(b"a")),
+        digest("p", "job", "7", 3, 11, zlib.crc32(b"b")),
+    ]
     # Programs that drop repetitions may make such keys themselves: this value must never change.
     assert digest("k", "order-1") == "6dc6a6020efc389a6d542ecd9b10372c"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"body": pa.array(["a", "x"])},
+        {"keys": pa.array(["k", None])},
+        {"tags": pa.array([None, "x"])},
+        {"properties": pa.array([[("n", "1")], [("n", "3")]], MAP)},
+    ],
+)
+def test_another_message_in_the_same_place_has_another_key(changed: dict[str, pa.Array]) -> None:
+    columns = {
+        "body": pa.array(["a", "b"]),
+        "keys": pa.array(["k", "k"]),
+        "tags": pa.array([None, "t"]),
+        "properties": pa.array([[("n", "1")], [("n", "2")]], MAP),
+    }
+    places = SinkColumns({name: place for place, name in enumerate(columns)})
+    before, again, after = (
+        row_keys(pa.record_batch(each), places, TASK, 5) for each in (columns, columns, {**columns, **changed})
+    )
+    assert before == again
+    assert (before[0] == after[0], before[1] == after[1]) == (True, False)
 
 
 def schema(*columns: tuple[str, DataType]) -> StructType:
@@ -239,6 +271,7 @@ def test_a_frame_without_a_topic_needs_the_option() -> None:
         ({"onOversize": "dlq:a b"}, "option onOversize: the topic 'a b' holds other characters"),
         ({"deliveryGuarantee": "effectively-once", "idempotencyKeyIn": "none"}, "option idempotencyKeyIn: effec"),
         ({"deliveryGuarantee": "effectively-once", "ackPolicy": "safe"}, "option ackPolicy: a message that is stored"),
+        ({"brokers": "a"}, "option brokers: only deliveryGuarantee=effectively-once"),
         ({"subscribe": "a"}, "option subscribe is unknown; that is an option of reads"),
         ({"mode": "append"}, 'option mode is unknown; say .mode("append")'),
     ],

@@ -1,9 +1,9 @@
 """Writes frames into topics: what a task does with its Arrow batches, and what the driver says at the end.
 
 A task returns when every message it was given is stored, or fails. With effectively-once it first looks whether it
-was begun before: the first message it sends to a topic carries the task's mark among its KEYS and is acknowledged
-before any other is sent, so one question to the key index of each broker is enough; only if the mark is found are the
-keys listed that are stored since, and rows with those left out. Must not know the reading side.
+was begun before: the first message it sends to each broker of a topic carries the task's mark among its KEYS and is
+acknowledged before any other goes there, so one question to the key index of each broker is enough; only if the mark is
+found are the keys listed that are stored since, and rows with those left out. Must not know the reading side.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ from orbitmq.client.core.selection import position_of_key
 from orbitmq.client.machine import own_addresses
 from orbitmq.errors import SourceError
 from orbitmq.message.ids import UniqueIds
+from orbitmq.spark.sink_brokers import NO_BROKERS, KnownBrokers
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
 from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows
-from orbitmq.spark.sink_keys import TaskIdentity, row_keys
+from orbitmq.spark.sink_keys import Mark, TaskIdentity, row_keys
 from orbitmq.spark.sink_options import WriteOptions, require_topic
 from orbitmq.spark.sink_report import Written, together
 from orbitmq.spark.sink_sending import Sender, TopicRoute
-from orbitmq.spark.sink_stored import Stored, StoredKeys, marked_since
+from orbitmq.spark.sink_stored import Stored, StoredKeys
 
 LOG = logging.getLogger(__name__)
 
+Places = NDArray[np.int64]  # of each row: which queue of the route, or ANY_QUEUE
 OVERSIZE_KEPT = 64 << 10  # bytes of a body too large that go to the dead letter topic: enough to see what it was
 QUERY_AND_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")  # where Spark tells a task what it works for
 OVERSIZE_COLUMNS = SinkColumns({"body": 0, "keys": 1, "properties": 2})
@@ -51,20 +53,23 @@ OVERSIZE_COLUMNS = SinkColumns({"body": 0, "keys": 1, "properties": 2})
 
 @dataclass
 class Lane:
-    """What a task knows of one topic. `mark` is what its first message still has to carry."""
+    """What a task knows of one topic: what it stored there before, and the mark its first messages carry, if any."""
 
     route: TopicRoute
     stored: Stored
-    mark: str
+    mark: Mark | None
 
 
 class SinkTask:
     """One task: the rows of one partition on their way to the brokers."""
 
-    def __init__(self, options: WriteOptions, columns: SinkColumns, task: TaskIdentity) -> None:
+    def __init__(
+        self, options: WriteOptions, columns: SinkColumns, task: TaskIdentity, known: KnownBrokers = NO_BROKERS
+    ) -> None:
         self._options = options
         self._columns = columns
         self._task = task
+        self._known = known
         self._lanes: dict[str, Lane] = {}
         self._rows = 0
         self._ids = _unique_ids()
@@ -115,39 +120,63 @@ class SinkTask:
             new = np.array([key not in lane.stored for key in rows.keys], np.bool_)
             self.written.skipped += len(rows) - int(new.sum())
             rows = rows.where(new)
-        if lane.mark and len(rows):
-            await self._send(topic, lane, rows.cut(0, 1), columns)
-            await self._sender.drain()
-            lane.mark = ""
-            rows = rows.cut(1, len(rows))
-        if len(rows):
-            await self._send(topic, lane, rows, columns)
+        if not len(rows):
+            return
+        places = self._queues(lane.route, rows.batch, columns)
+        if lane.mark is not None and self._sender.to_mark(topic, places).any():
+            rows, places = await self._send_marked(topic, rows, places, columns, lane.mark)
+        await self._send(topic, rows, places, columns)
 
     async def _open(self, topic: str) -> Lane:
         """The lane of a topic, after a look whether this task was there before."""
-        route = await self._sender.route(topic)
         if not self._options.effectively_once:
-            return Lane(route, {}, "")
-        mark = self._task.mark
-        since_ms = marked_since(await self._sender.search(topic, mark), mark)
-        if since_ms is None:
+            return Lane(await self._sender.route(topic), {}, None)
+        found = await self._sender.look(topic, self._task.mark, self._known)
+        route = await self._sender.route(topic)
+        mark = Mark(self._task.mark, frozenset(route.masters))
+        if found.since_ms is None:
             return Lane(route, {}, mark)
-        stored = await asyncio.to_thread(StoredKeys(self._options).since, topic, since_ms)
+        stored = await asyncio.to_thread(StoredKeys(self._options).since, topic, found.since_ms, list(route.masters))
         LOG.info("event=task_resumed topic=%s stored=%d", topic, len(stored))
-        return Lane(route, stored, "")
+        return Lane(route, stored, mark)
 
-    async def _send(self, topic: str, lane: Lane, rows: Rows, columns: SinkColumns) -> None:
+    async def _send_marked(
+        self, topic: str, rows: Rows, places: Places, columns: SinkColumns, mark: Mark
+    ) -> tuple[Rows, Places]:
+        """Send the first row to each broker that holds no mark and see all of them stored; returns the others."""
+        fits = await self._fitting(topic, rows, self._encoded(topic, rows, columns))
+        rows, places = rows.where(fits), places[fits]
+        marked = self._sender.to_mark(topic, places)
+        for row in np.flatnonzero(marked).tolist():
+            encoded = self._encoded(topic, rows.cut(row, row + 1), columns, mark)
+            for request in encoded.requests(places[row : row + 1]):
+                await self._sender.submit(request)
+        await self._sender.drain()
+        return rows.where(~marked), places[~marked]
+
+    async def _send(self, topic: str, rows: Rows, places: Places, columns: SinkColumns) -> None:
+        if not len(rows):
+            return
+        encoded = self._encoded(topic, rows, columns)
+        fits = await self._fitting(topic, rows, encoded)
+        if not fits.all():
+            rows, places = rows.where(fits), places[fits]
+            if not len(rows):
+                return
+            encoded = self._encoded(topic, rows, columns)
+        for request in encoded.requests(places):
+            await self._sender.submit(request)
+
+    def _encoded(self, topic: str, rows: Rows, columns: SinkColumns, mark: Mark | None = None) -> Encoded:
         now_ms = int(time.time() * 1000)
-        encoded = Encoded(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), lane.mark)
+        return Encoded(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), mark)
+
+    async def _fitting(self, topic: str, rows: Rows, encoded: Encoded) -> NDArray[np.bool_]:
+        """Which rows are small enough; the others are sent to the topic for those."""
         fits = encoded.fits()
         if not fits.all():
             await self._divert(topic, encoded, rows, fits)
-            rows = rows.where(fits)
-            if not len(rows):
-                return
-            encoded = Encoded(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), lane.mark)
-        for request in encoded.requests(self._queues(lane.route, rows.batch, columns)):
-            await self._sender.submit(request)
+        return fits
 
     async def _divert(self, topic: str, encoded: Encoded, rows: Rows, fits: NDArray[np.bool_]) -> None:
         """Send what is too large to the topic for it, cut and described; or fail."""
@@ -178,9 +207,13 @@ class SinkTask:
             "ORBIT_PROPERTIES_SIZE": str(properties_size),
             "ORBIT_BODY_SHA256": sha256(body).hexdigest(),
         }
-        return body[:OVERSIZE_KEPT], None if keys is None else (keys[row].as_py() or "")[:1024], about
+        return (
+            body[: min(OVERSIZE_KEPT, self._options.size_max)],
+            None if keys is None else (keys[row].as_py() or "")[:1024],
+            about,
+        )
 
-    def _queues(self, route: TopicRoute, batch: pa.RecordBatch, columns: SinkColumns) -> NDArray[np.int64]:
+    def _queues(self, route: TopicRoute, batch: pa.RecordBatch, columns: SinkColumns) -> Places:
         """The place of each row's queue among those of the route, ANY_QUEUE for any."""
         if self._options.selector == "keyHash":
             keys = columns.text(batch, "shardingKey")
@@ -191,7 +224,7 @@ class SinkTask:
         return np.full(batch.num_rows, ANY_QUEUE)
 
 
-def _hashed(keys: pa.StringArray | None, count: int, queues: int) -> NDArray[np.int64]:
+def _hashed(keys: pa.StringArray | None, count: int, queues: int) -> Places:
     """As Java's hash selector; rows without a key go anywhere."""
     if keys is None:
         return np.full(count, ANY_QUEUE)
@@ -201,7 +234,7 @@ def _hashed(keys: pa.StringArray | None, count: int, queues: int) -> NDArray[np.
     return np.asarray(np.array([*places, ANY_QUEUE], np.int64)[codes])
 
 
-def _fixed(route: TopicRoute, ids: Sequence[int | None], names: pa.StringArray | None) -> NDArray[np.int64]:
+def _fixed(route: TopicRoute, ids: Sequence[int | None], names: pa.StringArray | None) -> Places:
     places: dict[tuple[object, object], int] = {
         (queue.broker_name, queue.queue_id): place for place, queue in enumerate(route.queues)
     }
@@ -256,15 +289,16 @@ def _named(batch: int | None) -> str:
 class TopicWriter(DataSourceArrowWriter):
     """A batch write; travels to the executors."""
 
-    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
+    def __init__(self, options: WriteOptions, columns: SinkColumns, known: KnownBrokers) -> None:
         self._options = options
         self._columns = columns
+        self._known = known
         self._job = options.job_id or uuid.uuid4().hex
         self._reporting = Reporting(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = TaskIdentity(self._job, "", _task_context().partitionId())
-        return asyncio.run(SinkTask(self._options, self._columns, task).run(iterator))
+        return asyncio.run(SinkTask(self._options, self._columns, task, self._known).run(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._reporting.committed(messages, None)
@@ -276,16 +310,17 @@ class TopicWriter(DataSourceArrowWriter):
 class TopicStreamWriter(DataSourceStreamArrowWriter):
     """A streaming write; travels to the executors."""
 
-    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
+    def __init__(self, options: WriteOptions, columns: SinkColumns, known: KnownBrokers) -> None:
         self._options = options
         self._columns = columns
+        self._known = known
         self._reporting = Reporting(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = _task_context()
         query, batch = (context.getLocalProperty(name) or "" for name in QUERY_AND_BATCH)
         task = TaskIdentity(self._options.job_id or query, batch, context.partitionId())
-        return asyncio.run(SinkTask(self._options, self._columns, task).run(iterator))
+        return asyncio.run(SinkTask(self._options, self._columns, task, self._known).run(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         self._reporting.committed(messages, batchId)

@@ -32,12 +32,12 @@ from orbitmq.message.properties import (
 )
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
-from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
+from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS, Mark
 from orbitmq.spark.sink_options import WriteOptions
 
 TIMER_DELIVER = "TIMER_DELIVER_MS"  # the deliver time for brokers of RocketMQ 5; 4.x of the cloud reads the older name
 SHARDING_KEY = "__SHARDINGKEY"
-OWN = frozenset({IDEMPOTENCY_KEY, TIMER_DELIVER, START_DELIVER_TIME, SHARDING_KEY})
+OWN = frozenset({IDEMPOTENCY_KEY, TASK_BROKERS, TIMER_DELIVER, START_DELIVER_TIME, SHARDING_KEY})
 OF_RETRIES = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID})  # with these a consumer knows a retried message by its topic
 TEXT_SIZE_MAX = PROPERTIES_SIZE_MAX - 512  # brokers add their cluster, the zone of the client and the like
 ANY_QUEUE = -1
@@ -60,6 +60,8 @@ class SendRequest:
     born_ms: int | None
     keys: tuple[str, ...]
     """The idempotency keys of its messages; none where nobody asks for them."""
+    marked: bool
+    """Whether its messages carry the mark of the task."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Rows:
 
 
 class Encoded:
-    """The rows of one topic ready to be cut into requests. `marked` is a mark that goes into the KEYS of all rows.
+    """The rows of one topic ready to be cut into requests. `mark` is what all rows shall carry of their task.
 
     SourceError ORBITMQ_BAD_ROW when a row cannot be a message, whatever its size.
     """
@@ -95,7 +97,7 @@ class Encoded:
         options: WriteOptions,
         topic: str,
         new_id: Callable[[], str],
-        mark: str = "",
+        mark: Mark | None = None,
     ) -> None:
         self._rows = rows
         self._options = options
@@ -105,7 +107,8 @@ class Encoded:
         self._bodies = columns.body(batch)
         self._delays = columns.numbers(batch, "delayLevel")
         self._deliver_at = columns.numbers(batch, "deliverTime")
-        self._texts = self._properties(batch, new_id, mark)
+        self._mark = mark
+        self._texts = self._properties(batch, new_id)
         self._body_sizes = _int32(pc.binary_length(self._bodies))
         self._text_sizes = _int32(pc.binary_length(self._texts))
 
@@ -139,7 +142,7 @@ class Encoded:
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _properties(self, batch: pa.RecordBatch, new_id: Callable[[], str], mark: str) -> pa.StringArray:
+    def _properties(self, batch: pa.RecordBatch, new_id: Callable[[], str]) -> pa.StringArray:
         """The properties text of each row; that of the unique id stands last, so that it ends without 0x02."""
         columns, row_count = self._columns, batch.num_rows
         keys = columns.keys(batch)
@@ -148,14 +151,16 @@ class Encoded:
         kept |= {TAGS} if tags is None else set()
         kept |= OF_RETRIES if self._topic.startswith(RETRY_PREFIX) else set()
         texts = [_user_properties(batch, columns, kept)]
-        if mark or self._options.key_place == "keys":
-            texts.append(self._keys_with(keys, texts[0], mark))
+        if self._mark or self._options.key_place == "keys":
+            texts.append(self._keys_with(keys, texts[0]))
         elif keys is not None:
             texts.append(_pairs(KEYS, keys))
         if tags is not None:
             texts.append(_pairs(TAGS, tags))
         if self._options.key_place != "none":
             texts.append(_pairs(IDEMPOTENCY_KEY, pa.array(self._rows.keys, pa.string())))
+        if self._mark:
+            texts.append(_pairs(TASK_BROKERS, pa.array([",".join(sorted(self._mark.brokers))] * row_count)))
         texts += [_pairs(name, values) for name, values in self._times()]
         sharding = columns.text(batch, "shardingKey")
         if sharding is not None:
@@ -170,12 +175,12 @@ class Encoded:
             yield TIMER_DELIVER, self._deliver_at.cast(pa.string())
             yield START_DELIVER_TIME, self._deliver_at.cast(pa.string())
 
-    def _keys_with(self, keys: pa.StringArray | None, user: pa.StringArray | None, mark: str) -> pa.StringArray:
+    def _keys_with(self, keys: pa.StringArray | None, user: pa.StringArray | None) -> pa.StringArray:
         """KEYS with the idempotency key and the mark behind those of the row."""
         if keys is None:  # the row's own may stand among its properties
             found = [] if user is None else [_value_of(text, KEYS) for text in user.to_pylist()]
             keys = pa.array(found or [None] * len(self._rows), pa.string())
-        more = [mark] if mark else []
+        more = [self._mark.word] if self._mark else []
         if self._options.key_place == "keys":
             return _pairs(KEYS, _spaced(keys, pa.array(self._rows.keys, pa.string()), *more))
         return _pairs(KEYS, _spaced(keys, *more))
@@ -211,7 +216,8 @@ class Encoded:
         offsets = np.frombuffer(items.buffers()[1], np.int32)[items.offset :]
         body = items.buffers()[2][int(offsets[start]) : int(offsets[end])].to_pybytes()
         keys = tuple(self._rows.keys[row] for row in places) if self._options.effectively_once else ()
-        return SendRequest(self._topic, queue, end - start, True, body, self._wait, 0, None, keys)
+        marked = self._mark is not None
+        return SendRequest(self._topic, queue, end - start, True, body, self._wait, 0, None, keys, marked)
 
     def _single(self, row: int, queue: int) -> SendRequest:
         rows, batch = self._rows, self._rows.batch
@@ -219,9 +225,8 @@ class Encoded:
         text = f"{self._texts[row].as_py()}{PAIR_END}{self._wait}"
         keys = (rows.keys[row],) if self._options.effectively_once else ()
         body, flag = self._bodies[row].as_py(), int(self._flags()[row])
-        return SendRequest(
-            self._topic, queue, 1, False, body, text, flag, None if born is None else born[row].as_py(), keys
-        )
+        born_ms = None if born is None else born[row].as_py()
+        return SendRequest(self._topic, queue, 1, False, body, text, flag, born_ms, keys, self._mark is not None)
 
     @property
     def _wait(self) -> str:

@@ -5,11 +5,13 @@ A key is the first 16 bytes of BLAKE2b, as 32 hexadecimal digits, over fields jo
     "k", text of column idempotencyKey                       if the frame has that column and it is not null
     "c", topic, broker name, queue id, queue offset          else if it has these four, so that rows keep their identity
                                                              whichever task writes them
-    "p", job, batch, partition, number of the row            else; stable as long as a repeated task sees the same rows
-                                                             in the same order
+    "p", job, batch, partition, number of the row, checksum  else; stable as long as a repeated task sees the same rows
+                                                             in the same order. The CRC-32 is of what makes the message
+                                                             (body, keys, tag, properties): where rows are cut into
+                                                             partitions in another way, another message has another key
     "m", job, batch, partition                               the mark of a task, in KEYS of the first message it sends
-                                                             to a topic; a look into the key index for it tells whether
-                                                             the task was begun before
+                                                             to each broker of a topic; a look into the key index for
+                                                             it tells whether the task was begun before
 """
 
 from __future__ import annotations
@@ -17,15 +19,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from orbitmq.message.checksum import crc32
 from orbitmq.spark.sink_columns import SinkColumns
 
 IDEMPOTENCY_KEY = "ORBIT_IK"  # the property
+TASK_BROKERS = "ORBIT_BROKERS"  # beside a mark: the brokers the task may write to, separated by commas
 KEY_SIZE = 16
 COORDINATES = ("topic", "brokerName", "queueId", "queueOffset")
 SEPARATOR = "\x00"
+PIECE = 64  # bodies that are bytes of Python at a time: few enough to stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,14 @@ class TaskIdentity:
     @property
     def mark(self) -> str:
         return digest("m", self.job, self.batch, self.partition)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What tells that a task was here: a word among the KEYS, and the brokers it may write to."""
+
+    word: str
+    brokers: frozenset[str]
 
 
 def digest(*fields: object) -> str:
@@ -65,7 +79,34 @@ def _by_place(batch: pa.RecordBatch, columns: SinkColumns, task: TaskIdentity, f
         numbers = [pc.cast(numbers, pa.string()) for numbers in (queue, offset)]
         return _digests(pc.binary_join_element_wise("c", topic, broker, *numbers, SEPARATOR, null_handling="replace"))
     before = SEPARATOR.join(("p", task.job, task.batch, str(task.partition), ""))
-    return [_digest(f"{before}{row}") for row in range(first_row, first_row + batch.num_rows)]
+    return [
+        _digest(f"{before}{row}{SEPARATOR}{sum_}") for row, sum_ in enumerate(_checksums(batch, columns), first_row)
+    ]
+
+
+def _checksums(batch: pa.RecordBatch, columns: SinkColumns) -> list[int]:
+    """A number for what each row says."""
+    body = columns.body(batch)
+    pieces = (body.slice(start, PIECE).to_pylist() for start in range(0, len(body), PIECE))
+    sums = [crc32(text) for piece in pieces for text in piece]
+    others = [columns.keys(batch), columns.text(batch, "tags"), _pairs(batch, columns)]
+    others = [part for part in others if part is not None]
+    if not others:
+        return sums
+    said = pc.binary_join_element_wise("", *others, SEPARATOR, null_handling="replace").cast(pa.binary())
+    return list(map(crc32, said.to_pylist(), sums))
+
+
+def _pairs(batch: pa.RecordBatch, columns: SinkColumns) -> pa.StringArray | None:
+    """The properties of each row in one text."""
+    found = columns.pairs(batch)
+    if found is None:
+        return None
+    counts, names, values = found
+    offsets = np.zeros(batch.num_rows + 1, np.int32)
+    np.cumsum(counts.to_numpy(False), out=offsets[1:])
+    pairs = pc.binary_join_element_wise(names, values, SEPARATOR, null_handling="replace")
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), pairs), SEPARATOR)
 
 
 def _digests(texts: pa.StringArray) -> list[str]:

@@ -10,7 +10,7 @@ from orbitmq.errors import MessageIllegal, SourceError
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import check_send_allowed, check_topic
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options
+from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
 
 EFFECTIVELY_ONCE = "effectively-once"
 DEAD_LETTER = "dlq:"
@@ -47,6 +47,12 @@ class WriteOptions(ConnectionOptions):
         "",
         "Name of a batch write for its idempotency keys: the same write repeated under the same name makes the same "
         "keys. Empty makes a new one for each write; a stream has the id of its query.",
+    )
+    brokers: str = option(
+        "brokers",
+        "",
+        "Names of brokers, separated by commas, without which no task of an effectively-once write begins: a query "
+        "that is started again while a broker is gone may not know that there was one.",
     )
     key_place: str = option(
         "idempotencyKeyIn",
@@ -109,7 +115,7 @@ class WriteOptions(ConnectionOptions):
     on_oversize: str = option(
         "onOversize",
         "fail",
-        "A message larger than that, or with properties of more than 32,767 bytes: fail, or `dlq:<topic>` sends its "
+        "A message larger than that, or with properties of more than 32,255 bytes: fail, or `dlq:<topic>` sends its "
         "first 64 KiB there with what it was.",
         pattern=r"fail|dlq:.+",
     )
@@ -128,6 +134,11 @@ class WriteOptions(ConnectionOptions):
     @property
     def effectively_once(self) -> bool:
         return self.guarantee == EFFECTIVELY_ONCE
+
+    @property
+    def broker_names(self) -> frozenset[str]:
+        """The brokers that must be there."""
+        return frozenset(parts(self.brokers, ","))
 
     @property
     def keeps_order(self) -> bool:
@@ -150,6 +161,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     for name, topic in (("topic", options.topic), ("onOversize", options.dead_letter_topic)):
         if topic:
             require_topic(f"option {name}", topic)
+    if options.brokers and not options.effectively_once:
+        raise bad_option("option brokers: only deliveryGuarantee=effectively-once looks what they hold")
     if options.effectively_once and options.key_place == "none":
         raise bad_option("option idempotencyKeyIn: effectively-once needs the keys; give property or keys")
     if options.effectively_once and options.ack_policy == "safe":

@@ -2,7 +2,8 @@
 answers. One event loop a task; must not know rows.
 
 A request whose answer did not come may have been stored. At-least-once sends it again; effectively-once looks into
-its queue first, after a time in which a busy broker either stores or refuses what it has read.
+its queue first, after a time in which a busy broker either stores or refuses what it has read. What goes to a broker
+before the task's mark is stored there carries it, so that whatever a broker holds of the task is found by the mark.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orbitmq.client.core.retry import RETRY_CODES
 from orbitmq.client.core.route import broker_addresses, no_queue_cause, publish_queues
@@ -35,10 +39,11 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import asking_context
 from orbitmq.operations import querying, routes, sending
 from orbitmq.spark.fetch import refused
+from orbitmq.spark.sink_brokers import KnownBrokers, require_brokers
 from orbitmq.spark.sink_encoding import ANY_QUEUE, SendRequest
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.spark.sink_report import Written
-from orbitmq.spark.sink_stored import StoredKeys, places_of
+from orbitmq.spark.sink_stored import StoredKeys, Traces, places_of, traces
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.signature import sign
@@ -52,10 +57,14 @@ A_DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class TopicRoute:
-    """Where messages of a topic are sent: its queues in the order keys are spread over, and the masters."""
+    """Where messages of a topic are sent: its queues in the order keys are spread over, and the masters.
+
+    `known` has the address of a slave besides where a broker has no master.
+    """
 
     queues: tuple[MessageQueue, ...]
     masters: Mapping[str, str]
+    known: Mapping[str, str]
 
 
 class Sender:
@@ -67,6 +76,8 @@ class Sender:
         self._stored = StoredKeys(options)
         self._routes: dict[str, TopicRoute] = {}
         self._room = asyncio.Semaphore(options.in_flight_max)
+        self._tried: defaultdict[str, set[str]] = defaultdict(set)  # topic -> brokers that marked requests were for
+        self._marked: defaultdict[str, set[str]] = defaultdict(set)  # topic -> brokers that hold the task's mark
         self._locks: defaultdict[MessageQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -97,22 +108,63 @@ class Sender:
             self._routes[topic] = await self._ask_route(topic)
         return self._routes[topic]
 
-    async def search(self, topic: str, mark: str) -> list[bytes]:
-        """The units whose KEYS have the hash of `mark`, from each broker of the topic."""
-        until = int(time.time() * 1000) + A_DAY_MS
-        bodies = []
-        for broker, address in (await self.route(topic)).masters.items():
+    async def look(self, topic: str, mark: str, known: KnownBrokers) -> Traces:
+        """What the marks of a task tell that brokers of the topic hold.
+
+        SourceError ORBITMQ_BROKER_UNAVAILABLE when one that may have messages of the task does not come back within the
+        retries of a request.
+        """
+        failures, pause = 0, PAUSE_FIRST_S
+        while True:
             try:
-                reply = await querying.query_messages(
-                    self._remoting, address, topic, mark, MARKS_MAX, 0, until, unique=None,
-                    timeout_ms=self._options.send_timeout_ms,
-                )  # fmt: skip
-            except BrokerError as error:
-                raise refused(f"search on broker {broker}", error.code, error.remark) from error
-            except RemotingError as error:
-                raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {broker}: {error}") from error
-            bodies.append(reply.body)
-        return bodies
+                found = await self._look(topic, mark, known)
+                self._holds_mark(topic, found.holders)
+                return found
+            except SourceError as error:
+                failures += 1
+                if error.name != "ORBITMQ_BROKER_UNAVAILABLE" or failures > self._options.retries:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
+
+    async def _look(self, topic: str, mark: str, known: KnownBrokers) -> Traces:
+        if known.of_cluster:
+            require_brokers(known.of_cluster, await asyncio.to_thread(self._stored.brokers))
+        route = self._routes[topic] = await self._ask_route(topic)
+        require_brokers(known.of_topics.get(topic, ()), route.masters)
+        found = traces([(broker, await self._search(broker, route, topic, mark)) for broker in route.known], mark)
+        require_brokers(found.brokers, route.masters)
+        return found
+
+    async def _search(self, broker: str, route: TopicRoute, topic: str, mark: str) -> bytes:
+        """The units whose KEYS have the hash of `mark`."""
+        until = int(time.time() * 1000) + A_DAY_MS
+        try:
+            reply = await querying.query_messages(
+                self._remoting, route.known[broker], topic, mark, MARKS_MAX, 0, until, unique=None,
+                timeout_ms=self._options.send_timeout_ms,
+            )  # fmt: skip
+        except BrokerError as error:
+            raise refused(f"search on broker {broker}", error.code, error.remark) from error
+        except RemotingError as error:
+            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {broker}: {error}") from error
+        return reply.body
+
+    def to_mark(self, topic: str, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the rows to these queues have to carry the mark: the first to each broker that holds none, and of
+        those for any queue as many as there are brokers that were not tried.
+        """
+        queues = self._routes[topic].queues
+        wanted = np.zeros(len(places), np.bool_)
+        untried = {queue.broker_name for queue in queues} - self._tried[topic]
+        wanted[np.flatnonzero(places == ANY_QUEUE)[: len(untried)]] = True
+        seen = set(self._marked[topic])
+        numbers, firsts = np.unique(places, return_index=True)
+        for first, number in sorted(zip(firsts.tolist(), numbers.tolist(), strict=True)):
+            if number != ANY_QUEUE and queues[number].broker_name not in seen:
+                seen.add(queues[number].broker_name)
+                wanted[first] = True
+        return wanted
 
     async def submit(self, request: SendRequest) -> None:
         """Have a request sent; waits while as many as allowed are under way, and as long as the rate asks for.
@@ -166,12 +218,13 @@ class Sender:
         failures, pause, busy_since = 0, PAUSE_FIRST_S, None
         doubtful: MessageQueue | None = None  # where an attempt went whose answer did not come
         while True:
-            queue = doubtful or wanted or self._next_queue(request.topic)
+            queue = doubtful or wanted or self._next_queue(request)
             try:
-                if doubtful is not None and await self._is_stored(request, doubtful):
-                    return
-                doubtful = None
-                await self._attempt(request, queue)
+                if doubtful is None or not await self._is_stored(request, doubtful):
+                    doubtful = None
+                    await self._attempt(request, queue)
+                if request.marked:
+                    self._holds_mark(request.topic, {queue.broker_name})
                 return
             except BrokerError as error:
                 if error.code in BUSY:
@@ -191,6 +244,10 @@ class Sender:
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
             await self._renew(request.topic)
+
+    def _holds_mark(self, topic: str, brokers: Collection[str]) -> None:
+        self._tried[topic].update(brokers)
+        self._marked[topic].update(brokers)
 
     async def _attempt(self, request: SendRequest, queue: MessageQueue) -> None:
         masters = (await self.route(request.topic)).masters
@@ -216,7 +273,8 @@ class Sender:
         ConnectError when nobody can tell at present.
         """
         try:
-            found = await asyncio.to_thread(self._stored.since, request.topic, self._began_ms, queue)
+            brokers = [queue.broker_name]
+            found = await asyncio.to_thread(self._stored.since, request.topic, self._began_ms, brokers, queue)
         except SourceError as error:
             raise ConnectError(f"cannot see whether they are stored: {error}") from error
         places = places_of(found, request.keys)
@@ -241,10 +299,18 @@ class Sender:
             broker_name=queue.broker_name,
         )
 
-    def _next_queue(self, topic: str) -> MessageQueue:
+    def _next_queue(self, request: SendRequest) -> MessageQueue:
+        """Any queue in turn; of an effectively-once write one of a broker with the mark, or one for a mark."""
         self._turn += 1
-        queues = self._routes[topic].queues
-        return queues[self._turn % len(queues)]
+        topic, queues = request.topic, self._routes[request.topic].queues
+        if self._options.effectively_once:
+            untried = [queue for queue in queues if request.marked and queue.broker_name not in self._tried[topic]]
+            marked = [queue for queue in queues if queue.broker_name in self._marked[topic]]
+            queues = tuple(untried or marked or queues)  # the last for marks only: others wait until one is stored
+        queue = queues[self._turn % len(queues)]
+        if request.marked:
+            self._tried[topic].add(queue.broker_name)
+        return queue
 
     def _require_patience(self, busy_since: float, queue: MessageQueue, error: BrokerError) -> None:
         if (time.monotonic() - busy_since) * 1000 > self._options.busy_timeout_ms:
@@ -255,7 +321,8 @@ class Sender:
         """A broker may have moved or gone; while nobody tells, the old route will do."""
         with suppress(SourceError):
             fresh, known = await self._ask_route(topic), self._routes[topic]
-            self._routes[topic] = TopicRoute(known.queues if self._options.keeps_order else fresh.queues, fresh.masters)
+            queues = known.queues if self._options.keeps_order or self._options.effectively_once else fresh.queues
+            self._routes[topic] = TopicRoute(queues, fresh.masters, fresh.known)
 
     async def _ask_route(self, topic: str) -> TopicRoute:
         last: OrbitMQError | None = None
@@ -270,8 +337,9 @@ class Sender:
             queues = publish_queues(topic, route).queues
             if not queues:
                 raise SourceError("ORBITMQ_NO_PERMISSION", no_queue_cause(topic, route))
-            masters = {name: ids[MASTER_ID] for name, ids in broker_addresses(route).items() if MASTER_ID in ids}
-            return TopicRoute(queues, masters)
+            brokers = {name: ids for name, ids in broker_addresses(route).items() if ids}
+            masters = {name: ids[MASTER_ID] for name, ids in brokers.items() if MASTER_ID in ids}
+            return TopicRoute(queues, masters, {name: ids[min(ids)] for name, ids in brokers.items()})
         raise SourceError("ORBITMQ_NAMESERVER_UNAVAILABLE", f"topic {topic}: {last}")
 
 

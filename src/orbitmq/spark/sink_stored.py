@@ -1,10 +1,13 @@
-"""What of a task is stored already: the search for its mark in the key index of brokers, and the list of idempotency
-keys that messages since a point in time carry. Blocking; must not know how messages are sent."""
+"""What of a task is stored already: what its marks tell, and the list of idempotency keys that messages since a point
+in time carry. Blocking; must not know how messages are sent.
+
+Only masters are believed: a slave may lack what its master stored last."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
@@ -13,10 +16,11 @@ from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS
 from orbitmq.spark.batches import regions
-from orbitmq.spark.cluster import Addresses, Cluster, Retries
+from orbitmq.spark.cluster import Addresses
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.pulls import PullSettings, RangeReader
-from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
+from orbitmq.spark.sink_brokers import cluster_of, masters, require_brokers
+from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.spark.units import Units, unit_positions
 
@@ -25,7 +29,6 @@ LOG = logging.getLogger(__name__)
 SKEW_MS = 60_000  # clocks of brokers and executors are believed to differ by less
 KEYS_MAX = 8_000_000  # keys held at a time: some 1 GiB of a worker
 READ_GROUP = "TOOLS_CONSUMER"  # every broker has it; its offsets never change
-RETRIES = Retries(3, 1000)
 
 Stored = dict[str, tuple[MessageQueue, int]]  # idempotency key -> where its message is
 
@@ -34,7 +37,7 @@ class StoredKeys:
     """Reads topics that the task writes."""
 
     def __init__(self, options: WriteOptions) -> None:
-        self._cluster = Cluster(options.name_servers, options.send_timeout_ms, RETRIES, options.protection)
+        self._cluster = cluster_of(options)
         self._pulls = PullSettings(
             group=READ_GROUP,
             expression=SUBSCRIBE_ALL,
@@ -45,10 +48,21 @@ class StoredKeys:
             protection=options.protection,
         )
 
-    def since(self, topic: str, time_ms: int, only: MessageQueue | None = None) -> Stored:
-        """The keys of all messages of a topic, or of one queue, that were stored from a minute before `time_ms` on."""
+    def brokers(self) -> frozenset[str]:
+        """Those of the whole cluster whose masters are registered."""
+        return masters(self._cluster)
+
+    def since(self, topic: str, time_ms: int, brokers: Collection[str], only: MessageQueue | None = None) -> Stored:
+        """The keys of all messages of a topic, or of one queue, that were stored from a minute before `time_ms` on.
+
+        SourceError ORBITMQ_BROKER_UNAVAILABLE when one of the `brokers` has no master or no queue that can be read:
+        what it holds must not be taken for nothing.
+        """
         places = self._cluster.queues(topic)
-        queues = {queue: place.addresses for queue, place in places.items() if only is None or queue == only}
+        queues = {queue: place.addresses[:1] for queue, place in places.items() if place.has_master}
+        require_brokers(brokers, {queue.broker_name for queue in queues})
+        if only is not None:
+            queues = {only: _addresses_of(only, queues)}
         bounds = self._cluster.bounds(queues)
         found: Stored = {}
         for queue, addresses in queues.items():
@@ -69,17 +83,39 @@ class StoredKeys:
                 raise SourceError("ORBITMQ_REPLAY_TOO_LARGE", text)
 
 
-def marked_since(bodies: Iterable[bytes], mark: str) -> int | None:
-    """The earliest store time of units that have `mark` among their KEYS, None when none has: an index finds hashes."""
-    times = [time for body in bodies if body for time in _times_of(body, mark)]
-    return min(times, default=None)
+def _addresses_of(queue: MessageQueue, queues: Mapping[MessageQueue, Addresses]) -> Addresses:
+    if queue not in queues:
+        raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{queue} cannot be read at present")
+    return queues[queue]
 
 
-def _times_of(body: bytes, mark: str) -> list[int]:
+@dataclass(frozen=True)
+class Traces:
+    """What the marks of a task tell, those of all its earlier attempts together."""
+
+    since_ms: int | None
+    """When the first was stored, None when there is none."""
+    holders: frozenset[str]
+    """The brokers that have one."""
+    brokers: frozenset[str]
+    """Those the task may have written to."""
+
+
+def traces(bodies: Iterable[tuple[str, bytes]], mark: str) -> Traces:
+    """Of units, each run with the broker it is from, those that have `mark` among their KEYS: an index finds hashes."""
+    found = [(broker, *each) for broker, body in bodies if body for each in _marked(body, mark)]
+    holders = frozenset(broker for broker, _, _ in found)
+    told = {name for _, _, text in found for name in text.split(",") if name}
+    return Traces(min((time for _, time, _ in found), default=None), holders, holders | told)
+
+
+def _marked(body: bytes, mark: str) -> list[tuple[int, str]]:
+    """Store time and brokers told, of each unit that has the mark."""
     units = Units(body, unit_positions(body))
-    marked = pc.fill_null(pc.match_substring(units.properties.column(KEYS), mark), False).to_numpy(False)
-    times: list[int] = units.field("store_timestamp")[marked].tolist()
-    return times
+    keys, brokers = units.properties.column(KEYS), units.properties.column(TASK_BROKERS)
+    marked = pc.fill_null(pc.match_substring(keys, mark), False).to_numpy(False)
+    times = units.field("store_timestamp")[marked].tolist()
+    return list(zip(times, pc.fill_null(brokers, "").filter(marked).to_pylist(), strict=True))
 
 
 def places_of(stored: Mapping[str, tuple[MessageQueue, int]], keys: Sequence[str]) -> list[tuple[MessageQueue, int]]:

@@ -16,13 +16,17 @@ class TopicSink(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from orbitmq.spark.sink import TopicWriter
+        from orbitmq.spark.sink_brokers import known_brokers
 
-        return TopicWriter(*self._checked(schema, overwrite=overwrite))
+        options, columns = self._checked(schema, overwrite=overwrite)
+        return TopicWriter(options, columns, known_brokers(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         from orbitmq.spark.sink import TopicStreamWriter
+        from orbitmq.spark.sink_brokers import known_brokers
 
-        return TopicStreamWriter(*self._checked(schema, overwrite=overwrite))
+        options, columns = self._checked(schema, overwrite=overwrite)
+        return TopicStreamWriter(options, columns, known_brokers(options))  # Spark makes one for each batch
 
     def _checked(self, schema: StructType, *, overwrite: bool) -> tuple[WriteOptions, SinkColumns]:
         options = write_options(self.options)
