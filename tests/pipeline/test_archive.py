@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +23,7 @@ from orbitmq.pipeline.lake.writing import read_messages
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System
+from tests.spark.stores.scanning import rows as scanned
 from tests.support.jobs import run_job
 
 Sent = dict[str, tuple[str, bytes, str, str]]  # unique id -> topic, body, tags, keys
@@ -63,6 +66,11 @@ def archived(lake: Lake) -> Sent:
     places = {(row["topic"], row["brokerName"], row["queueId"], row["queueOffset"]) for row in rows}
     assert len(places) == len(rows)
     return found
+
+
+def queues_of(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
+    """How many rows each queue has."""
+    return Counter((row["topic"], row["queueId"]) for row in rows)
 
 
 def archive_now(spark: SparkSession, name_server: str, lake: Path, **options: object) -> dict[str, int | str]:
@@ -140,11 +148,14 @@ def test_a_store_directory_is_archived_and_compacted(
     found = archived(opened(lake))
     assert {name: row for name, row in found.items() if row[0].startswith("Stored")} == sent
     assert int(before["messages"]) + 40 == len(found)
+    entries = queues_of(scanned(home / "store", scan="consumequeue", topics="*"))
+    assert entries == queues_of(table(opened(lake)).to_pylist()), "as many of each queue as its broker knows"
     assert MIXED in {file.topic for file in opened(lake).files()}
     plan = run_job(compact.JOB, spark, lake=lake, dryRun="true")
     outcome = run_job(compact.JOB, spark, lake=lake)
     assert outcome.counts["files replaced"] == plan.counts["files to replace"]
     assert archived(opened(lake)) == found
+    assert entries == queues_of(table(opened(lake)).to_pylist())
     assert MIXED not in {file.topic for file in opened(lake).files()}
 
 

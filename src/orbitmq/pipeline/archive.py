@@ -88,7 +88,10 @@ class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ConnectionOptions, JobOp
         "lakeCompression", "zstd", "How Parquet files are compressed.", choices=("zstd", "snappy", "none")
     )
     checkpoint: str = option(
-        "checkpoint", "", "Folder or URI where Spark keeps how far the archive is; empty is `_checkpoint` in the lake."
+        "checkpoint",
+        "",
+        "Folder where Spark keeps how far the archive is, or a URI of a file system that Spark itself knows; empty is "
+        "`_checkpoint` in the lake.",
     )
     period: int = option(
         "period", 0, "Go on for ever and publish so often; 0 archives what is there now, and ends.", unit="s", minimum=0
@@ -266,7 +269,8 @@ JOB = Job(
     run,
     (
         "--name-server 127.0.0.1:9876 --lake ./lake",
-        "--name-server 10.0.0.1:9876 --topics 'orders,pay-*' --lake s3://bucket/lake --lake-format delta --period 60",
+        "--name-server 10.0.0.1:9876 --topics 'orders,pay-*' --lake ./lake --period 60",
+        "--name-server 10.0.0.1:9876 --lake s3://bucket/lake --lake-format delta --checkpoint /var/lib/orbitmq/archive",
         "--input store --path /data/store --broker-name broker-a --lake ./lake",
     ),
     "the next run goes on behind what was published",
