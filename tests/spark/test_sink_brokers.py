@@ -157,7 +157,7 @@ def test_a_driver_that_begins_later_learns_of_a_dead_broker_from_marks(cluster: 
 
 @pytest.mark.parametrize("chosen_by", ["option", "rows"])
 def test_a_broker_that_must_be_there_is_waited_for_and_named(cluster: Cluster, topic: str, chosen_by: str) -> None:
-    options = settings(cluster, "" if chosen_by == "rows" else topic, brokers="broker-a, broker-b")
+    options = settings(cluster, "" if chosen_by == "rows" else topic, expectBrokers="broker-a, broker-b")
     topics = pa.array([topic] * 5)
     kill(cluster, "broker-b")
     with pytest.raises(SourceError, match=GONE.format("broker-b")):
@@ -194,7 +194,7 @@ def test_the_first_message_to_each_broker_carries_the_mark(cluster: Cluster, top
     for messages in found.values():
         marked = [message for message in messages if TASK.mark in message.keys.split()]
         assert messages[0] in marked
-        assert len(marked) <= len(BROKERS)
+        assert len(marked) <= 2 * len(BROKERS)  # rows for any queue and rows for a certain one may both carry some
         assert {message.properties[TASK_BROKERS] for message in marked} == {"broker-a,broker-b"}
     if selector != "roundRobin":
         for messages in sinks.stored(cluster.namesrv_address, topic).values():

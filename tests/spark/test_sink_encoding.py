@@ -271,7 +271,7 @@ def test_a_frame_without_a_topic_needs_the_option() -> None:
         ({"onOversize": "dlq:a b"}, "option onOversize: the topic 'a b' holds other characters"),
         ({"deliveryGuarantee": "effectively-once", "idempotencyKeyIn": "none"}, "option idempotencyKeyIn: effec"),
         ({"deliveryGuarantee": "effectively-once", "ackPolicy": "safe"}, "option ackPolicy: a message that is stored"),
-        ({"brokers": "a"}, "option brokers: only deliveryGuarantee=effectively-once"),
+        ({"expectBrokers": "a"}, "option expectBrokers: only deliveryGuarantee=effectively-once"),
         ({"subscribe": "a"}, "option subscribe is unknown; that is an option of reads"),
         ({"mode": "append"}, 'option mode is unknown; say .mode("append")'),
     ],

@@ -1,7 +1,7 @@
 """Which brokers may hold what a task has sent before, so that a repeated task asks each of them or fails.
 
 A broker that dies leaves the route, and nothing tells any more what it stored. That it was there is known all the same:
-to the driver, which looks when a write begins; to the marks of the task on other brokers; and to option `brokers`. Must
+to the driver, which looks when a write begins; to the marks of the task on other brokers; and to option `expectBrokers`. Must
 not know messages.
 """
 

@@ -48,8 +48,8 @@ class WriteOptions(ConnectionOptions):
         "Name of a batch write for its idempotency keys: the same write repeated under the same name makes the same "
         "keys. Empty makes a new one for each write; a stream has the id of its query.",
     )
-    brokers: str = option(
-        "brokers",
+    expected_brokers: str = option(
+        "expectBrokers",
         "",
         "Names of brokers, separated by commas, without which no task of an effectively-once write begins: a query "
         "that is started again while a broker is gone may not know that there was one.",
@@ -138,7 +138,7 @@ class WriteOptions(ConnectionOptions):
     @property
     def broker_names(self) -> frozenset[str]:
         """The brokers that must be there."""
-        return frozenset(parts(self.brokers, ","))
+        return frozenset(parts(self.expected_brokers, ","))
 
     @property
     def keeps_order(self) -> bool:
@@ -161,8 +161,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     for name, topic in (("topic", options.topic), ("onOversize", options.dead_letter_topic)):
         if topic:
             require_topic(f"option {name}", topic)
-    if options.brokers and not options.effectively_once:
-        raise bad_option("option brokers: only deliveryGuarantee=effectively-once looks what they hold")
+    if options.expected_brokers and not options.effectively_once:
+        raise bad_option("option expectBrokers: only deliveryGuarantee=effectively-once looks what they hold")
     if options.effectively_once and options.key_place == "none":
         raise bad_option("option idempotencyKeyIn: effectively-once needs the keys; give property or keys")
     if options.effectively_once and options.ack_policy == "safe":
