@@ -405,7 +405,7 @@ class Archived:
 
     def material(self) -> Material:
         names = topic_names(self._options.topics)
-        frame = self._messages(() if names.stars else names.names).where(_of_topics(names))
+        frame = self._messages(() if names.stars else names.names).where(of_topics(names))
         return Material(facts(frame, f.octet_length("body"), wrong_checksum(is_unpacked=True)), {}, {})
 
     def lows(self) -> Bounds:
@@ -435,7 +435,7 @@ def _not_in_a_lake() -> OrbitMQError:
 # ------------------------------------------------------------------------------------------------------------- topics
 
 
-def _of_topics(names: TopicNames) -> Column:
+def of_topics(names: TopicNames) -> Column:
     """Whether a message is of the topics that are meant."""
     topic = f.col("topic")
     named = topic.isin(*names.names)
