@@ -30,6 +30,8 @@ def run(context: Context[SampleOptions]) -> Outcome:
         raise RuntimeError("Py4JJavaError\n  at x\norbitmq.errors.SourceError: ORBITMQ_DATA_LOSS: 3 are gone\n at y")
     if options.name_server == "wrong":
         raise SourceError("ORBITMQ_BAD_OPTION", "option nameServer is wrong")
+    if options.name_server == "no python":
+        raise SourceError("ORBITMQ_WORKER_PYTHON", "it is none")
     if options.name_server == "refused":
         raise ConfigurationError("option kind does not suit")
     if options.name_server == "slow":
@@ -97,6 +99,7 @@ def test_what_could_not_be_done_is_said_and_is_the_exit_code(capsys: pytest.Capt
     [
         ("broken", 1, "orbitmq pipeline sample: ORBITMQ_DATA_LOSS: 3 are gone\n"),
         ("wrong", 2, "orbitmq pipeline sample: ORBITMQ_BAD_OPTION: option nameServer is wrong\n"),
+        ("no python", 2, "orbitmq pipeline sample: ORBITMQ_WORKER_PYTHON: it is none\n"),
         ("refused", 2, "orbitmq pipeline sample: option kind does not suit\n"),
         ("slow", 130, "orbitmq pipeline sample: interrupted; the next run goes on\n"),
         ("broken off", 130, "orbitmq pipeline sample: interrupted; the next run goes on\n"),

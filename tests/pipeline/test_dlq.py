@@ -14,8 +14,10 @@ from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Consume
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import dlq
-from orbitmq.pipeline.dlq import DlqJob, deliver
+from orbitmq.pipeline.dlq import DlqJob, Selection, deliver
+from orbitmq.pipeline.job import Advance, Context
 from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
+from orbitmq.pipeline.sending import Sent
 from tests.spark import sinks
 from tests.spark.conftest import System, create_topic
 from tests.support.jobs import run_job
@@ -86,7 +88,7 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
     with consumer(letters, fails=False) as seen:
         outcome = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (outcome.counts["sent"], outcome.counts["gone meanwhile"]) == (COUNT - 1, 0)
-        assert outcome.failed == ["1 messages do not tell which topic they came from; name one with --to"]
+        assert outcome.failed == ["messages that do not tell their topic: 1; name one with --to"]
         again = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (again.counts["sent"], again.counts["sent before"], again.counts["to send"]) == (0, COUNT - 1, 0)
 
@@ -114,6 +116,24 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
 
 def redelivered(seen: list[MessageExt]) -> list[MessageExt]:
     return [message for message in seen if message.properties.get(dlq.REDELIVERIES) == "1"]
+
+
+def test_a_run_with_a_rate_tells_how_far_it_is_every_half_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    @contextmanager
+    def progress(_what: str, _unit: str) -> Iterator[Advance]:
+        yield lambda done, total: told.append(done)
+
+    monkeypatch.setattr(dlq, "deliver", lambda _spark, _options, chunk: Sent(len(chunk.messages)))
+    context = Context(DlqJob(group="g", rate=2), lambda: None, progress)  # type: ignore[arg-type,return-value]
+    new = [Origin("t", "b", 0, offset, f"id{offset}") for offset in range(130)]
+    with open_ledger(tmp_path / "ledger") as ledger:
+        counts = dlq.redeliver(context, ledger, Selection([], new, 0, 0, 0))
+    assert told == [0, 60, 120, 130]
+    assert (counts["sent"], counts["gone meanwhile"]) == (130, 0)
 
 
 def test_a_ledger_serves_one_run_at_a_time(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.pipeline import session as spark_session
 from orbitmq.pipeline import spark_process
 from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.session import session_of
@@ -91,6 +92,15 @@ def test_a_context_that_spark_refuses_is_one_sentence_and_leaves_no_jvm(monkeypa
     with pytest.raises(ConfigurationError, match=told):
         launch({"spark.master": "none"}, is_verbose=False)
     assert started[0].returncode == 0
+
+
+def test_a_python_that_cannot_be_is_refused_before_the_jvm_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_ENV_LOADED", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    monkeypatch.setattr(spark_session.SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(spark_session, "launch", lambda *_, **__: pytest.fail("the JVM was started"))
+    with pytest.raises(SourceError, match="ORBITMQ_WORKER_PYTHON"), session_of("sample", JobOptions()) as spark:
+        spark()
 
 
 def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None:

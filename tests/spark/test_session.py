@@ -59,5 +59,17 @@ def test_a_worker_python_that_is_missing_is_named_with_the_remedy() -> None:
         check_worker_python("./environment/bin/python")
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("exit 0", "is no Python"), ("echo 3.1", f"is 3.1, and the driver's is 3.{sys.version_info[1]}")],
+)
+def test_a_program_that_is_no_fitting_python_is_named_with_the_remedy(tmp_path: Path, script: str, reason: str) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    with pytest.raises(SourceError, match=rf"^ORBITMQ_WORKER_PYTHON: .*, {program}, {reason}; .*PYSPARK_PYTHON="):
+        check_worker_python(str(program))
+
+
 def test_the_python_of_the_driver_will_do() -> None:
     check_worker_python(sys.executable)

@@ -37,6 +37,7 @@ orbitmq pipeline pack FOLDER writes the archive and the file that spark-submit i
 """
 PACK = "pack"  # no job: it starts no Spark
 ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
+OF_THE_CALLER = ("ORBITMQ_BAD_OPTION", "ORBITMQ_WORKER_PYTHON")
 
 OF_SPARK = {
     "Python worker failed to connect back": "a Python process of Spark did not answer in time; the machine may be out "
@@ -68,14 +69,13 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         return _fail(name, str(error), EXIT_USAGE)
     except (OrbitMQError, OSError) as error:
-        text = str(error)
-        return _fail(name, text, EXIT_USAGE if text.startswith("ORBITMQ_BAD_OPTION") else EXIT_FAILED)
+        return _fail(name, str(error), EXIT_USAGE if str(error).startswith(OF_THE_CALLER) else EXIT_FAILED)
     except Exception as error:  # of Spark, with ours somewhere inside; without one it is a bug and keeps its stack
         if _was_interrupted(error):
             return _fail(name, f"interrupted; {job_named(name).again}", EXIT_INTERRUPTED)
         text = str(error)
         if found := ERROR_OF_OURS.findall(text):
-            return _fail(name, found[-1], EXIT_USAGE if "ORBITMQ_BAD_OPTION" in found[-1] else EXIT_FAILED)
+            return _fail(name, found[-1], EXIT_USAGE if found[-1].startswith(OF_THE_CALLER) else EXIT_FAILED)
         for said, meaning in OF_SPARK.items():
             if said in text:
                 return _fail(name, meaning, EXIT_FAILED)

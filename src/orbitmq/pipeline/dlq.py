@@ -31,6 +31,7 @@ COLUMNS = (
 )  # fmt: skip
 PLACE = ("brokerName", "queueId", "queueOffset")
 CHUNK_SIZE = 5000  # messages sent together by one task: what a run that dies leaves to look for
+CHUNK_SECONDS = 30  # what a rate lets through in it, at most: progress is told, and the ledger written, behind a chunk
 ROWS_MAX = 100  # of the closing table; the largest heaps come first
 
 
@@ -79,7 +80,7 @@ def run(context: Context[DlqJob]) -> Outcome:
         if not options.dry_run:
             counts |= redeliver(context, ledger, selection)
     homeless = selection.homeless
-    failed = [f"{homeless} messages do not tell which topic they came from; name one with --to"] if homeless else []
+    failed = [f"messages that do not tell their topic: {homeless:,}; name one with --to"] if homeless else []
     return Outcome(counts, table, failed)
 
 
@@ -176,8 +177,9 @@ def redeliver(context: Context[DlqJob], ledger: Ledger, selection: Selection) ->
             sent += deliver(context.spark(), options, chunk)
             ledger.finish(chunk)
             advance(done := done + len(chunk.messages), total)
-        for start in range(0, len(new), CHUNK_SIZE):
-            chunk = ledger.plan(options.target, new[start : start + CHUNK_SIZE])
+        size = min(CHUNK_SIZE, options.rate * CHUNK_SECONDS) or CHUNK_SIZE
+        for start in range(0, len(new), size):
+            chunk = ledger.plan(options.target, new[start : start + size])
             sent += deliver(context.spark(), options, chunk)
             ledger.finish(chunk)
             advance(done := done + len(chunk.messages), total)

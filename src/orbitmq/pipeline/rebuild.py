@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,21 +55,22 @@ def run(context: Context[RebuildJob]) -> Outcome:
         return Outcome({**counts, "queues now": len(directory.queues())})
     pairs = read_properties(Path(options.broker_config)) if options.broker_config else {}
     levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
+    settings = StoreOptions.parse(pairs)
+    executors = Executors(context.spark().sparkContext, StoreError)
+    began = time.monotonic()
     with context.progress("rebuild", "bytes") as advance:
-        made = rebuild(
-            root, StoreOptions.parse(pairs), levels, SystemClock(), logs,
-            progress=advance, workers=Executors(context.spark().sparkContext, StoreError),
-        )  # fmt: skip
-    return _outcome(made)
+        made = rebuild(root, settings, levels, SystemClock(), logs, progress=advance, workers=executors)
+    return _outcome(made, time.monotonic() - began)
 
 
-def _outcome(made: Rebuilt) -> Outcome:
+def _outcome(made: Rebuilt, seconds: float) -> Outcome:
     counts: dict[str, int | str] = {
         "messages": made.messages,
         "queues": made.queues,
         "entries": made.entries,
         "keys indexed": made.index_entries,
         "end of the log": made.log_end,
+        "seconds": f"{seconds:.1f}",
     }
     if made.stopped_by is None:
         return Outcome(counts)

@@ -21,6 +21,7 @@ from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.progress import waiting
 from orbitmq.pipeline.spark_process import launch
 from orbitmq.spark import register, ship
+from orbitmq.spark.session import check_worker_python
 
 LOG_LEVEL = "spark.log.level"
 SETTINGS = {
@@ -83,6 +84,7 @@ def _start(name: str, options: JobOptions) -> SparkSession:
     if master:
         settings["spark.master"] = master
     if not is_submitted and SparkContext._active_spark_context is None:  # noqa: SLF001 - nothing public tells it
+        check_worker_python(os.environ["PYSPARK_PYTHON"])
         launch(settings, is_verbose=LOG_LEVEL in given)
         _be_interrupted_quietly()
     builder = SparkSession.builder

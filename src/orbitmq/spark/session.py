@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from orbitmq.spark.stores.source import StoreSource
 WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # what a task imports besides orbitmq itself
 PACKED = (".py", ".html")  # sources, and the pages that jobs fill in
 PYTHON_PATH = "PYTHONPATH"
+VERSION = re.compile(r"\d+\.\d+")
 CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes several seconds
 
 
@@ -31,7 +33,7 @@ def register(spark: SparkSession) -> None:
     """Make `format("orbitmq")` and `format("orbitmq-store")` known to the session.
 
     Not needed where orbitmq is installed for the workers' Python: Spark finds `pyspark_orbitmq` there by itself.
-    SourceError ORBITMQ_WORKER_PYTHON when the Python that Spark starts on the driver lacks a package.
+    SourceError ORBITMQ_WORKER_PYTHON when the Python that Spark starts on the driver is none, or lacks a package.
     """
     if not is_remote():
         check_worker_python(spark.sparkContext.pythonExec)
@@ -41,22 +43,38 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(StoreSource)
 
 
+@cache  # a job asks before it starts Spark, and `register` again
 def check_worker_python(python: str) -> None:
     """Spark plans reads with PYSPARK_PYTHON, by default `python3` of the path, whatever Python the driver runs in;
-    without the packages that ends in a stack trace that does not say so."""
+    without the packages that ends in a stack trace that does not say so.
+
+    SourceError ORBITMQ_WORKER_PYTHON where it is no Python, one of another version, or lacks a package.
+    """
     if shutil.which(python) == sys.executable:
         return
     hint = f"set the environment variable PYSPARK_PYTHON={sys.executable} before the session starts"
+    program = f"import sys, {', '.join(WORKER_PACKAGES)}; print('%d.%d' % sys.version_info[:2])"
     try:
-        command = [python, "-c", f"import {', '.join(WORKER_PACKAGES)}"]
         tried = subprocess.run(  # noqa: S603 - the command is the Python this session is set to
-            command, capture_output=True, text=True, timeout=CHECK_TIMEOUT_S, check=False
+            [python, "-c", program], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError("ORBITMQ_WORKER_PYTHON", f"Spark's workers cannot run: {error}; {hint}") from error
+    if wrong := _wrong_with(tried):
+        raise SourceError("ORBITMQ_WORKER_PYTHON", f"the Python of Spark's workers, {python}, {wrong}; {hint}")
+
+
+def _wrong_with(tried: subprocess.CompletedProcess[str]) -> str:
+    own, told = "{}.{}".format(*sys.version_info), _last_line(tried.stdout)
     if tried.returncode:
-        reason = tried.stderr.strip().rpartition("\n")[2]
-        raise SourceError("ORBITMQ_WORKER_PYTHON", f"the Python of Spark's workers, {python}, fails: {reason}; {hint}")
+        return f"fails: {_last_line(tried.stderr)}"
+    if not VERSION.fullmatch(told):
+        return "is no Python"
+    return "" if told == own else f"is {told}, and the driver's is {own}"
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]
 
 
 def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> DataFrame:
