@@ -155,6 +155,17 @@ def test_a_driver_that_begins_later_learns_of_a_dead_broker_from_marks(cluster: 
     each_once(cluster, topic, 50)
 
 
+def test_a_topic_whose_brokers_are_all_gone_is_not_one_that_does_not_exist(cluster: Cluster, topic: str) -> None:
+    options = settings(cluster, topic)
+    known = known_brokers(options)
+    for broker in BROKERS:
+        kill(cluster, broker)
+    with pytest.raises(SourceError, match=GONE.format("broker-a, broker-b")):
+        run_task(options, batches(1), known=known)
+    with pytest.raises(SourceError, match=r"^ORBITMQ_TOPIC_NOT_FOUND"):
+        run_task(options, batches(1), known=NO_BROKERS)
+
+
 @pytest.mark.parametrize("chosen_by", ["option", "rows"])
 def test_a_broker_that_must_be_there_is_waited_for_and_named(cluster: Cluster, topic: str, chosen_by: str) -> None:
     options = settings(cluster, "" if chosen_by == "rows" else topic, expectBrokers="broker-a, broker-b")

@@ -1,8 +1,8 @@
 """Which brokers may hold what a task has sent before, so that a repeated task asks each of them or fails.
 
 A broker that dies leaves the route, and nothing tells any more what it stored. That it was there is known all the same:
-to the driver, which looks when a write begins; to the marks of the task on other brokers; and to option `expectBrokers`. Must
-not know messages.
+to the driver, which looks when a write begins; to the marks of the task on other brokers; and to option
+`expectBrokers`. Must not know messages.
 """
 
 from __future__ import annotations

@@ -130,8 +130,14 @@ class Sender:
     async def _look(self, topic: str, mark: str, known: KnownBrokers) -> Traces:
         if known.of_cluster:
             require_brokers(known.of_cluster, await asyncio.to_thread(self._stored.brokers))
-        route = self._routes[topic] = await self._ask_route(topic)
-        require_brokers(known.of_topics.get(topic, ()), route.masters)
+        expected = known.of_topics.get(topic, frozenset())
+        try:
+            route = self._routes[topic] = await self._ask_route(topic)
+        except SourceError as error:
+            if error.name == "ORBITMQ_TOPIC_NOT_FOUND":  # so it looks when all brokers of a topic are gone
+                require_brokers(expected, ())
+            raise
+        require_brokers(expected, route.masters)
         found = traces([(broker, await self._search(broker, route, topic, mark)) for broker in route.known], mark)
         require_brokers(found.brokers, route.masters)
         return found
