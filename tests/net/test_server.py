@@ -125,10 +125,10 @@ async def test_one_address_leaves_room_for_others(both_loops: LoopFactory, caplo
             assert (await again.ask(request(ECHO))).code == 0
 
 
-async def test_connections_leave_half_of_the_open_files_for_messages(
+async def test_connections_leave_two_thirds_of_the_open_files_for_messages(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "open_files", lambda: 4)
+    monkeypatch.setattr(server_module, "open_files", lambda: 6)
     async with serving(Desk().router) as (_, address), bare_peer(address) as first, bare_peer(address) as second:
         await first.ask(request(ECHO))
         await second.ask(request(ECHO))

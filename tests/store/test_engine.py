@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from orbitmq.errors import MessageIllegal, StoreDamaged, StoreError, StoreLocked
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store import files
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutStatus
 from tests.support.batches import BatchItem, put_batch
@@ -56,6 +58,24 @@ def test_arrivals_are_told_with_the_next_offset(tmp_path: Path) -> None:
     store.put(record(properties=b"TAGS\x01TagA"))
     put_batch(store, record(queue_id=1), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"TAGS\x01TagB")])
     assert arrived == [("T", 0, 1, 2598919, NOW), ("T", 1, 1, 0, NOW), ("T", 1, 2, 2598920, NOW)]
+    store.close()
+
+
+def test_a_queue_too_many_is_refused_before_files_run_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path)
+    assert store.put(record(b"first")).status is PutStatus.PUT_OK
+    room = files._mapped.value + 1 + files.FILES_SPARE
+    monkeypatch.setattr(files, "open_files", lambda: next(n for n in count(room) if n - n // 3 == room))
+    assert store.put(record(b"one more", queue_id=1)).status is PutStatus.PUT_OK
+    for _ in range(3):
+        assert store.put(record(b"too many", queue_id=2)).status is PutStatus.CREATE_MAPEDFILE_FAILED
+    assert store.put(record(b"second")).status is PutStatus.PUT_OK, "others go on"
+    assert caplog.text.count("event=too_many_open_files mapped=") == 1
+    monkeypatch.undo()
+    assert store.put(record(b"now", queue_id=2)).status is PutStatus.PUT_OK
+    assert [len(units(store, queue_id=number)) for number in range(3)] == [2, 1, 1]
     store.close()
 
 

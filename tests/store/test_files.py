@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
-from orbitmq.store import files
+from orbitmq.store import files, memory
 from orbitmq.store.files import DirectoryLock, Files, MappedFile
 
 
@@ -50,6 +51,36 @@ def test_slices_outlive_the_file(tmp_path: Path) -> None:
     file.close()
     Files().remove(tmp_path / "f")
     assert bytes(held) == b"hello"
+
+
+def descriptors() -> set[str]:
+    """Of this process, those that lead to files."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(f"{link.name} {link.readlink()}")
+    return found
+
+
+def test_a_file_that_is_written_takes_one_descriptor(tmp_path: Path) -> None:
+    """Python's own map would take a second one."""
+    path = tmp_path / "f"
+    for create in (True, False):
+        file = MappedFile(path, 8192, create=create, writable=True)
+        assert len([name for name in descriptors() if name.endswith(str(path))]) == 1
+        file.data[8190:] = b"ab"
+        assert path.read_bytes()[8190:] == b"ab"
+        assert len(file.data) == 8192
+        file.close()
+    assert not [name for name in descriptors() if name.endswith(str(path))]
+
+
+def test_a_map_that_the_system_refuses_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(8192))
+    unreadable = os.open(tmp_path / "f", os.O_WRONLY)
+    with pytest.raises(PermissionError):
+        memory.map_file(unreadable, 8192, writable=True)
+    os.close(unreadable)
 
 
 def test_a_closed_file_has_nothing_to_sync(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from orbitmq.net.door import opener
 from orbitmq.net.lateness import Lateness
 from orbitmq.net.routing import Router
 from orbitmq.net.tls import ServerTls
-from orbitmq.runtime.limits import open_files
+from orbitmq.runtime.limits import CONNECTIONS_SHARE, open_files
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 
@@ -27,7 +27,6 @@ IDLE_SCAN_SECONDS = 10.0
 BACKLOG = 1024
 CLOSED_A_TURN = 200  # of those that are idle, before other work gets its turn: some 5 ms
 IDLE_LINES = 20  # told one by one of those that are closed together
-FILES_SHARE = 2  # connections take one of so many files a process may open, mapped files of the store need the others
 
 
 class Server:
@@ -113,7 +112,7 @@ class Server:
 
     def _limit_connections(self) -> None:
         """No more than the files a process may open allow: without any left the store could not go on."""
-        allowed = max(1, open_files() // FILES_SHARE)
+        allowed = max(1, open_files() // CONNECTIONS_SHARE)
         if allowed < self._connections_max:
             _log.info("event=few_open_files connections=%d wanted=%d", allowed, self._connections_max)
             self._connections_max = allowed

@@ -6,11 +6,13 @@ import contextlib
 import resource
 import sys
 
+CONNECTIONS_SHARE = 3  # connections take one of so many files a process may open, mapped files of the store the others
+
 
 def raise_open_files() -> int:
     """Allow as many open files as the administrator lets the process have, and return that number.
 
-    Shells start processes with 1024 of them, and a broker needs two for each mapped file and one for each connection.
+    Shells start processes with 1024 of them, and a broker needs one for each mapped file and for each connection.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # a system may have a limit of its own below "unlimited"

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import logging
 import math
 import mmap
 import os
@@ -21,7 +22,11 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
+from orbitmq.runtime.limits import CONNECTIONS_SHARE, open_files
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.store import memory
+
+_log = logging.getLogger(__name__)
 
 PAGE: Final = 4096
 WARM_STEP: Final = 1 << 20
@@ -32,7 +37,36 @@ FALLOC_FL_PUNCH_HOLE: Final = 2
 TMPFS_MAGIC: Final = 0x01021994
 STATFS_SIZE_MAX: Final = 512  # struct statfs has 120 bytes on 64-bit Linux
 LONG: Final = struct.Struct("l")  # its first field, which tells the file system
+FILES_SPARE: Final = 100  # for the log, the index, and what workers open for a moment
 FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
+
+
+class _Count:
+    """A number that several threads change."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._guard = threading.Lock()
+
+    def add(self, more: int) -> None:
+        with self._guard:
+            self.value += more
+
+
+_mapped = _Count()  # files that are open
+_refusals = Refusals()  # of one is told once a while: other queues go on, so that it may come with every message
+
+
+def check_spare_files() -> None:
+    """BlockingIOError when a further file would take what connections and the work on other files need: without a
+    descriptor for its directory a flush fails, and with it the store.
+    """
+    allowed = open_files()
+    if _mapped.value < allowed - allowed // CONNECTIONS_SHARE - FILES_SPARE:
+        return
+    text = "event=too_many_open_files mapped=%d limit=%d (raise it: `ulimit -Hn`, LimitNOFILE of systemd)"
+    _refusals.tell(_log, text, _mapped.value, allowed, level=logging.ERROR)
+    raise BlockingIOError(errno.EMFILE, f"{_mapped.value} files are mapped, of {allowed} that may be open")
 
 
 class MappedFile:
@@ -52,13 +86,13 @@ class MappedFile:
         self._users = 1  # the owner, and threads inside sync or read: the last one closes the descriptor
         self._users_guard = threading.Lock()
         self._name_synced = not create
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
-            self.data = mmap.mmap(self._descriptor, size, access=access)
+            self.data = memory.map_file(self._descriptor, size, writable=writable)
         except (OSError, ValueError) as error:
             os.close(self._descriptor)
             raise StoreError(f"{path}: cannot be mapped: {error}") from error
         self.view = memoryview(self.data).toreadonly()
+        _mapped.add(1)
 
     @property
     def filled(self) -> memoryview:
@@ -207,6 +241,7 @@ class MappedFile:
             self._users -= 1
             if self._users == 0:
                 os.close(self._descriptor)
+                _mapped.add(-1)
 
 
 Read = Callable[[MappedFile, int, int], bytes]  # `MappedFile.read`, or what reads in another way

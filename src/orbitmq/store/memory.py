@@ -1,4 +1,6 @@
-"""Keeps memory in memory, through the C library: Python's own calls would hold the interpreter lock meanwhile."""
+"""What Python's own calls do not offer of memory that is mapped, through the C library: maps without a descriptor of
+their own, and pages that are brought in, or kept, without the interpreter lock.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,42 @@ import ctypes
 import mmap
 import os
 import resource
+import sys
 from collections.abc import Callable
 
 POPULATE_WRITE = 23  # of madvise, Linux 5.14
+MAP_FIXED = 0x10
+MAP_NORESERVE = 0x4000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 for _call in (_libc.mlock, _libc.munlock):
     _call.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.mmap.argtypes = [
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+]  # fmt: skip
+_libc.mmap.restype = ctypes.c_void_p
+
+
+def map_file(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
+    """A file of this size in memory. OSError or ValueError when it cannot be.
+
+    Python's map keeps a copy of the descriptor, so that a broker would need two for each file of its queues. Before
+    3.13, where it can be told not to, the file is laid over a map of nothing.
+    """
+    access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, size, access=access, trackfd=False)
+    if not writable:  # of these nobody has many
+        return mmap.mmap(descriptor, size, access=access)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED
+    # At a fixed place it succeeds there or fails: then the address is no place at all, and the map of nothing is left.
+    error = _on(memory, lambda address: _libc.mmap(address, size, *how, descriptor, 0) != address)
+    if error:
+        memory.close()
+        _check(error)
+    return memory
 
 
 def populate(memory: mmap.mmap, start: int, size: int) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.extended_queue import ExtendedQueue, Extension, is_address
-from orbitmq.store.files import MappedFile
+from orbitmq.store.files import MappedFile, check_spare_files
 from orbitmq.store.numbered import NumberedFiles, file_name
 from orbitmq.store.positions import NO_OFFSET, QueueOffset
 
@@ -133,6 +133,7 @@ class ConsumeQueue:
         file = self.files.find(self._claimed)
         start = self.files.start_of(self._claimed)
         if file is None and not (self._ahead and self._ahead[-1].path.name == file_name(start)):
+            check_spare_files()
             self._ahead.append(self.files.create_with(start, position + step))
         else:
             (file or self._ahead[-1]).reserve(position, step)
