@@ -218,7 +218,7 @@ JOB = Job(
     (
         "--name-server 127.0.0.1:9876 --out ./audit",
         "--name-server 127.0.0.1:9876 --checks backlog,half,delayed --backlog-age 3600 --out ./audit --json",
-        "--input store --path /data/store --from 2026-11-20 --out s3://bucket/audits/2026-11-21",
+        "--input store --path /data/store --from 2026-11-20 --out /data/audits/2026-11-21",
         "--input lake --lake ./lake --topics 'orders,pay-*' --out ./audit",
     ),
     "nothing was changed; the next run begins anew",
