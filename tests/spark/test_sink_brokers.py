@@ -23,6 +23,7 @@ from orbitmq.spark.sink_sending import Sender
 from orbitmq.spark.sink_stored import StoredKeys
 from orbitmq.spark.source import TopicSource
 from orbitmq.testing.cluster import Cluster
+from orbitmq.testing.faults import Fault
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
@@ -88,11 +89,13 @@ def each_once(cluster: Cluster, topic: str, count: int) -> None:
 def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch, comes_back: str
 ) -> None:
+    lost: list[Fault] = []
     looks: list[MessageQueue] = []
     is_stored = Sender._is_stored
 
     async def after_a_kill(self: Sender, request: sink_sending.SendRequest, queue: MessageQueue) -> bool:
-        looks.append(queue)
+        if lost:  # a busy machine may make earlier requests doubtful, too
+            looks.append(queue)
         if len(looks) == 1:
             await asyncio.to_thread(kill, cluster, queue.broker_name)
         elif len(looks) == 2 and comes_back == "during the task":
@@ -102,11 +105,11 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
     def with_a_lost_answer() -> Iterator[pa.RecordBatch]:
         yield from batches(30)
         wait_until(lambda: cluster.message_count(topic) == 30, 60, "the first rows are stored")
-        cluster.lose_answer("send", topic=topic)
+        lost.append(cluster.lose_answer("send", topic=topic))
         yield sinks.rows(range(30, 34))
 
     monkeypatch.setattr(Sender, "_is_stored", after_a_kill)
-    options = settings(cluster, topic, sendTimeoutMs=2000)
+    options = settings(cluster, topic, sendTimeoutMs=1500)
     known = known_brokers(options)
     if comes_back == "during the task":
         assert run_task(options, with_a_lost_answer(), known=known).messages == 34
