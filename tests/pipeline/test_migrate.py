@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orbitmq.client import ConsumeConcurrentlyStatus, Message
 from orbitmq.client.sync import Producer, PushConsumer
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline import migrate
 from orbitmq.pipeline.job import Outcome
@@ -23,6 +23,7 @@ from orbitmq.pipeline.sending import Sent
 from orbitmq.spark.cluster import Cluster as Asked
 from orbitmq.spark.cluster import Retries
 from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
+from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
 from orbitmq.testing import Cluster
 from tests.spark import sinks
 from tests.spark.conftest import QUEUES, System, create_topic
@@ -226,13 +227,13 @@ def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
         old.create_topic(topic, queues=1)
         fill_large(old, topic, 15)
         here, there = old.namesrv_address, other.namesrv_address
-        shared = {"topics": topic, "groups": "billing", "state": tmp_path / "state.json", "passRows": 4}
+        shared = {"topics": topic, "groups": "billing", "state": tmp_path / "state.json", "passRows": 5}
 
         def job(**more: object) -> Outcome:
             return run_job(migrate.JOB, spark, nameServer=here, toNameServer=there, **shared, **more)
 
         def broken_off(frame: DataFrame, options: Mapping[str, str]) -> Sent:
-            """The second pass stores two of its four messages, and dies."""
+            """The second pass stores two of its five messages, and dies."""
             done.append(options["jobId"])
             if len(done) == 2:
                 send(frame.orderBy("idempotencyKey").limit(2), options)
@@ -245,29 +246,66 @@ def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
             patch.setattr(migrate, "send", broken_off)
             with pytest.raises(Killed):
                 job()
-        assert sinks.length(there, topic) == 6
+        assert sinks.length(there, topic) == 7
 
         old.advance(73 * 3600)
         (found,) = sinks.bounds(here, topic)
-        wait_until(lambda: sinks.bounds(here, topic)[found][0] > 6, 60, "the first file is removed")
+        wait_until(lambda: sinks.bounds(here, topic)[found][0] > 7, 60, "the first file is removed")
         low, high = sinks.bounds(here, topic)[found]
         cluster, places = asked(here), asked(here).queues(topic)
         Mirror(cluster, "billing").tell({found: low + 1}, places)
         with pytest.raises(PySparkException, match="ORBITMQ_DATA_LOSS"):
             job()
 
+        def too_late(_frame: DataFrame, _options: Mapping[str, str]) -> Sent:
+            raise PySparkException("in a task: ORBITMQ_DATA_LOSS: offset 10 is gone")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(migrate, "send", too_late)
+            with pytest.raises(SourceError, match="while they were copied; the next run with this state goes on"):
+                job(failOnDataLoss=False)
+
         outcome = job(failOnDataLoss=False)
         assert outcome.failed == []
-        assert outcome.counts["deleted uncopied"] == low - 6
-        assert outcome.counts["messages copied"] == 2 + high - low  # the two that were stored are found
+        assert outcome.counts["deleted uncopied"] == low - 7
+        assert outcome.counts["copied before"] == 7  # the two that were stored were found
+        assert outcome.counts["messages copied"] == high - low
         assert (outcome.counts["messages compared"], outcome.counts["queues equal"]) == (high - low, 1)
-        assert offsets(there, topic, "billing") == {0: 6 + 1}
+        assert offsets(there, topic, "billing") == {0: 7 + 1}
         (ours,), (theirs,) = sinks.stored(here, topic).values(), sinks.stored(there, topic).values()
-        assert [message.body for message in theirs[6:]] == [message.body for message in ours]
-        assert len(theirs) == 6 + len(ours)
+        assert [message.body for message in theirs[7:]] == [message.body for message in ours]
+        assert len(theirs) == 7 + len(ours)
 
-        again = job()
-        assert (again.failed, again.counts["messages compared"]) == ([], high - low)
+
+def test_who_else_wrote_behind_a_pass_that_broke_off_is_not_taken_for_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migration = Migration("m", ("here", "there"))
+    migration.add(queue(0), queue(5, "x"), start=100, base=7)
+    migration.plan({queue(0): 110}, 10)
+    options = migrate.MigrateJob(name_server="n:1", to_name_server="m:1")
+    monkeypatch.setattr(migrate, "_bounds", lambda _cluster, _queues: {queue(5, "x"): (0, 9)})
+
+    def stored_with(key: str) -> dict[MessageQueue, int]:
+        kinds = "topic STRING, brokerName STRING, queueId INT, properties MAP<STRING, STRING>"
+        frame = spark.createDataFrame([("t", "x", 5, {IDEMPOTENCY_KEY: key})], kinds)
+        monkeypatch.setattr(migrate, "read", lambda *_: frame)
+        return migrate.stored_of(spark, options, migration)
+
+    assert stored_with(migrate._key(migration, queue(0), 101)) == {queue(5, "x"): 2}
+    with pytest.raises(ConfigurationError, match="queue 0 of t on a: others write into its copy, too"):
+        stored_with("somebody else's")
+
+
+def test_who_may_not_ask_for_all_groups_is_told_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise SourceError("ORBITMQ_NO_PERMISSION", "offsets of broker-a")
+
+    monkeypatch.setattr(migrate, "groups", refused)
+    nobody = asked("n:1")
+    counts, failed = migrate.carry(migrate.MigrateJob(groups="*"), Migration("m", ("a", "b")), nobody, nobody)
+    assert set(counts.values()) == {0}
+    assert failed[0].startswith("groups are not carried: ORBITMQ_NO_PERMISSION: offsets of broker-a; ")
 
 
 def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carried(

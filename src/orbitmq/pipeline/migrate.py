@@ -331,7 +331,11 @@ def carry(
     here = {queue: place.addresses for queue, place in (source.queues(*topics) if topics else {}).items()}
     there = target.queues(*topics) if topics else {}
     counts, failed = {"offsets carried": 0, "offsets further there": 0}, []
-    for group, own in groups(options, source, topics).items():
+    try:
+        wanted_of = groups(options, source, topics)
+    except SourceError as error:
+        return {**counts}, [f"groups are not carried: {error}; an account that may not ask for all names them"]
+    for group, own in wanted_of.items():
         try:
             stored = stored_offsets(source, group, {queue: at for queue, at in here.items() if queue.topic in own})
             wanted = {
