@@ -60,14 +60,23 @@ def stored(root: Path, *topics: str) -> None:
     store.close()
 
 
-def spans(lake: Path, **options: str) -> list[QueueSpan]:
-    """What queues an archive of a store brings into files, from where to where, by what the job tells it."""
+def tasks(lake: Path, **options: str) -> tuple[ArchiveReader, list[InputPartition]]:
+    """What an archive of a store does with all that is there, by what the job tells it."""
     told = {"input": "store", "lake": str(lake), **options}
     reader = ArchiveSource(source_options(ArchiveJob.parse(told))).streamReader(REPORTS)
     assert isinstance(reader, ArchiveReader)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    reports = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    return reader, reader.partitions(start, end)
+
+
+def spans(lake: Path, **options: str) -> list[QueueSpan]:
+    """What queues it brings into files, from where to where."""
+    return read(*tasks(lake, **options))
+
+
+def read(reader: ArchiveReader, partitions: list[InputPartition]) -> list[QueueSpan]:
+    reports = [batch for part in partitions for batch in reader.read(part)]
     files = [file for batch in reports for file in manifest.decode(batch.column("report")[0].as_py()).files]
     return [span for file in files for span in file.queues]
 
@@ -118,6 +127,20 @@ def test_a_damaged_message_stops_the_archive_until_it_is_told_what_to_do(tmp_pat
     skipped = sum(span.rows for span in spans(tmp_path / "lake", **told, onCorruptRecord="skip"))
     unchecked = sum(span.rows for span in spans(tmp_path / "lake", **told, verifyCrc="false"))
     assert whole <= skipped == unchecked - 1
+
+
+def test_a_file_that_retention_takes_under_a_task_is_named_or_left_out(tmp_path: Path) -> None:
+    stored(tmp_path / "store", *["orders"] * 20)
+    log = sorted((tmp_path / "store" / "commitlog").iterdir())
+    given = {"path": str(tmp_path / "store")}
+    strict, lenient = (tasks(tmp_path / "lake", **given, failOnDataLoss=each) for each in ("true", "false"))
+    log[0].unlink()
+    with pytest.raises(SourceError, match=rf"ORBITMQ_DATA_LOSS: .*{log[0].name} is gone"):
+        read(*strict)
+    assert not list((tmp_path / "lake").rglob("*.parquet")), "nothing is left behind"
+    (span,) = read(*lenient)
+    assert span.first > 0, "the file held the first ones"
+    assert (span.last, span.rows) == (59, 60 - span.first)
 
 
 def test_what_is_lost_and_damaged_is_treated_alike_whatever_is_read() -> None:
