@@ -18,7 +18,7 @@ class ConnectionOptions(Options):
     connections_max: int = option(
         "connectionsMax",
         CONNECTIONS_MAX,
-        "Connections at a time; never more than a third of the files the process may open, the others are for messages.",
+        "Connections at a time; never more than a third of the files it may open, the others are for messages.",
         minimum=1,
     )
     host_connections_max: int = option(
