@@ -32,6 +32,7 @@ from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.loops import until
 from tests.support.peers import remoting
+from tests.support.process import wait_until
 from tests.support.python_client import FIRST, Collector, indexes, message, send, until_indexed
 
 pytestmark = pytest.mark.with_five
@@ -258,4 +259,9 @@ def test_a_burst_of_threads_is_sent_whatever_its_size(system: System, label: str
         futures = [producer.send_async(Message(label, b"%d" % i)) for i in range(count)]
         assert {future.result().status for future in futures} == {SendStatus.SEND_OK}
         queues = producer.fetch_publish_queues(label)
-        assert sum(producer.max_offset(queue) for queue in queues) == count
+
+        def stored() -> int:
+            return sum(producer.max_offset(queue) for queue in queues)
+
+        wait_until(lambda: stored() >= count, 30, "all to be seen")  # RocketMQ shows a moment later what it has taken
+        assert stored() == count

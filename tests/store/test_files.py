@@ -75,6 +75,18 @@ def test_a_file_that_is_written_takes_one_descriptor(tmp_path: Path) -> None:
     assert not [name for name in descriptors() if name.endswith(str(path))]
 
 
+@pytest.mark.parametrize(("mapped", "fits"), [(1900 - 1, True), (1900, False), (3000, False)])
+def test_mapped_files_take_what_connections_leave(monkeypatch: pytest.MonkeyPatch, mapped: int, fits: bool) -> None:
+    monkeypatch.setattr(files, "_mapped", SimpleNamespace(value=mapped, add=lambda _: None))
+    monkeypatch.setattr(files, "open_files", lambda: 3000)
+    with (
+        contextlib.nullcontext()
+        if fits
+        else pytest.raises(BlockingIOError, match=f"{mapped} files are mapped, of 3000")
+    ):
+        files.check_spare_files()
+
+
 def test_a_map_that_the_system_refuses_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(bytes(8192))
     unreadable = os.open(tmp_path / "f", os.O_WRONLY)
