@@ -19,12 +19,12 @@ from decimal import Decimal, DecimalException
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.lake.avro import arrow_type, parsed_schema
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.writing import read_schema
 
 LOG = logging.getLogger(__name__)
 
@@ -68,8 +68,7 @@ class Bodies:
         go by the schema of a table would not show what is in some of them."""
         if not files:
             return
-        with place.read(files[0].path) as source:
-            has_columns = VALUE in pq.read_schema(source).names
+        has_columns = VALUE in read_schema(place, files[0].path).names
         if has_columns != (self.mode != RAW):
             began = "with columns" if has_columns else RAW
             raise ConfigurationError(f"option bodyMode is {self.mode}, but the lake began {began}, and stays so")

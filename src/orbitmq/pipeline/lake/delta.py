@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
@@ -22,6 +21,7 @@ from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.writing import read_schema
 
 REPLACE_TRIES = 5  # each batch of an archive that runs beside a compaction takes one away
 
@@ -93,13 +93,11 @@ class DeltaLake:
 
     def _created(self, example: LakeFile) -> DeltaTable:
         try:
-            return DeltaTable.create(self.place.root, self._schema(example), mode="ignore", name="orbitmq")
+            return DeltaTable.create(
+                self.place.root, read_schema(self.place, example.path), mode="ignore", name="orbitmq"
+            )
         except (DeltaError, OSError) as error:
             raise LakeError(f"the Delta table {self.place.root} cannot be made: {error}") from error
-
-    def _schema(self, example: LakeFile) -> pa.Schema:
-        with self.place.read(example.path) as source:
-            return pq.read_schema(source).remove_metadata()
 
     def _add(self, file: LakeFile, *, is_new: bool) -> AddAction:
         """With what lets readers skip a file: its topic, where it holds one, and the times."""

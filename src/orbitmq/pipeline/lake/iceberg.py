@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
@@ -21,6 +20,7 @@ from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import TABLE_FOLDER, topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.writing import read_schema
 
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"
@@ -101,8 +101,7 @@ class IcebergLake:
 
     def _created(self, example: LakeFile) -> Table:
         catalog = self._catalog()
-        with self.place.read(example.path) as source:
-            schema = pq.read_schema(source).remove_metadata()
+        schema = read_schema(self.place, example.path)
         with _Changing(self.place):
             catalog.create_namespace_if_not_exists(TABLE.partition(".")[0])
             return catalog.create_table_if_not_exists(TABLE, schema=schema, location=f"{self._base}/{TABLE_FOLDER}")

@@ -146,9 +146,9 @@ class LakeWriter:
 
     def _part(self) -> None:
         """Give what is new to its topics. Rows are brought into order here, once, for the most of them."""
-        table = pa.Table.from_batches(self._new) if self._new_rows else None
+        parts = parted(pa.Table.from_batches(self._new)) if self._new_rows else ()
         self._new, self._new_rows, self._new_size = [], 0, 0
-        for topic, day, part in parted(table) if table is not None else ():
+        for topic, day, part in parts:
             share = self._shares.setdefault((topic, day), _Share())
             is_group = not share.held and (part.num_rows >= GROUP_ROWS_MAX or part.nbytes >= GROUP_BYTES_MIN)
             # A copy, not a slice: a topic that waits for more must not keep the rows of the others in memory.
@@ -291,7 +291,7 @@ def merged(place: Place, paths: Sequence[str], writer: str, compression: str = "
 
 def _portions(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
     """The messages of files as tables of one schema: that of the bodies may have got more fields."""
-    schemas = [_parquet_schema(place, path) for path in paths]
+    schemas = [read_schema(place, path) for path in paths]
     empty = pa.unify_schemas(schemas, promote_options="permissive").empty_table()
     held, size = [empty], 0
     for group in _row_groups(place, paths):
@@ -304,17 +304,18 @@ def _portions(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held, promote_options="permissive")
 
 
-def _parquet_schema(place: Place, path: str) -> pa.Schema:
-    with place.read(path) as source:
-        return pq.read_schema(source).remove_metadata()
-
-
 def _row_groups(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
     for path in paths:
         with place.read(path) as source:
             file = pq.ParquetFile(source)
             for number in range(file.num_row_groups):
                 yield file.read_row_group(number)
+
+
+def read_schema(place: Place, path: str) -> pa.Schema:
+    """The columns of a file of the lake."""
+    with place.read(path) as source:
+        return pq.read_schema(source).remove_metadata()
 
 
 def read_messages(place: Place, path: str) -> pa.Table:
