@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from tests.support.peers import LOOPBACK, BarePeer, bare_peer, remoting, serving
 
 ECHO, LATER, REFUSE, BREAK, BREAK_LATER, BACK, LARGE = 10, 11, 12, 13, 14, 15, 16
 LARGE_SIZE = 64 << 10
+READ_MAX = 256 << 10  # of both loops
 
 
 class Desk:
@@ -383,6 +386,34 @@ async def test_requests_that_came_together_and_take_long_leave_others_their_turn
         assert len(set(served_in)) == 9
         assert (await peer.ask(request(ECHO, body=b"again"))).body == b"again"
     counting[-1].cancel()
+
+
+async def test_a_peer_whose_bytes_lie_ready_has_one_read_a_turn(both_loops: LoopFactory) -> None:
+    """uvloop would make 32: while they are worked on all others wait, and what came just now looks as if it had."""
+    in_turn: list[int] = []
+    router = Router("count")
+    loop = asyncio.get_running_loop()
+
+    def count(_connection: Connection, command: Command) -> None:
+        if not in_turn[-1]:
+            loop.call_soon(in_turn.append, 0)
+        in_turn[-1] += len(command.body)
+
+    in_turn.append(0)
+    router.add(ECHO, count)
+    frame = encode_frame(request(ECHO, oneway=True, body=bytes(1024)))
+    async with serving(router) as (_, address):
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))) as peer:
+            peer.setblocking(False)
+            sent = 0
+            with suppress(BlockingIOError):
+                while True:
+                    sent += peer.send(frame * 1000)
+            whole = sent // len(frame) * 1024
+            await until(lambda: sum(in_turn) == whole)
+    assert whole > 4 * READ_MAX, "several reads lay ready"
+    assert max(in_turn) <= READ_MAX
 
 
 async def test_a_peer_with_too_many_requests_open_is_not_read_from(
