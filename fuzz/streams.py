@@ -26,9 +26,10 @@ from orbitmq.wire import (
     promotion,
 )
 from orbitmq.wire.codes import RequestCode, SerializeType
-from orbitmq.wire.command import Command, decode_binary_header, decode_json_header, request
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.header import Header, from_ext, to_ext
+from orbitmq.wire.header_codec import decode_binary_header, decode_json_header
 from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessageV2Header
 from orbitmq.wire.signature import Credentials, is_signed, sign
 

@@ -12,7 +12,7 @@ from fuzz.promise import Target
 from orbitmq.message.properties import EncodedProperties
 from orbitmq.replication import protocol
 from orbitmq.replication.protocol import Pieces
-from orbitmq.wire import command
+from orbitmq.wire import header_codec
 from orbitmq.wire.codes import LANGUAGES
 
 
@@ -51,6 +51,6 @@ _HONEST = {target.name: target for target in (*streams.TARGETS, *records.TARGETS
 
 TARGETS = (
     _planted("a wrong value", _HONEST["properties"], records, "EncodedProperties", _AnyPlace),
-    _planted("another exception", _HONEST["binary-header"], command, "_language_of", _language_unchecked),
+    _planted("another exception", _HONEST["binary-header"], header_codec, "_language_of", _language_unchecked),
     _planted("memory for what is only announced", _HONEST["pieces"], streams, "Pieces", _Trusting),
 )

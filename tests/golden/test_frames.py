@@ -10,9 +10,10 @@ import pytest
 
 from orbitmq.wire import headers, headers_admin, headers_namesrv
 from orbitmq.wire.codes import LANGUAGES, RequestCode, ResponseCode, SerializeType
-from orbitmq.wire.command import Command, decode_json_header
+from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.header import Header, Int32, Int64, to_ext
+from orbitmq.wire.header_codec import decode_json_header
 from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessageV2Header
 from tests.support.frames import all_frames, files, frames
 from tests.support.golden import vectors

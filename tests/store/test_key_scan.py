@@ -9,6 +9,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRAN
 from orbitmq.message.hashing import CELL_SIZE_MAX
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import MAGIC_LONG_TOPIC, body_crc, pack_unit, unit_size
+from orbitmq.store.hash_scan import HashedKeys, hashed, scan_hashes, scan_one_hashes, walk
 from orbitmq.store.key_scan import FoundKeys, key_hash, key_hashes, keys_of, scan, scan_one
 from tests.support.golden import vectors
 from tests.support.stores import HOST, HOST_V6
@@ -53,11 +54,13 @@ def test_every_key_of_every_whole_unit_is_found_in_order(
         expected.timestamps.extend([timestamp] * len(keys))
         position += len(unit)
     assert scan(data, START, 100) == (position, expected)
+    assert scan_hashes(data, START, 100) == walk(data, START, 100) == (position, hashed(expected))
 
 
 @given(messages())
 def test_one_unit_is_scanned_like_many(stored: tuple[bytes, list[str], str, int]) -> None:
     assert scan_one(stored[0], START) == scan(stored[0], START, 1)
+    assert scan_one_hashes(stored[0], START) == walk(stored[0], START, 1)
 
 
 def test_a_unit_with_a_long_topic_is_left_to_the_scan_of_one() -> None:
@@ -66,18 +69,30 @@ def test_a_unit_with_a_long_topic_is_left_to_the_scan_of_one() -> None:
     head = head[:4] + (MAGIC_LONG_TOPIC + (1 << 32)).to_bytes(4, "big") + head[8:]
     unit = head + len(topic).to_bytes(2, "big") + topic + len(properties).to_bytes(2, "big") + properties
     assert scan(unit, START, 1) == (0, FoundKeys([], [], [], []))
+    assert walk(unit, START, 1) == (0, HashedKeys([], [], []))
     assert scan_one(unit, START) == (len(unit), FoundKeys([topic], [b"k"], [START], [5]))
 
 
 def test_a_scan_takes_no_more_messages_than_asked_for() -> None:
     unit = pack_unit(99, 0, 0, 0, 0, 0, 0, 1, HOST, 5, HOST, 0, 0, b"", b"T", b"KEYS\x01ab")
-    assert scan(unit * 5, START, 2)[0] == 2 * len(unit)
+    assert scan(unit * 5, START, 2)[0] == walk(unit * 5, START, 2)[0] == 2 * len(unit)
 
 
 @given(st.binary(max_size=300))
 def test_a_scan_of_anything_ends(data: bytes) -> None:
     size, _ = scan(data, START, 10)
     assert 0 <= size <= len(data)
+
+
+@given(st.lists(messages(), min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255))))
+def test_damage_is_taken_alike_byte_by_byte(
+    stored: list[tuple[bytes, list[str], str, int]], damage: list[tuple[int, int]]
+) -> None:
+    data = bytearray(b"".join(unit for unit, *_ in stored))
+    for place, value in damage:
+        data[place % len(data)] = value
+    size, found = scan(bytes(data), START, 10)
+    assert walk(bytes(data), START, 10) == (size, hashed(found))
 
 
 @given(st.lists(st.tuples(TOPIC, KEY), max_size=30))

@@ -13,7 +13,6 @@ import threading
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.index import KeyIndex
-from orbitmq.store.key_scan import key_hashes
 from orbitmq.store.log_keys import LogKeys
 from orbitmq.store.positions import NO_OFFSET
 
@@ -52,10 +51,9 @@ class Indexer:
         if offset < start:  # nothing is indexed, or only what the log has lost
             self.position = start
             return
-        expected = key_hashes(found.topics, found.keys)
-        if set(hashes) <= set(expected):
+        if set(hashes) <= set(found.hashes):
             done = len(hashes)  # more than expected where RocketMQ has entered its last message twice
-            self._index.add(expected[done:], found.offsets[done:], found.timestamps[done:])
+            self._index.add(found.hashes[done:], found.offsets[done:], found.timestamps[done:])
             self.position = offset + size
         else:
             _log.warning("event=index_discarded reason=another_log offset=%d", offset)
@@ -88,7 +86,7 @@ class Indexer:
         first = self._log.min_offset
         start = self.position = max(self.position, first) if first != NO_OFFSET else end
         size, found = self._keys.slice(start, end)
-        self._index.add(key_hashes(found.topics, found.keys), found.offsets, found.timestamps)
+        self._index.add(*found)
         self.position = start + size
         self._errno = None
         return size > 0

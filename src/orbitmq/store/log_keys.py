@@ -14,7 +14,7 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store import searching
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.files import MappedFile
-from orbitmq.store.key_scan import FoundKeys, key_hashes, scan, scan_one
+from orbitmq.store.hash_scan import HashedKeys, scan_hashes, scan_one_hashes
 from orbitmq.store.progress import Progress
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 SLICE_BYTES = 128 << 10
 SLICE_MESSAGES = 256  # about a millisecond
 
-NO_KEYS = FoundKeys([], [], [], [])
+NO_KEYS = HashedKeys([], [], [])
 
 
 class LogKeys:
@@ -42,7 +42,7 @@ class LogKeys:
         """Where the next message goes."""
         return self._log.end
 
-    def slice(self, start: int, end: int) -> tuple[int, FoundKeys]:
+    def slice(self, start: int, end: int) -> tuple[int, HashedKeys]:
         """The keys of some hundred messages from `start` on, none that ends behind `end`, and how many bytes they take;
         0 when the log cannot be read there, or not yet.
         """
@@ -50,10 +50,10 @@ class LogKeys:
         if file is None or start >= end:
             return 0, NO_KEYS
         room = min(file.size - place, end - start)
-        size, found = scan(file.read(place, min(room, SLICE_BYTES)), start, SLICE_MESSAGES)
+        size, found = scan_hashes(file.read(place, min(room, SLICE_BYTES)), start, SLICE_MESSAGES)
         return (size, found) if size else self._odd_one(file, start, room)
 
-    def _odd_one(self, file: MappedFile, start: int, room: int) -> tuple[int, FoundKeys]:
+    def _odd_one(self, file: MappedFile, start: int, room: int) -> tuple[int, HashedKeys]:
         """What `scan` does not take: the end of a file, a unit larger than a slice, one that RocketMQ 4.9 has not
         written. 0 for a unit that is not whole yet; one whose lengths disagree is stepped over.
         """
@@ -65,23 +65,23 @@ class LogKeys:
         if not 0 < size <= room:
             return 0, NO_KEYS
         try:
-            return scan_one(file.read(place, size), start)
+            return scan_one_hashes(file.read(place, size), start)
         except UnitError as error:
             _log.warning("event=index_skipped offset=%d error=%s", start, error)
             return size, NO_KEYS
 
-    def one(self, offset: int) -> tuple[int, FoundKeys]:
+    def one(self, offset: int) -> tuple[int, HashedKeys]:
         """Size and keys of the message at a place of the log; nothing when it cannot be read."""
         unit = self._log.unit_at(offset)
         try:
-            return scan_one(unit or b"", offset)
+            return scan_one_hashes(unit or b"", offset)
         except UnitError:
             return 0, NO_KEYS
 
     def hashes_at(self, offset: int) -> list[int] | None:
         """The hashes of the keys of the message at a place of the log, None when it cannot be read."""
         size, found = self.one(offset)
-        return key_hashes(found.topics, found.keys) if size else None
+        return found.hashes if size else None
 
     def behind(self, offset: int) -> int:
         """Where the message at a place of the log ends; the place itself when it cannot be read."""

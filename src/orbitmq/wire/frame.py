@@ -12,8 +12,8 @@ import struct
 
 from orbitmq.errors import FrameError
 from orbitmq.wire.codes import SerializeType
-from orbitmq.wire.command import (
-    Command,
+from orbitmq.wire.command import Command
+from orbitmq.wire.header_codec import (
     decode_binary_header,
     decode_json_header,
     encode_binary_header,

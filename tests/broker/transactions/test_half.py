@@ -27,7 +27,7 @@ from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.message.unit import Unit, decode_unit, encode_unit
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.command import decode_json_header
+from orbitmq.wire.header_codec import decode_json_header
 from tests.support.golden import manifest, rows, unpack
 
 HOST = encode_host("127.0.0.1", 10911)
