@@ -23,11 +23,12 @@ from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessa
 
 def _straight(header: type[Header]) -> msgspec.json.Decoder[Command]:
     """A decoder that reads `extFields` into `header` instead of into a text map."""
+    field: Any = msgspec.field  # whose declared type is that of the default, which a compiler would insist on
     kind = msgspec.defstruct(
         f"Command{header.__name__}",
         [
-            ("ext", Any, msgspec.field(name="~ext", default=None)),
-            ("typed", header | None, msgspec.field(name="extFields", default=None)),
+            ("ext", Any, field(name="~ext", default=None)),
+            ("typed", header | None, field(name="extFields", default=None)),
         ],
         bases=(Command,),
         gc=False,
