@@ -20,6 +20,7 @@ from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.session import session_of
 from orbitmq.pipeline.spark_process import Voice, launch
 from tests.support.process import wait_until
+from tests.support.spark_jvm import quick
 
 START_TIMEOUT_S = 600  # many times what a session takes to start alone
 SAID = b"WARNING: Using incubator modules\nevent=bodies_do_not_fit count=3\n\tat java.lang.Thread.run\n\xff event=x\n"
@@ -33,7 +34,7 @@ def work(number):
     print("event=seen number=%d" % number, file=sys.stderr, flush=True)
     time.sleep(0 if number else 600)
 
-quick = "spark.driver.memory=512m;spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+quick = "spark.driver.memory=512m;spark.driver.extraJavaOptions=" + sys.argv[1]
 with session_of("sample", JobOptions(master="local[1]", spark_conf=quick)) as spark:
     print(spark().sparkContext.parallelize([1], 1).map(work).count(), flush=True)
     spark().sparkContext.parallelize([0], 1).map(work).count()
@@ -107,7 +108,7 @@ def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None
     """Whoever presses Ctrl-C in the middle of a task sees neither Spark's stack traces nor py4j's."""
     out, err = tmp_path / "out", tmp_path / "err"
     with out.open("wb") as to_out, err.open("wb") as to_err:
-        child = subprocess.Popen([sys.executable, "-c", SESSION], stdout=to_out, stderr=to_err, cwd=tmp_path)
+        child = subprocess.Popen([sys.executable, "-c", SESSION, quick()], stdout=to_out, stderr=to_err, cwd=tmp_path)
     try:
         wait_until(lambda: b"number=0" in err.read_bytes(), START_TIMEOUT_S, "the second task runs")
         child.send_signal(signal.SIGINT)

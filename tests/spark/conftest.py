@@ -39,6 +39,7 @@ from pyspark.sql import DataFrameReader, SparkSession
 from tests.support import delivery
 from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.orbit_process import OrbitUp
+from tests.support.spark_jvm import quick
 
 # A RocketMQ broker makes the topic of half messages in its first round of questions, which is soon then; and it never
 # gives up asking about one.
@@ -65,7 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # the queries are short
+        "spark.driver.extraJavaOptions": quick(),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

@@ -1,4 +1,5 @@
-"""Class archives for the Java processes of the tests: a JVM that finds its classes there starts at less cost.
+"""Class archives for the Java processes of the tests, RocketMQ's and Spark's: a JVM that finds its classes there starts
+at less cost.
 
 Made once a build by running everything with the option that writes them: `python -m tests.support.java_archives`. Tests
 run without them just the same.
@@ -20,8 +21,7 @@ from tests.support.java_rocketmq import (
     archive_path,
     class_path,
 )
-
-EXIT_SECONDS = 240  # writing an archive takes some seconds, on a busy machine far more
+from tests.support.spark_jvm import EXIT_SECONDS, make_archive
 
 
 def make(version: str) -> None:
@@ -52,6 +52,7 @@ def main() -> None:
         class_path(version)  # a new build begins without archives
         if not all(archive_path(version, kind).exists() for kind in ("daemon", "driver")):
             make(version)
+    make_archive()
 
 
 if __name__ == "__main__":

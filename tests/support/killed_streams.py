@@ -28,6 +28,7 @@ from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.session import DATA_SOURCES
 from tests.support.process import ChildProcess, ProcessFailed, wait_until
+from tests.support.spark_jvm import quick
 from tests.support.streams import finished, patiently
 
 TOPIC = "orders"
@@ -185,7 +186,7 @@ def session() -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "700m",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": quick(),
         "spark.log.level": "ERROR",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.session.timeZone": "UTC",

@@ -15,19 +15,19 @@ from typing import Self
 import pyspark
 
 from tests.support.process import ChildProcess, ProcessFailed, accepts, free_port
+from tests.support.spark_jvm import quick
 
 SPARK = Path(pyspark.__file__).parent
 SITE_PACKAGES = SPARK.parent
 WORKERS = 2
 START_S = 90  # each daemon is a JVM; alone they take two seconds
 MASTER_URL = re.compile(r"spark://127\.0\.0\.1:\d+")
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # Everything listens on loopback, on ports the system chooses; web pages belong to nobody.
 ENVIRONMENT = {
     "SPARK_HOME": str(SPARK),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "128m",
-    "SPARK_DAEMON_JAVA_OPTS": QUICK,
+    "SPARK_DAEMON_JAVA_OPTS": quick(),
     "PYTHONPATH": "",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
@@ -35,9 +35,9 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": QUICK,
+    "spark.driver.extraJavaOptions": quick(),
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": quick(),
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # tasks wait for both executors
     "spark.cores.max": str(WORKERS),
