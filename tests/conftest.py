@@ -20,8 +20,19 @@ from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
 SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
 REASON_CHARS = 400  # of a failure told at once; the rest comes at the end
 SPARK = "spark"  # the fixture that is Spark's session, slow to start and large
+SPARK_ROOMS = ("spark", "pipeline")  # their running systems are those that the session reads from
 # The long ones first, so that at the end no process waits for another: after them what is left is small.
-FIRST = ("spark", "pipeline", "scenarios", "interop")
+FIRST = (
+    "spark",
+    "pipeline",
+    "scenarios",
+    "interop",
+    "dashboard",
+    "golden",
+    "simulation",
+    "test_demo.py",
+    "test_site.py",
+)
 TESTS = Path(__file__).parent
 
 # What commands remember, cache and are configured with is of one test, not of others nor of whoever runs it.
@@ -79,14 +90,19 @@ def turned_clock() -> LoopFactory:
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _turn(item.path))
+    items.sort(key=_turn)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_shared(item)))
 
 
-def _turn(path: Path) -> int:
-    room = path.relative_to(TESTS).parts[0]
-    return FIRST.index(room) if room in FIRST else len(FIRST)
+def _turn(item: pytest.Item) -> tuple[bool, int]:
+    """What many files share is longer than any of them."""
+    room = _room(item)
+    return _shared(item) == str(item.path), FIRST.index(room) if room in FIRST else len(FIRST)
+
+
+def _room(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
 
 
 def _shared(item: pytest.Item) -> str:
@@ -96,8 +112,19 @@ def _shared(item: pytest.Item) -> str:
     found = getattr(item, "callspec", None)
     for name in SYSTEMS:
         if found is not None and name in found.params:
-            return f"{name}-{found.params[name]}"
+            return SPARK if _room(item) in SPARK_ROOMS else f"{name}-{found.params[name]}"
     return str(item.path)
+
+
+@pytest.hookimpl(trylast=True)  # what stands on it has ended
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """One of several processes ends a running system when it is done with those who share it: each Java broker that
+    idles on to the end of the run takes a twentieth of a core.
+    """
+    if hasattr(item.config, "workerinput") and (nextitem is None or _shared(nextitem) != _shared(item)):
+        known = item.session._fixturemanager._arg2fixturedefs
+        for fixture in [one for name in (SPARK, *SYSTEMS) for one in known.get(name, ()) if one.scope == "session"]:
+            fixture.finish(item._request)  # type: ignore[attr-defined]  # as pytest does when a parameter changes
 
 
 @pytest.hookimpl(tryfirst=True)
