@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 CITIES = ("München", "東京", "São Paulo", "Kraków", "Αθήνα")
+_RISING = bytes(range(256)) * 2
 USER_PROPERTIES = ("run", "index", "city", "note")
 
 
@@ -30,7 +31,8 @@ class TestMessage:
 def body(index: int) -> bytes:
     """5000 + index % 1000 bytes when index % 50 = 49 (a client compresses it), otherwise 20 + index % 300."""
     size = 5000 + index % 1000 if index % 50 == 49 else 20 + index % 300
-    period = bytes((31 * index + j) % 256 for j in range(61))
+    first = 31 * index % 256
+    period = _RISING[first : first + 61]
     return (period * (size // 61 + 1))[:size]
 
 
