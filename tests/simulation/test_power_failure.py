@@ -104,7 +104,7 @@ class LyingFile(PowerFile):
 class ForgetfulFile(PowerFile):
     def __init__(self, path: Path, size: int, *, create: bool, disk: PowerDisk) -> None:
         super().__init__(path, size, create=create, disk=disk)
-        self._name_synced = True  # so the name in the directory never is
+        self.name_synced = True  # so the name in the directory never is
 
 
 class LyingDisk(PowerDisk):

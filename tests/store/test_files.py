@@ -6,6 +6,7 @@ import contextlib
 import errno
 import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,8 @@ import pytest
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
 from orbitmq.store import files, memory
-from orbitmq.store.files import DirectoryLock, Files, MappedFile
+from orbitmq.store.files import MANY, DirectoryLock, Disk, Files, MappedFile
+from tests.support.mounts import CannotMount, after_power_cut, mounted
 
 
 def lock_in_child(path: Path, answer: multiprocessing.Queue[str]) -> None:
@@ -201,6 +203,152 @@ def test_a_queue_may_be_removed_while_it_is_synced(tmp_path: Path) -> None:
     Files().remove_directory(tmp_path / "a")
     file.sync()
     file.close()
+
+
+class Calls:
+    """What an ext4 was asked for. `refused` are descriptors whose fdatasync fails; some page failed unless it
+    `is_well`. It does `meanwhile` in the middle of a whole call.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_well: bool = True) -> None:
+        self.is_well = is_well
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.wholes: list[int] = []
+        self.singles: list[int] = []
+        self.directories: list[Path] = []
+        self.refused: set[int] = set()
+        monkeypatch.setattr(files, "_linux", lambda: (5, 8))
+        monkeypatch.setattr(files, "_file_system", lambda _: files.EXT_MAGIC)
+        monkeypatch.setattr(files, "_syncfs", self._syncfs)
+        monkeypatch.setattr(files, "sync_directory", self.directories.append)
+        monkeypatch.setattr(os, "fdatasync", self._fdatasync)
+
+    def _syncfs(self, descriptor: int) -> bool:
+        self.wholes.append(descriptor)
+        self.meanwhile()
+        return self.is_well
+
+    def _fdatasync(self, descriptor: int) -> None:
+        self.singles.append(descriptor)
+        if descriptor in self.refused:
+            raise OSError(errno.EIO, "the disk failed")
+
+
+def make_many(directory: Path, count: int = MANY) -> list[MappedFile]:
+    return [Files().create(directory / "queues" / str(number) / "1", 4096) for number in range(count)]
+
+
+def test_many_files_come_to_disk_with_one_call_and_so_do_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, calls = make_many(tmp_path), Calls(monkeypatch)
+    disk = Disk(tmp_path)
+    disk.sync(made)
+    assert len(calls.wholes) == 1
+    assert calls.singles == calls.wholes, "the second call is told what the first one may not be told"
+    made[0].sync()
+    assert calls.directories == []
+    later = Files().create(tmp_path / "queues" / "later" / "1", 4096)
+    later.sync()
+    assert calls.directories == [later.path.parent, tmp_path / "queues"], "what is above came with the others"
+    for file in (*made, later):
+        file.close()
+    disk.close()
+
+
+def test_a_name_that_is_made_while_a_disk_is_synced_is_synced_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, calls, during = make_many(tmp_path), Calls(monkeypatch), list[MappedFile]()
+    disk = Disk(tmp_path)
+    path = tmp_path / "queues" / "during" / "1"
+    calls.meanwhile = lambda: during.append(Files().create(path, 4096))
+    disk.sync(made)
+    during[0].sync()
+    assert calls.directories == [path.parent, tmp_path / "queues"]
+    for file in (*made, *during):
+        file.close()
+    disk.close()
+
+
+def test_a_disk_that_could_not_write_some_page_asks_each_file_whether_it_was_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, calls = make_many(tmp_path), Calls(monkeypatch, is_well=False)
+    disk = Disk(tmp_path)
+    disk.sync(made)
+    assert len(calls.wholes) == 1
+    assert len(set(calls.singles)) == MANY
+    assert caplog.text.count(f"event=page_not_written directory={tmp_path}") == 1
+    calls.is_well = True
+    calls.refused = {calls.singles[5]}
+    with pytest.raises(OSError, match="the disk failed"):
+        disk.sync(made)
+    assert len(calls.wholes) == 1, "a failure is told once, and the page may be of a file whose turn came later"
+    for file in made:
+        file.close()
+    disk.close()
+
+
+def test_a_file_system_that_has_stopped_is_told_by_the_second_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux before 5.17 says that all went well."""
+    made, calls = make_many(tmp_path), Calls(monkeypatch)
+    disk = Disk(tmp_path)
+    disk.sync(made)
+    calls.refused = set(calls.wholes)
+    with pytest.raises(OSError, match="the disk failed"):
+        disk.sync(made)
+    for file in made:
+        file.close()
+    disk.close()
+
+
+@pytest.mark.parametrize("reason", ["few", "old kernel", "tmpfs", "other disk", "closed"])
+def test_files_come_to_disk_one_by_one_where_one_call_would_not_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    made, calls = make_many(tmp_path, MANY - (reason == "few")), Calls(monkeypatch)
+    if reason == "old kernel":
+        monkeypatch.setattr(files, "_linux", lambda: (5, 7))
+    if reason == "tmpfs":
+        monkeypatch.setattr(files, "_file_system", lambda _: files.TMPFS_MAGIC)
+    disk = Disk(tmp_path)
+    if reason == "other disk":
+        made[7].device += 1
+    if reason == "closed":
+        disk.close()
+    disk.sync(made)
+    assert calls.wholes == []
+    assert len(set(calls.singles)) == len(made)
+    for file in made:
+        file.close()
+    disk.close()
+
+
+def test_what_came_to_disk_with_one_call_survives_a_power_cut(tmp_path: Path) -> None:
+    try:
+        with mounted("ext4", tmp_path / "disk", 16 << 20) as place:
+            _come_to_disk(place)
+            with after_power_cut(place) as found:
+                assert {path.read_bytes()[:5] for path in found.glob("queues/*/1")} == {
+                    b"%05d" % number for number in range(MANY)
+                }
+    except CannotMount as error:
+        pytest.skip(f"no file system of our own: {error}")
+
+
+def _come_to_disk(place: Path) -> None:
+    disk, made = Disk(place), make_many(place)
+    for number, file in enumerate(made):
+        file.reserve(0, 4096)
+        file.data[:5] = b"%05d" % number
+    disk.sync(made)
+    assert all(file.name_synced for file in made)
+    for file in made:
+        file.close()
+    disk.close()
 
 
 @pytest.mark.parametrize("can_punch", [True, False])

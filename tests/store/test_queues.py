@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import MessageIllegal
-from orbitmq.store.files import Files
+from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.queues import ConsumeQueues, is_storable
 
 
@@ -54,6 +54,40 @@ def test_a_removed_queue_leaves_nothing_and_its_topic_stays_while_it_has_others(
     queues.destroy()
     assert not queues.has_directory("T")
     assert (queues.table, queues.furthest()) == ({}, None)
+
+
+def test_all_queues_are_flushed_with_their_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = ConsumeQueues(Files(), tmp_path, 200, extended_file_size=4096)
+    queues.load()
+    for queue_id in range(3):
+        queue = queues.create("T", queue_id)
+        assert queue.extended is not None
+        queue.put(0, 0, 100, queue.extended.put(7, 1, b""))
+    synced: list[str] = []
+    monkeypatch.setattr(MappedFile, "sync", lambda file: synced.append(file.path.relative_to(tmp_path).parts[0]))
+    queues.flush(queues)
+    assert synced == ["consumequeue_ext", "consumequeue"] * 3, "an entry never comes before what it leads to"
+    synced.clear()
+    queue.put(1, 100, 100, 8)
+    queues.flush(queues)
+    queues.flush(queues)
+    assert synced == ["consumequeue"], "what is on disk is not synced again"
+    assert [queue.flushed for queue in queues] == [20, 20, 40]
+    queues.close()
+
+
+def test_a_queue_that_begins_anew_while_it_is_flushed_is_not_taken_for_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = ConsumeQueues(Files(), tmp_path, 200)
+    queues.load()
+    queue = queues.create("T", 0)
+    for number in range(5):
+        queue.put(number, 100 * number, 100, 0)
+    monkeypatch.setattr(MappedFile, "sync", lambda _: queue.put(0, 9000, 100, 0))
+    queues.flush(queues)
+    assert (queue.end, queue.flushed) == (20, 0)
+    queues.close()
 
 
 def test_light_queues_are_counted_by_their_names(tmp_path: Path) -> None:

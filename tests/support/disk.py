@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
-from orbitmq.store.files import DirectoryLock, Files, MappedFile
+from orbitmq.store.files import DirectoryLock, Disk, Files, MappedFile
 
 SECTOR = 512  # what a disk writes as a whole
 
@@ -62,6 +62,12 @@ class FaultyDisk(Files):
 
     def open(self, path: Path, size: int, *, writable: bool) -> MappedFile:
         return self._remember(FaultyFile(path, size, create=False, writable=writable, disk=self))
+
+    def disk(self, directory: Path) -> Disk:
+        """One that has each file come to disk by itself, as they know how to fail."""
+        disk = super().disk(directory)
+        disk.close()
+        return disk
 
     def used_ratio(self, path: Path) -> float:
         return self.used if isinstance(self.used, float) else self.used.get(path.name, 0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,20 @@ def mounted(kind: str, directory: Path, size: int) -> Iterator[Path]:
         # Lazily: a process that a failed test has left must not keep it.
         subprocess.run(["umount", "-l", str(directory)], check=False)
         image.unlink(missing_ok=True)
+
+
+@contextmanager
+def after_power_cut(disk: Path) -> Iterator[Path]:
+    """What a machine would find that loses its power now and starts again, of an ext4 of `mounted`."""
+    image, place = disk.with_name("copy.image"), disk.with_name("copy")
+    shutil.copy(disk.with_name(disk.name + ".image"), image)
+    place.mkdir()
+    _run("mount", "-o", "loop", str(image), str(place))
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+        image.unlink()
 
 
 def _run(*command: str) -> None:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from unittest import mock
 
 from orbitmq.store import files
-from orbitmq.store.files import DirectoryLock, Files, MappedFile
+from orbitmq.store.files import DirectoryLock, Disk, Files, MappedFile
 
 SECTOR = 512  # what a disk writes as a whole
 
@@ -80,6 +80,21 @@ class PowerFile(MappedFile):
         self._disk.keep(self.path)
 
 
+class PowerWhole(Disk):
+    """One call that brings all to disk, whoever wrote it."""
+
+    def __init__(self, directory: Path, disk: PowerDisk) -> None:
+        super().__init__(directory)
+        self._device = directory.stat().st_dev  # whatever the test lies on
+        self._disk = disk
+
+    def _sync_all(self) -> bool:
+        self._disk.spend()
+        self._disk.keep_all()
+        self._disk.spend()
+        return True
+
+
 class PowerDisk(Files):
     """`directory` itself, which must exist and be empty, never gets lost."""
 
@@ -92,12 +107,16 @@ class PowerDisk(Files):
         self._root = Directory()
         self._nodes: dict[Path, Node] = {directory: self._root}  # as the running machine sees them
         self._files: list[PowerFile] = []
+        self._wholes: list[PowerWhole] = []
         self._lock: DirectoryLock | None = None
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Files sync their directory by a function of their module, not through the door."""
-        with mock.patch.object(files, "sync_directory", self.sync_directory):
+        """Files sync their directory by a function of their module, not through the door. One file is as good as many
+        for syncing the whole disk, sometimes.
+        """
+        many = self.random.choice((1, files.MANY))
+        with mock.patch.object(files, "sync_directory", self.sync_directory), mock.patch.object(files, "MANY", many):
             yield
 
     # ---------------------------------------------------------------------------------------------- what the store does
@@ -119,6 +138,10 @@ class PowerDisk(Files):
 
     def open(self, path: Path, size: int, *, writable: bool) -> MappedFile:
         return self._remember(self.file(path, size, create=False, disk=self))
+
+    def disk(self, directory: Path) -> Disk:
+        self._wholes.append(PowerWhole(directory, self))
+        return self._wholes[-1]
 
     def remove(self, path: Path) -> None:
         self.spend()
@@ -168,6 +191,14 @@ class PowerDisk(Files):
             node.data[:] = path.read_bytes()
             node.has_size = True
 
+    def keep_all(self) -> None:
+        """Everything is on disk as it is now, names included."""
+        for path, node in self._nodes.items():
+            if isinstance(node, Directory):
+                node.settle(len(node.changes))
+            else:
+                self.keep(path)
+
     def write_back(self) -> None:
         """Write some of what was not synced."""
         share = self.random.random()
@@ -180,6 +211,9 @@ class PowerDisk(Files):
         for file in self._files:
             file.close()
         self._files.clear()
+        for whole in self._wholes:
+            whole.close()
+        self._wholes.clear()
         if self._lock is not None:
             with contextlib.suppress(OSError):  # the store has let it go itself
                 self._lock.release()

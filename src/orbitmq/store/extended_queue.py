@@ -133,12 +133,10 @@ class ExtendedQueue:
 
     # ------------------------------------------------------------------------------------------------ flush and close
 
-    def flush(self) -> None:
-        """Return when what was added before the call is on disk. OSError when it is not. For any thread."""
+    def unflushed(self) -> list[MappedFile]:
+        """Files that hold what is not known to be on disk. For any thread."""
         end = self.end
-        if end > self.flushed:
-            self.files.sync(self.flushed, end)
-            self.flushed = end
+        return self.files.between(self.flushed, end) if end > self.flushed else []
 
     def close(self) -> None:
         self._data = bytearray()

@@ -14,10 +14,12 @@ import logging
 import math
 import mmap
 import os
+import re
 import shutil
 import struct
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +39,10 @@ FALLOC_FL_PUNCH_HOLE: Final = 2
 TMPFS_MAGIC: Final = 0x01021994
 STATFS_SIZE_MAX: Final = 512  # struct statfs has 120 bytes on 64-bit Linux
 LONG: Final = struct.Struct("l")  # its first field, which tells the file system
+EXT_MAGIC: Final = 0xEF53
+XFS_MAGIC: Final = 0x58465342
+TELLING: Final = 5, 8  # the first Linux whose syncfs tells that a page could not be written
+MANY: Final = 64  # files; fewer take some 20 ms one by one, and leave what other programs wrote to its own time
 FILES_SPARE: Final = 100  # for the log, the index, and what workers open for a moment
 FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 
@@ -82,10 +88,11 @@ class MappedFile:
         if create:
             _new_names.make_directory(path.parent)
         self._descriptor = _open(path, size, create=create, writable=writable)
+        self.device = os.fstat(self._descriptor).st_dev  # of the file system that holds it
         self._is_closed = False
         self._users = 1  # the owner, and threads inside sync or read: the last one closes the descriptor
         self._users_guard = threading.Lock()
-        self._name_synced = not create
+        self.name_synced = not create  # whether its name is on disk, and those of the directories that lead there
         try:
             self.data = memory.map_file(self._descriptor, size, writable=writable)
         except (OSError, ValueError) as error:
@@ -138,9 +145,9 @@ class MappedFile:
             return
         try:
             os.fdatasync(self._descriptor)
-            if not self._name_synced:
+            if not self.name_synced:
                 _new_names.sync(self.path.parent)
-                self._name_synced = True
+                self.name_synced = True
         finally:
             self._leave()
 
@@ -244,6 +251,59 @@ class MappedFile:
                 _mapped.add(-1)
 
 
+class Disk:
+    """The file system below a directory, which brings many files to disk at once.
+
+    One by one, each file takes a commit of the journal, and all who touch any file wait for commits; and for each the
+    interpreter lock goes to and fro. Ten thousand new files took 8.5 s that way, and a third of a core; one call 0.5 s.
+
+    Its descriptor is told of pages that could not be written since it was opened: before any file is.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._descriptor: int | None = None
+        self._device = -1  # of which files come to disk together
+        with contextlib.suppress(OSError):  # a file system that has no files without a name, or is full
+            self._descriptor = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            if _linux() >= TELLING and _file_system(self._descriptor) in (EXT_MAGIC, XFS_MAGIC):
+                self._device = os.fstat(self._descriptor).st_dev
+
+    def sync(self, files: Sequence[MappedFile]) -> None:
+        """Return when everything written to the files before the call is on disk, and their names. OSError when it is
+        not. For any thread.
+        """
+        now = _new_names.now
+        if len(files) >= MANY and all(file.device == self._device for file in files) and self._sync_all():
+            new = [file for file in files if not file.name_synced]
+            _new_names.came((file.path.parent for file in new), now)
+            for file in new:
+                file.name_synced = True
+            return
+        for file in files:
+            file.sync()
+
+    def _sync_all(self) -> bool:
+        """False when some page could not be written, whoever wrote it. Each file tells whether it was one of its own,
+        now or when its turn comes; a second call for all would be told no more.
+        """
+        assert self._descriptor is not None, "it has a device"
+        if not _syncfs(self._descriptor):
+            self._device = -1
+            _log.error("event=page_not_written directory=%s (of any program on its file system)", self._directory)
+            return False
+        # Before 5.17 syncfs does not tell of a journal that has stopped, and with an empty log XFS leaves pages in the
+        # memory of the drive. This call tells, and leaves none there.
+        os.fdatasync(self._descriptor)
+        return True
+
+    def close(self) -> None:
+        self._device = -1
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
 Read = Callable[[MappedFile, int, int], bytes]  # `MappedFile.read`, or what reads in another way
 
 
@@ -332,6 +392,10 @@ class Files:
     def open(self, path: Path, size: int, *, writable: bool) -> MappedFile:
         """An existing file, which must have exactly `size` bytes."""
         return MappedFile(path, size, create=False, writable=writable)
+
+    def disk(self, directory: Path) -> Disk:
+        """What brings many files to disk at once; before any of them is written. To be closed."""
+        return Disk(directory)
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -425,6 +489,22 @@ class NewNames:
             self._now += 1
             self._holders.update((path.parent, self._now) for path in missing)
 
+    @property
+    def now(self) -> int:
+        """Grows with each name."""
+        return self._now
+
+    def came(self, directories: Iterable[Path], now: int) -> None:
+        """The names that lead into these directories, and were made until `now`, are on disk."""
+        seen = set()
+        for path in directories:
+            while path not in seen:
+                seen.add(path)
+                with self._guard:
+                    if self._holders.get(path, now + 1) <= now:
+                        del self._holders[path]
+                path = path.parent
+
     def sync(self, directory: Path) -> None:
         """Return when the names in `directory` are on disk, and that of every new directory that leads there."""
         for path in (directory, *directory.parents):
@@ -459,11 +539,29 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _is_in_memory(descriptor: int) -> bool:
-    """Whether the file lies on a tmpfs; asked of the C library, for Python does not tell."""
+def _syncfs(descriptor: int) -> bool:
+    """Write what is new on the file system of a file, whoever wrote it; whether that went well."""
+    syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
+    return syncfs is not None and syncfs(descriptor) == 0
+
+
+def _file_system(descriptor: int) -> int | None:
+    """Which kind holds the file, by its magic number; asked of the C library, for Python does not tell."""
     found = ctypes.create_string_buffer(STATFS_SIZE_MAX)
     fstatfs = getattr(ctypes.CDLL(None), "fstatfs", None)
-    return fstatfs is not None and fstatfs(descriptor, found) == 0 and LONG.unpack_from(found)[0] == TMPFS_MAGIC
+    is_told = fstatfs is not None and fstatfs(descriptor, found) == 0
+    return int(LONG.unpack_from(found)[0]) if is_told else None
+
+
+def _is_in_memory(descriptor: int) -> bool:
+    """Whether the file lies on a tmpfs."""
+    return _file_system(descriptor) == TMPFS_MAGIC
+
+
+def _linux() -> tuple[int, int]:
+    """The version of the kernel; zeros for another one."""
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release) if sys.platform == "linux" else None
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _written_end(descriptor: int, size: int) -> int:

@@ -182,9 +182,7 @@ class QueueFlusher:
             self._last_thorough_ms = now_ms
             self.flush()
             return
-        for queue in self._queues:
-            if queue.end - queue.flushed >= self._least_bytes:
-                queue.flush()
+        self._queues.flush([queue for queue in self._queues if queue.end - queue.flushed >= self._least_bytes])
 
     def flush(self) -> None:
         """Flush every queue, then say so in the checkpoint; in this order, or a crash between would lose entries."""
@@ -192,8 +190,7 @@ class QueueFlusher:
         # The last message may not be entered yet; what is asked is whether it lies behind a file, so those in it are.
         end = self._log.end
         timestamp = self._dispatcher.store_timestamp
-        for queue in self._queues:
-            queue.flush()
+        self._queues.flush(self._queues)
         self._checkpoint.queue_timestamp = max(self._checkpoint.queue_timestamp, timestamp)
         self._checkpoint.save()
         self.settled = end

@@ -184,12 +184,16 @@ class NumberedFiles:
         for directory in self.directories:
             self._door.remove_directory(directory)
 
-    def sync(self, start: int, end: int) -> None:
-        """Return when the bytes from `start` to `end` are on disk. Any thread may call it."""
+    def between(self, start: int, end: int) -> list[MappedFile]:
+        """The files that hold the bytes from `start` to `end`."""
         origin, files = self._stream
         first = max(0, (start - origin) // self.file_size)
         last = max(0, (end - 1 - origin) // self.file_size)
-        for file in files[first : last + 1]:
+        return files[first : last + 1]
+
+    def sync(self, start: int, end: int) -> None:
+        """Return when the bytes from `start` to `end` are on disk. Any thread may call it."""
+        for file in self.between(start, end):
             file.sync()
 
     def discard(self, file: MappedFile) -> None:

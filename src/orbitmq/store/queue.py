@@ -17,6 +17,7 @@ import mmap
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.extended_queue import ExtendedQueue, Extension, is_address
@@ -35,6 +36,15 @@ RESERVE_STEP = 64 << 10  # 3276 entries; small, since a broker may have thousand
 Entry = tuple[int, int, int]
 NO_ENTRY = (0, 0, 0)
 FAR_AWAY = 1 << 63  # behind every place of a log
+
+
+class Unflushed(NamedTuple):
+    """Files of a queue that hold what may not be on disk, of what was entered up to `end`, and of its extension."""
+
+    files: list[MappedFile]
+    end: int
+    extended_end: int
+    beginnings: int
 
 
 class ConsumeQueue:
@@ -59,6 +69,7 @@ class ConsumeQueue:
         self._claimed = 0  # disk blocks are there up to here
         self._ahead: list[MappedFile] = []  # made for a batch, not yet part of the queue
         self.flushed = 0
+        self._beginnings = 0  # how often `end` was set to another place, by the thread that puts
         self.max_physical_offset: int = NO_OFFSET
         self._shift = 0  # by how much the last message claimed another offset than it got
         self.lost_files = False  # files were missing when it was loaded, and those behind them were removed
@@ -165,6 +176,7 @@ class ConsumeQueue:
         """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
         self._min = queue_offset * ENTRY_SIZE
         self.end = self.limit = self._claimed = self.flushed = self.files.start_of(self._min)
+        self._beginnings += 1
         while self.end < self._min:
             if self.end >= self.limit:
                 self.make_room()
@@ -271,6 +283,7 @@ class ConsumeQueue:
 
     def _end_at(self, end: int) -> None:
         self.end = self.readable = self.flushed = self.limit = self._claimed = end
+        self._beginnings += 1
         if self.files.files:
             self._write_into(self.files.files[-1])
         last = self.last_entry()
@@ -303,14 +316,28 @@ class ConsumeQueue:
 
     # ------------------------------------------------------------------------------------------------ flush and close
 
+    def unflushed(self) -> Unflushed:
+        """What is not known to be on disk. For any thread."""
+        beginnings, end = self._beginnings, self.end  # which are changed the other way round
+        extended_end = self.extended.end if self.extended is not None else 0
+        files = self.extended.unflushed() if self.extended is not None else []  # before the entries that lead there
+        if end > self.flushed:
+            files += self.files.between(self.flushed, end)
+        return Unflushed(files, end, extended_end, beginnings)
+
+    def came(self, found: Unflushed) -> None:
+        """Its files are on disk now; of a queue that was cut meanwhile that says nothing."""
+        if found.beginnings == self._beginnings:
+            self.flushed = found.end
+            if self.extended is not None:
+                self.extended.flushed = found.extended_end
+
     def flush(self) -> None:
         """Return when the entries made before the call are on disk. OSError when they are not. For any thread."""
-        end = self.end
-        if self.extended is not None:
-            self.extended.flush()  # before the entries that lead there
-        if end > self.flushed:
-            self.files.sync(self.flushed, end)
-            self.flushed = end
+        found = self.unflushed()
+        for file in found.files:
+            file.sync()
+        self.came(found)
 
     def _discard_ahead(self) -> None:
         while self._ahead:

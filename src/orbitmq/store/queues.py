@@ -6,13 +6,13 @@ written, for the entries of their queue mean nothing without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.topics import TOPIC_LENGTH_MAX, is_lmq
 from orbitmq.store.extended_queue import ExtendedQueue
-from orbitmq.store.files import Files
+from orbitmq.store.files import Disk, Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.queue import ConsumeQueue
 
@@ -31,6 +31,8 @@ class ConsumeQueues:
     def __init__(self, door: Files, root: Path, file_size: int, extended_file_size: int = 0) -> None:
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
         self._door = door
+        self._root = root
+        self._disk: Disk | None = None
         self._directory = root / "consumequeue"
         self._extended_directory = root / "consumequeue_ext"
         self._file_size = file_size
@@ -43,6 +45,7 @@ class ConsumeQueues:
         """Map every queue on disk; False when files of one are missing. Directories that are not named by a number are
         left alone.
         """
+        self._disk = self._door.disk(self._root)
         is_whole = True
         for topic in self._door.names(self._directory):
             for name in self._door.names(self._directory / topic):
@@ -85,6 +88,16 @@ class ConsumeQueues:
         """Whether there are `count` light queues."""
         return len(self.table) >= count and sum(is_lmq(topic) for topic, _ in self.table) >= count
 
+    def flush(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Return when the entries of these queues that were made before the call are on disk. OSError when they are
+        not. For any thread, after `load`.
+        """
+        assert self._disk is not None, "it was loaded"
+        found = [(queue, queue.unflushed()) for queue in queues]
+        self._disk.sync([file for _, unflushed in found for file in unflushed.files])
+        for queue, unflushed in found:
+            queue.came(unflushed)
+
     def furthest(self) -> ConsumeQueue | None:
         """The queue whose last message lies furthest in the log."""
         return max(self, key=lambda queue: queue.max_physical_offset, default=None)
@@ -107,3 +120,5 @@ class ConsumeQueues:
     def close(self) -> None:
         for queue in self:
             queue.close()
+        if self._disk is not None:
+            self._disk.close()
