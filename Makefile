@@ -8,14 +8,15 @@ INSTALLED := .venv/.installed
 # Where Python may not keep what it compiled, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java services check static format compiled test bench spark-kills bench-abuse bench-frozen bench-dashboard \
-	bench-spark bench-growth fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
+.PHONY: help setup java services check static format compiled platform wheel test test-compiled bench spark-kills \
+	bench-abuse bench-frozen bench-dashboard bench-spark bench-growth fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
 	@echo "make demo       send, consume and analyse 12,506 order events on a broker of its own"
 	@echo "make check      format, lint, types, import contracts, documentation; under a minute"
 	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
+	@echo "make test-compiled   the same tests with the modules compiled that are in the wheel of a platform"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; figures and plots in docs/performance"
 	@echo "make bench-abuse   what a client that behaves feels while others do their worst; three minutes"
@@ -32,6 +33,7 @@ help:
 	@echo "make site       the documentation as a site in build/site: open build/site/index.html"
 	@echo "make lock       resolve the dependencies of pyproject.toml anew"
 	@echo "make audit      whether a version that is locked has a known vulnerability; asks a service on the network"
+	@echo "make wheel      the wheel of this platform in dist/, with the way of a message compiled"
 	@echo "make release    dist/: source archive, wheel, bill of materials, and their sums"
 
 setup: $(INSTALLED)
@@ -91,21 +93,47 @@ format: setup
 compiled: setup
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true
 
+# The wheel of this platform, in which the way of a message is compiled. COMPILED is what it holds: a PYTHONPATH that names
+# it runs that instead of the sources.
+COMPILED := $(CURDIR)/.venv/platform
+SOURCES := $(shell find src -name '*.py')
+
+wheel: setup
+	$(BIN)/python -m supply.platform_wheel dist
+
+$(COMPILED)/.built: $(INSTALLED) pyproject.toml $(SOURCES)
+	@mkdir -p build
+	$(BIN)/python -m supply.platform_wheel build/wheel --unpack $(COMPILED) >build/wheel.log 2>&1 || \
+		(cat build/wheel.log; exit 1)
+	@touch $@
+
+platform: $(COMPILED)/.built
+
+# COMPILED_TESTS="tests" is everything; by default, and in `make test`, those of the rooms whose modules are compiled.
+COMPILED_TESTS ?= tests/message tests/wire tests/net tests/store tests/broker
+test-compiled: setup platform
+	PYTHONPATH=$(COMPILED) $(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder $(COMPILED_TESTS)
+
 # What needs one core each is done two at a time. Tests run three at a time: much of the time one waits for a broker.
 test: setup services diagrams
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target compiled java static
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target compiled java static platform
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	@$(MAKE) --no-print-directory test-compiled
 
-bench: setup java
-	$(BIN)/python bench/run.py
+# What is measured is the wheel of this platform; FORM=interpreted is the sources.
+FORM := compiled
+MEASURED = $(if $(filter interpreted,$(FORM)),,PYTHONPATH=$(COMPILED))
+
+bench: setup java platform
+	$(MEASURED) $(BIN)/python bench/run.py $(BENCH)
 
 # GROWTH="--gigabytes 0 1 20" adds a step; the others that there are: `python bench/growth.py --help`.
-bench-growth: setup java $(TOOLS)/.installed
-	$(BIN)/python bench/growth.py $(GROWTH)
+bench-growth: setup java platform $(TOOLS)/.installed
+	$(MEASURED) $(BIN)/python bench/growth.py $(GROWTH)
 	$(TOOLS)/bin/python -m bench.growth_plots docs/performance/growth.json
 
-bench-abuse: setup
-	$(BIN)/python bench/abuse.py
+bench-abuse: setup platform
+	$(MEASURED) $(BIN)/python bench/abuse.py
 
 bench-frozen: setup java
 	$(BIN)/python bench/frozen.py
@@ -128,8 +156,8 @@ soak: setup
 	$(BIN)/python -m bench.soak $(SOAK)
 
 # SOAK="--minutes 10" ends it earlier; --keep DIRECTORY keeps the samples.
-soak-steady: setup
-	$(BIN)/python -m bench.soak --steady $(SOAK)
+soak-steady: setup platform
+	$(MEASURED) $(BIN)/python -m bench.soak --steady $(SOAK)
 
 # FUZZ="--target frame --inputs 2000000" is for one decoder, FUZZ=--keep adds what covers new ground to fuzz/corpus.
 fuzz: setup

@@ -29,6 +29,7 @@ from bench import clients  # noqa: E402
 from bench.report import lag_notes, line, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
+from orbitmq.store.hash_scan import IS_COMPILED  # noqa: E402
 from tests.support.process import ProcessFailed  # noqa: E402
 
 TABLE_WIDTH = 170  # where the output is no terminal
@@ -180,6 +181,7 @@ def _machine() -> list[str]:
 
 def _notes(arguments: argparse.Namespace) -> list[str]:
     return [
+        f"orbitmq {'as in the wheel of this platform, with hot modules compiled' if IS_COMPILED else 'interpreted'}",
         f"the best of {arguments.rounds} rounds of {arguments.seconds} s, each after {arguments.warm_up} s of warming",
         "messages a second where nothing else is said; bodies of 1 KiB with KEYS, TAGS and UNIQ_KEY, all indexed",
         "flushed asynchronously where nothing else is said; the load generator shares the cores",

@@ -9,12 +9,14 @@ import asyncio
 import inspect
 import os
 import tempfile
+from collections.abc import Generator
 from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.support.compiled import IS_COMPILED, refuse_stand_ins, stand_in_refused
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
 
 SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
@@ -34,6 +36,8 @@ FIRST = (
     "test_site.py",
 )
 TESTS = Path(__file__).parent
+Reports = Generator[None, pytest.TestReport, pytest.TestReport]
+CollectReports = Generator[None, pytest.CollectReport, pytest.CollectReport]
 
 # What commands remember, cache and are configured with is of one test, not of others nor of whoever runs it.
 _HOMES = tempfile.TemporaryDirectory(prefix="orbitmq-homes-")
@@ -71,9 +75,30 @@ class AtOnce:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if IS_COMPILED:
+        refuse_stand_ins()
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):  # those have none to write to
         config.pluginmanager.register(AtOnce(terminal))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Reports:
+    report = yield
+    reason = stand_in_refused(call.excinfo.value) if call.excinfo is not None else None
+    if reason is not None:
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {reason}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> CollectReports:
+    report = yield
+    excinfo = report.call.excinfo if report.call is not None else None
+    reason = stand_in_refused(excinfo.value) if excinfo is not None else None
+    if reason is not None:
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, f"Skipped: {reason}")
+    return report
 
 
 @pytest.fixture(params=LOOPS)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from orbitmq import __version__
 from orbitmq.cli.main import app
+from orbitmq.store.hash_scan import IS_COMPILED
 
 # What help may load, counted because time on a busy machine says nothing: typer with its part of the standard library
 # is 150 modules and 65 ms, with pydantic for the flags of a command 260 modules and 145 ms; the daemons have 300 more.
@@ -33,7 +34,8 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_version() -> None:
-    assert CliRunner().invoke(app, ["--version"]).output == f"orbitmq {__version__}\n"
+    form = " (compiled)" if IS_COMPILED else ""
+    assert CliRunner().invoke(app, ["--version"]).output == f"orbitmq {__version__}{form}\n"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ class StoreModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.close()
+        if hasattr(self, "watching"):  # also where no store came to be: other tests have the real functions again
             self.watching.__exit__(None, None, None)
             shutil.rmtree(self.directory)
 
