@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Final
 
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.refusals import Limit, Refusals
@@ -20,14 +21,14 @@ from orbitmq.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
-HELD_MAX = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs about 1 KiB
+HELD_MAX: Final = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs about 1 KiB
 HELD_BY_ONE_MAX = 25_000  # of one connection: a client of many queues must leave room for others
 TURN_PULLS = 200  # run again before other work gets its turn: some 5 ms
 TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
 
 # New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
 # the pull is the shorter way.
-LOOKED_AT_MAX = 32
+LOOKED_AT_MAX: Final = 32
 
 QueueKey = tuple[str, int]
 Unit = Callable[[str, int, int], memoryview | None]  # topic, queue id and queue offset of a message -> the message

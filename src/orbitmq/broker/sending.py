@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
@@ -32,7 +33,7 @@ from orbitmq.wire.headers import SendMessageHeader, SendMessageV2Header
 
 _log = logging.getLogger(__name__)
 
-MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not say how often they want a message
+MAX_RECONSUME_SINCE: Final = 121  # V3_4_9: older clients do not say how often they want a message
 
 AnySendHeader = SendMessageHeader | SendMessageV2Header
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from orbitmq.broker.light_queues import folded
 from orbitmq.message.topics import SCHEDULE_GROUP, SCHEDULE_TOPIC
@@ -19,9 +19,9 @@ from orbitmq.store.engine import MessageStore
 
 K = TypeVar("K", bound=Hashable)
 
-FLOWS_MAX = 200_000  # of one kind, some 200 MB; names come from the network. Further ones are counted together
-SECONDS_A_MINUTE = 60
-WORTH_TELLING_SECONDS = 0.001  # RocketMQ's table of durations begins with a millisecond
+FLOWS_MAX: Final = 200_000  # of one kind, some 200 MB; names come from the network. Further ones are counted together
+SECONDS_A_MINUTE: Final = 60
+WORTH_TELLING_SECONDS: Final = 0.001  # RocketMQ's table of durations begins with a millisecond
 
 GroupKey = tuple[str, str]  # topic, group
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from orbitmq.message.properties import CLUSTER, NAME_END, PAIR_END, WAIT, decode_properties
 
-_WAIT = WAIT + NAME_END
+_WAIT: Final = WAIT + NAME_END
 
 
 def waits_for_store(text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -42,13 +43,13 @@ from orbitmq.wire.table_texts import TableTexts
 
 _log = logging.getLogger(__name__)
 
-READ_WRITE = PERM_READ | PERM_WRITE
-SCHEDULE_QUEUES = 18  # RocketMQ's fixed figure, whatever the level table says
+READ_WRITE: Final = PERM_READ | PERM_WRITE
+SCHEDULE_QUEUES: Final = 18  # RocketMQ's fixed figure, whatever the level table says
 # All topics go to each name server, slave and tool in one frame of 16 MiB: a broker whose table does not fit into it is
 # lost to everybody. Clients that invent names leave room for administrators.
 TEXT_SIZE_MAX = 15 << 20
 AUTO_CREATED_SIZE_MAX = 12 << 20
-FOR_GROUPS_SIZE_MAX = 14 << 20  # and so do those that invent groups
+FOR_GROUPS_SIZE_MAX: Final = 14 << 20  # and so do those that invent groups
 ADMINISTRATORS_SHARE = 5  # of topicsMax, one in so many
 
 

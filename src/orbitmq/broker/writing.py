@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from orbitmq.broker.statistics import Statistics
 from orbitmq.errors import RequestRejected
@@ -20,7 +20,7 @@ from orbitmq.wire.codes import ResponseCode
 
 T = TypeVar("T")
 
-_DELAY_PAIR = DELAY.encode() + b"\x01"
+_DELAY_PAIR: Final = DELAY.encode() + b"\x01"
 
 
 class Writing:

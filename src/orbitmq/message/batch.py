@@ -14,16 +14,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orbitmq.errors import BodyError, MessageIllegal
 from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
 
-ITEM_HEAD = struct.Struct(">i8xii")  # size, flag, body size
-ITEM_OVERHEAD = ITEM_HEAD.size + PROPERTIES_LENGTH.size
-PAIR_END = b"\x02"
+ITEM_HEAD: Final = struct.Struct(">i8xii")  # size, flag, body size
+ITEM_OVERHEAD: Final = ITEM_HEAD.size + PROPERTIES_LENGTH.size
+PAIR_END: Final = b"\x02"
 MAGIC_AT, QUEUE_ID_AT, SHARED_AT = 4, 12, 36  # in a unit; what follows from system flag on is the same in a whole batch
 
 

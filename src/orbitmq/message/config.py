@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from orbitmq.message.flags import PERM_READ, PERM_WRITE
 
-SINGLE_TAG = "SINGLE_TAG"
-MULTI_TAG = "MULTI_TAG"
-TAG = "TAG"
-SQL92 = "SQL92"
-SUBSCRIBE_ALL = "*"
+SINGLE_TAG: Final = "SINGLE_TAG"
+MULTI_TAG: Final = "MULTI_TAG"
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
+SUBSCRIBE_ALL: Final = "*"
 
 
 class DataVersion(msgspec.Struct, frozen=True):

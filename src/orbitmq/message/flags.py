@@ -5,39 +5,41 @@ Pure constants and bit arithmetic.
 
 from __future__ import annotations
 
+from typing import Final
+
 # System flag of a message, on disk and on the wire.
-COMPRESSED = 0x1
-MULTI_TAGS = 0x2
-TRANSACTION_NOT = 0x0
-TRANSACTION_PREPARED = 0x4
-TRANSACTION_COMMIT = 0x8
-TRANSACTION_ROLLBACK = 0xC
-TRANSACTION_MASK = 0xC
-BORN_HOST_V6 = 0x10
-STORE_HOST_V6 = 0x20
-NEED_UNWRAP = 0x40  # set by RocketMQ 5 only
-INNER_BATCH = 0x80  # set by RocketMQ 5 only
-COMPRESSION_LZ4 = 0x100
-COMPRESSION_ZSTD = 0x200
-COMPRESSION_ZLIB = 0x300
-COMPRESSION_MASK = 0x700  # 0 together with COMPRESSED is zlib as well: producers before 4.9 set no kind
+COMPRESSED: Final = 0x1
+MULTI_TAGS: Final = 0x2
+TRANSACTION_NOT: Final = 0x0
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+TRANSACTION_MASK: Final = 0xC
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+NEED_UNWRAP: Final = 0x40  # set by RocketMQ 5 only
+INNER_BATCH: Final = 0x80  # set by RocketMQ 5 only
+COMPRESSION_LZ4: Final = 0x100
+COMPRESSION_ZSTD: Final = 0x200
+COMPRESSION_ZLIB: Final = 0x300
+COMPRESSION_MASK: Final = 0x700  # 0 together with COMPRESSED is zlib as well: producers before 4.9 set no kind
 
 # Permission of a topic or broker.
-PERM_PRIORITY = 8
-PERM_READ = 4
-PERM_WRITE = 2
-PERM_INHERIT = 1
+PERM_PRIORITY: Final = 8
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
 
 # System flag of a pull request.
-PULL_COMMIT_OFFSET = 0x1
-PULL_SUSPEND = 0x2
-PULL_SUBSCRIPTION = 0x4
-PULL_CLASS_FILTER = 0x8
-PULL_LITE = 0x10
+PULL_COMMIT_OFFSET: Final = 0x1
+PULL_SUSPEND: Final = 0x2
+PULL_SUBSCRIPTION: Final = 0x4
+PULL_CLASS_FILTER: Final = 0x8
+PULL_LITE: Final = 0x10
 
 # System flag of a topic.
-TOPIC_UNIT = 0x1
-TOPIC_UNIT_SUBSCRIPTION = 0x2
+TOPIC_UNIT: Final = 0x1
+TOPIC_UNIT_SUBSCRIPTION: Final = 0x2
 
 
 def transaction_type(sys_flag: int) -> int:

@@ -9,15 +9,16 @@ import struct
 import sys
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from typing import Final
 
-TAGS_REMEMBERED = 4096  # tags are few and come again with every message; the table stays below a MiB
-CELLS = 256  # texts hashed at once; enough that the work on the numbers outweighs that on the texts
-CELL_SIZES = (32, 64)
-CELL_SIZE_MAX = CELL_SIZES[-1]
-PREFIXES_REMEMBERED = 512  # some 5 KB each
-WORD = 0xFFFFFFFF
-POWERS = tuple(pow(31, exponent, 1 << 32) for exponent in range(CELL_SIZE_MAX + 1))
-NATIVE_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+TAGS_REMEMBERED: Final = 4096  # tags are few and come again with every message; the table stays below a MiB
+CELLS: Final = 256  # texts hashed at once; enough that the work on the numbers outweighs that on the texts
+CELL_SIZES: Final = (32, 64)
+CELL_SIZE_MAX: Final = CELL_SIZES[-1]
+PREFIXES_REMEMBERED: Final = 512  # some 5 KB each
+WORD: Final = 0xFFFFFFFF
+POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(CELL_SIZE_MAX + 1))
+NATIVE_UTF16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 
 
 def string_hash(text: str) -> int:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
+from typing import Final
 
 from orbitmq.errors import MessageIllegal, UnitError
 
-HOST_V4_SIZE = 8
-HOST_V6_SIZE = 20
-HOSTS_REMEMBERED = 4096  # one broker talks to some thousand clients; the same hosts come with every message
+HOST_V4_SIZE: Final = 8
+HOST_V6_SIZE: Final = 20
+HOSTS_REMEMBERED: Final = 4096  # one broker talks to some thousand clients; the same hosts come with every message
 
 
 @lru_cache(HOSTS_REMEMBERED)

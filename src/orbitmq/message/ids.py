@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
+from typing import Final
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.hosts import HOST_V4_SIZE, HOST_V6_SIZE, HOSTS_REMEMBERED, decode_host
 
-OFFSET_ID_SIZES = (HOST_V4_SIZE + 8, HOST_V6_SIZE + 8)
-UNIQUE_ID_SIZES = (4 + 12, 16 + 12)
-UNIQUE_ID_TAIL = struct.Struct(">H4sIH")
-CLOCK_STEP_BACK_MAX_MS = 1_000_000  # RocketMQ writes 0 for a clock that went back less than this
+OFFSET_ID_SIZES: Final = (HOST_V4_SIZE + 8, HOST_V6_SIZE + 8)
+UNIQUE_ID_SIZES: Final = (4 + 12, 16 + 12)
+UNIQUE_ID_TAIL: Final = struct.Struct(">H4sIH")
+CLOCK_STEP_BACK_MAX_MS: Final = 1_000_000  # RocketMQ writes 0 for a clock that went back less than this
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ At the end of a commit log file a blank record takes the place of a unit: 4 byte
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 import msgspec
 
@@ -39,22 +40,22 @@ from orbitmq.message.properties import UNIQ_KEY, decode_properties
 
 Buffer = bytes | bytearray | memoryview
 
-MAGIC = 0xDAA320A7 - (1 << 32)
-MAGIC_LONG_TOPIC = 0xDAA320AB - (1 << 32)
-BLANK_MAGIC = 0xCBD43194 - (1 << 32)
-UNIT_OVERHEAD = 91  # all fixed fields with two IPv4 hosts
-V6_EXTRA = 12  # by which an IPv6 host field is longer
+MAGIC: Final = 0xDAA320A7 - (1 << 32)
+MAGIC_LONG_TOPIC: Final = 0xDAA320AB - (1 << 32)
+BLANK_MAGIC: Final = 0xCBD43194 - (1 << 32)
+UNIT_OVERHEAD: Final = 91  # all fixed fields with two IPv4 hosts
+V6_EXTRA: Final = 12  # by which an IPv6 host field is longer
 
 # Heads up to and including the body length, by the two IPv6 bits of the system flag.
-HEADS = tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20))
-TOPIC_LENGTH = struct.Struct(">b")
-TOPIC_LENGTHS = {MAGIC: TOPIC_LENGTH, MAGIC_LONG_TOPIC: struct.Struct(">h")}
-PROPERTIES_LENGTH = struct.Struct(">h")
-BLANK = struct.Struct(">ii")
-INT32 = struct.Struct(">i")
-INT64 = struct.Struct(">q")
-SYS_FLAG_LOW_BYTE = 39  # position of the byte that holds the IPv6 bits
-STORE_TIMESTAMP_V4 = 56  # position of the store timestamp behind an IPv4 born host
+HEADS: Final = tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20))
+TOPIC_LENGTH: Final = struct.Struct(">b")
+TOPIC_LENGTHS: Final = {MAGIC: TOPIC_LENGTH, MAGIC_LONG_TOPIC: struct.Struct(">h")}
+PROPERTIES_LENGTH: Final = struct.Struct(">h")
+BLANK: Final = struct.Struct(">ii")
+INT32: Final = struct.Struct(">i")
+INT64: Final = struct.Struct(">q")
+SYS_FLAG_LOW_BYTE: Final = 39  # position of the byte that holds the IPv6 bits
+STORE_TIMESTAMP_V4: Final = 56  # position of the store timestamp behind an IPv4 born host
 
 
 class Unit(msgspec.Struct, gc=False):

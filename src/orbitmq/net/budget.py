@@ -9,14 +9,16 @@ of a connection only that it can be ended.
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 from orbitmq.runtime.refusals import Limit, Refusals
 
 _log = logging.getLogger(__name__)
 
-MEMORY_MAX = 1 << 30  # bytes of each kind: 64 of the largest frames, and far more than is on its way in any calm hour
-COUNTED_FROM = 64 << 10  # bytes of one kind: less is what any connection may hold between two reads
+MEMORY_MAX: Final = (
+    1 << 30
+)  # bytes of each kind: 64 of the largest frames, and more than is on its way in any calm hour
+COUNTED_FROM: Final = 64 << 10  # bytes of one kind: less is what any connection may hold between two reads
 
 
 class Holder(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
 from orbitmq.message.hosts import encode_host
@@ -26,17 +26,21 @@ from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encod
 
 _log = logging.getLogger(__name__)
 
-WRITE_BUFFER_HIGH = 4 << 20  # bytes not yet taken by the peer at which we stop reading from it: one large pull answer
-WRITE_BUFFER_LOW = 1 << 20
-TURN_SECONDS = 0.01  # that requests which came together may take before other connections get a turn
+WRITE_BUFFER_HIGH: Final = (
+    4 << 20
+)  # bytes the peer has not taken at which we stop reading from it: one large pull answer
+WRITE_BUFFER_LOW: Final = 1 << 20
+TURN_SECONDS: Final = 0.01  # that requests which came together may take before other connections get a turn
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
-WRITE_TURN_MAX = 256 << 10  # bytes a caller who waits for nothing may queue before others, and the socket, get a turn
-SILENCE_MIN_MS = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
-GATHERED_FROM = 64 << 10  # bytes of a body in parts that go to the kernel as they are: of less, one copy costs less
-FAIR_FROM = 32 << 10  # bytes of a read after which others get their turn; uvloop makes 32 reads of 250 KiB in one
-CLOSE_GRACE_SECONDS = 3.0  # how long a closed connection may wait for its peer to take the last bytes
+WRITE_TURN_MAX: Final = (
+    256 << 10
+)  # bytes a caller who waits for nothing may queue before others and the socket get a turn
+SILENCE_MIN_MS: Final = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
+GATHERED_FROM: Final = 64 << 10  # bytes of a body in parts that go to the kernel as they are: less is cheaper copied
+FAIR_FROM: Final = 32 << 10  # bytes of a read after which others get a turn; uvloop makes 32 reads of 250 KiB in one
+CLOSE_GRACE_SECONDS: Final = 3.0  # how long a closed connection may wait for its peer to take the last bytes
 TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
-OPEN_COUNTED_FROM = 1 << 20  # of these, bytes that any connection may have without being counted
+OPEN_COUNTED_FROM: Final = 1 << 20  # of these, bytes that any connection may have without being counted
 OPEN_BYTES_MAX = 64 << 20  # bodies of these: a thousand sends of 64 KiB that wait for one flush, 16 of the largest
 
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.commit_log import CommitLog
@@ -26,11 +27,11 @@ from orbitmq.store.retention import DISK_NEARLY_FULL, Decision, DiskUse, Rules, 
 
 _log = logging.getLogger(__name__)
 
-FILES_A_ROUND = 10  # as RocketMQ
-ROUNDS_ASKED = 20  # how many rounds one request for a clean-up lasts; as RocketMQ
-FIRST_ROUND_MS = 60_000  # after a start, as RocketMQ: time to see that the wrong hours or ratios are set
-QUEUES_A_TURN = 50  # trimmed in one go on the appending thread: a millisecond or two
-NEXT_TURN_MS = 1
+FILES_A_ROUND: Final = 10  # as RocketMQ
+ROUNDS_ASKED: Final = 20  # how many rounds one request for a clean-up lasts; as RocketMQ
+FIRST_ROUND_MS: Final = 60_000  # after a start, as RocketMQ: time to see that the wrong hours or ratios are set
+QUEUES_A_TURN: Final = 50  # trimmed in one go on the appending thread: a millisecond or two
+NEXT_TURN_MS: Final = 1
 
 Deliver = Callable[[Callable[[], object]], object]
 KeepsFrom = Callable[[], int]

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from orbitmq.errors import StoreError
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT32
@@ -22,15 +23,15 @@ from orbitmq.store.staging import Staging
 from orbitmq.store.warming import Warmer
 
 RESERVE_STEP = 4 << 20  # one claim; some 50 ms of the highest load one core can take
-STEPS_A_TURN = 4  # after which a worker can be stopped
-FILES_AHEAD = 2  # at most, as RocketMQ; there are so many only when they are small
-RESERVE_AHEAD = 4 * RESERVE_STEP  # the worker needs a quarter of the time to prepare it
+STEPS_A_TURN: Final = 4  # after which a worker can be stopped
+FILES_AHEAD: Final = 2  # at most, as RocketMQ; there are so many only when they are small
+RESERVE_AHEAD: Final = 4 * RESERVE_STEP  # the worker needs a quarter of the time to prepare it
 # Bytes of an append that are written by a call: its whole pages come into memory without being cleared first, which
 # costs several times what the copy does. Of less, the call costs more than it saves. Unlike a store to the map it waits
 # for a claim of blocks in the same file, which holds the file's lock: 0.04 ms for 4 MiB on ext4, 0.5 ms at most of 64
 # claims, and no write of 64 KiB beside them took longer than one without. When more pages are dirty than the kernel
 # allows, both ways wait for the disk; nothing here bounds that.
-CALLED_FROM = 16 << 10
+CALLED_FROM: Final = 16 << 10
 
 
 class CommitLog:

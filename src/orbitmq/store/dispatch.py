@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.flags import TRANSACTION_PREPARED
@@ -21,8 +22,8 @@ from orbitmq.store.queues import ConsumeQueues, is_storable
 
 _log = logging.getLogger(__name__)
 
-_TAGS = (TAGS + NAME_END).encode()
-_DELAY = (DELAY + NAME_END).encode()
+_TAGS: Final = (TAGS + NAME_END).encode()
+_DELAY: Final = (DELAY + NAME_END).encode()
 
 FilterBitmap = Callable[[str, bytes], bytes]  # topic and properties of a message -> which filters of the topic take it
 

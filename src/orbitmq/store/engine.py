@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterator
 from itertools import accumulate, islice, starmap
-from typing import cast
+from typing import Final, cast
 
 from orbitmq.errors import MessageIllegal, StoreError, StorePoisoned
 from orbitmq.message.batch import PackedBatch, pack_batch
@@ -55,8 +55,8 @@ from orbitmq.store.worker import Worker
 
 _log = logging.getLogger(__name__)
 
-UNIT_SIZE_SLACK = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
-RESERVE_INTERVAL_MS = 1000  # the worker is woken when it is needed; this only bounds how late it may be
+UNIT_SIZE_SLACK: Final = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
+RESERVE_INTERVAL_MS: Final = 1000  # the worker is woken when it is needed; this only bounds how late it may be
 INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this bounds how much it finds left to do
 
 

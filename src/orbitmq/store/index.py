@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.checkpoint import Checkpoint
@@ -21,7 +22,7 @@ from orbitmq.store.index_recovery import IndexedLog, IndexRecovery
 
 _log = logging.getLogger(__name__)
 
-NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
+NAME_DIGITS: Final = 17  # yyyyMMddHHmmssSSS
 
 
 def file_name(now_ms: int) -> str:

@@ -24,14 +24,15 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Final
 
 from orbitmq.store.files import PAGE, MappedFile, Read
 
-HEADER = struct.Struct(">qqqqii")
-NUMBER = struct.Struct(">i")
-ENTRY = struct.Struct(">iqii")
-SECONDS_MAX = 0x7FFFFFFF
-RESERVE_STEP = 4 << 20  # some 200,000 entries
+HEADER: Final = struct.Struct(">qqqqii")
+NUMBER: Final = struct.Struct(">i")
+ENTRY: Final = struct.Struct(">iqii")
+SECONDS_MAX: Final = 0x7FFFFFFF
+RESERVE_STEP: Final = 4 << 20  # some 200,000 entries
 
 
 @dataclass(frozen=True)

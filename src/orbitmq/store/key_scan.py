@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from orbitmq.message.hashing import CELL_SIZE_MAX, string_hash, string_hashes
@@ -17,11 +17,11 @@ from orbitmq.message.properties import KEYS, NAME_END, UNIQ_KEY, find_property
 from orbitmq.message.unit import MAGIC, SYS_FLAG_LOW_BYTE, Buffer, decode_unit
 
 # What of a unit's head matters here: size, magic, system flag, store timestamp, body size; by the two IPv6 bits.
-HEADS = tuple(struct.Struct(f">ii28xi{8 + born}xq{store + 12}xi") for store in (8, 20) for born in (8, 20))
-HASH_MAX = 0x7FFFFFFF
-JOINT = b"#"
-_UNIQ_KEY = (UNIQ_KEY + NAME_END).encode()
-_KEYS = (KEYS + NAME_END).encode()
+HEADS: Final = tuple(struct.Struct(f">ii28xi{8 + born}xq{store + 12}xi") for store in (8, 20) for born in (8, 20))
+HASH_MAX: Final = 0x7FFFFFFF
+JOINT: Final = b"#"
+_UNIQ_KEY: Final = (UNIQ_KEY + NAME_END).encode()
+_KEYS: Final = (KEYS + NAME_END).encode()
 
 
 class FoundKeys(NamedTuple):

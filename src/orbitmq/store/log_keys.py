@@ -7,6 +7,7 @@ more than one slice.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from orbitmq.errors import UnitError
 from orbitmq.message.unit import BLANK, BLANK_MAGIC
@@ -19,10 +20,10 @@ from orbitmq.store.progress import Progress
 
 _log = logging.getLogger(__name__)
 
-SLICE_BYTES = 128 << 10
+SLICE_BYTES: Final = 128 << 10
 SLICE_MESSAGES = 256  # about a millisecond
 
-NO_KEYS = HashedKeys([], [], [])
+NO_KEYS: Final = HashedKeys([], [], [])
 
 
 class LogKeys:

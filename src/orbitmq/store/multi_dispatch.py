@@ -8,7 +8,7 @@ message's own one; a light queue, whose name begins with %LMQ%, is always number
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orbitmq.message.properties import (
     INNER_MULTI_DISPATCH,
@@ -20,10 +20,10 @@ from orbitmq.message.properties import (
 )
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_lmq, is_system_topic
 
-_NAMES = (INNER_MULTI_DISPATCH + NAME_END).encode()
-_OFFSETS = (INNER_MULTI_QUEUE_OFFSET + NAME_END).encode()
-_WAIT = (WAIT + NAME_END).encode()
-_PAIR_END = PAIR_END.encode()
+_NAMES: Final = (INNER_MULTI_DISPATCH + NAME_END).encode()
+_OFFSETS: Final = (INNER_MULTI_QUEUE_OFFSET + NAME_END).encode()
+_WAIT: Final = (WAIT + NAME_END).encode()
+_PAIR_END: Final = PAIR_END.encode()
 
 
 class MultiDispatch(NamedTuple):

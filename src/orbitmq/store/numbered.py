@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from orbitmq.errors import StoreDamaged
 from orbitmq.store.files import Files, MappedFile
 
 _log = logging.getLogger(__name__)
 
-NAME_DIGITS = 20
+NAME_DIGITS: Final = 20
 
 
 def file_name(start: int) -> str:

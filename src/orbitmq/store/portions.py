@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orbitmq.errors import StoreError
 from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
@@ -29,13 +29,13 @@ from orbitmq.store.pieces import Pieces, read_at
 from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
 from orbitmq.store.queues import ConsumeQueues, is_storable
 
-STAGING = "rebuild"  # everything new lies below this directory of the store until it is complete
-PARTS = "parts"  # and there the part files
-FOUND_ENTRY = struct.Struct(">qqiqq?")  # queue offset, place, size, code, store time, whether it is its own queue
-FOUND_KEY = struct.Struct(">iqq")  # hash, place, store time
-INDEX_BATCH = 256  # keys hashed at once
-PROGRESS_MESSAGES = 1000  # progress is told that often
-HEAD_SIZE = 128  # of a message: enough for its store timestamp
+STAGING: Final = "rebuild"  # everything new lies below this directory of the store until it is complete
+PARTS: Final = "parts"  # and there the part files
+FOUND_ENTRY: Final = struct.Struct(">qqiqq?")  # queue offset, place, size, code, store time, whether its own queue
+FOUND_KEY: Final = struct.Struct(">iqq")  # hash, place, store time
+INDEX_BATCH: Final = 256  # keys hashed at once
+PROGRESS_MESSAGES: Final = 1000  # progress is told that often
+HEAD_SIZE: Final = 128  # of a message: enough for its store timestamp
 
 QueueName = tuple[str, int]
 Tell = Callable[[int], object]  # the physical offset reached

@@ -17,7 +17,7 @@ import mmap
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.extended_queue import ExtendedQueue, Extension, is_address
@@ -27,15 +27,15 @@ from orbitmq.store.positions import NO_OFFSET, QueueOffset
 
 _log = logging.getLogger(__name__)
 
-ENTRY = struct.Struct(">qiq")
-ENTRY_SIZE = ENTRY.size
-FILLER = ENTRY.pack(0, 0x7FFFFFFF, 0)  # stands for messages that were gone before the queue began
-FILLER_SIZE = 0x7FFFFFFF
-RESERVE_STEP = 64 << 10  # 3276 entries; small, since a broker may have thousands of queues
+ENTRY: Final = struct.Struct(">qiq")
+ENTRY_SIZE: Final = ENTRY.size
+FILLER: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)  # stands for messages that were gone before the queue began
+FILLER_SIZE: Final = 0x7FFFFFFF
+RESERVE_STEP: Final = 64 << 10  # 3276 entries; small, since a broker may have thousands of queues
 
 Entry = tuple[int, int, int]
-NO_ENTRY = (0, 0, 0)
-FAR_AWAY = 1 << 63  # behind every place of a log
+NO_ENTRY: Final = (0, 0, 0)
+FAR_AWAY: Final = 1 << 63  # behind every place of a log
 
 
 class Unflushed(NamedTuple):

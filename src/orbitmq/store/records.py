@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Final
 
 import msgspec
 
@@ -79,12 +80,12 @@ class PutResult(msgspec.Struct, gc=False):
         return offset_message_id(self.store_host, self.physical_offset)
 
 
-UNAVAILABLE = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
-NO_FILE = PutResult(PutStatus.CREATE_MAPEDFILE_FAILED)
-BUSY = PutResult(PutStatus.OS_PAGECACHE_BUSY)
-ILLEGAL = PutResult(PutStatus.MESSAGE_ILLEGAL)
-PROPERTIES_TOO_LONG = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
-TOO_MANY_LIGHT_QUEUES = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
+UNAVAILABLE: Final = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+NO_FILE: Final = PutResult(PutStatus.CREATE_MAPEDFILE_FAILED)
+BUSY: Final = PutResult(PutStatus.OS_PAGECACHE_BUSY)
+ILLEGAL: Final = PutResult(PutStatus.MESSAGE_ILLEGAL)
+PROPERTIES_TOO_LONG: Final = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
+TOO_MANY_LIGHT_QUEUES: Final = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
 
 
 def with_host_bits(record: PutRecord) -> int:

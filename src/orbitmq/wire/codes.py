@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
-VERSION = 407  # ordinal of V4_9_7: clients and tools switch features on by it, so every command carries it
+VERSION: Final = 407  # ordinal of V4_9_7: clients and tools switch features on by it, so every command carries it
 FIRST_VERSION, FIRST_ORDINAL = 4, 213  # V4_0_0; each release takes two numbers
-_RELEASES = 100
+_RELEASES: Final = 100
 
 
 def version_name(ordinal: int) -> str:
@@ -177,11 +178,11 @@ class ResponseCode(IntEnum):
 
 
 # Requests whose every answer has header fields, maybe an empty set of them: RocketMQ makes it with a header class.
-ANSWERED_WITH_FIELDS = frozenset(
+ANSWERED_WITH_FIELDS: Final = frozenset(
     (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.GET_CONSUMER_LIST_BY_GROUP)
 )
 
-LANGUAGES = (
+LANGUAGES: Final = (
     "JAVA",
     "CPP",
     "DOTNET",
@@ -197,4 +198,4 @@ LANGUAGES = (
     "RUST",
     "NODE_JS",
 )  # the index is the code in binary headers
-LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
+LANGUAGE_CODES: Final = {name: code for code, name in enumerate(LANGUAGES)}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from orbitmq.wire.codes import VERSION
 from orbitmq.wire.header import Header, from_ext, to_ext
 
-FLAG_RESPONSE = 1
-FLAG_ONEWAY = 2
-LANGUAGE = "JAVA"  # what every command but a Python client's own says; brokers of the field answer so
+FLAG_RESPONSE: Final = 1
+FLAG_ONEWAY: Final = 2
+LANGUAGE: Final = "JAVA"  # what every command but a Python client's own says; brokers of the field answer so
 
 _opaque_source = itertools.count()
 H = TypeVar("H", bound=Header)

@@ -9,6 +9,7 @@ body        the rest
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from orbitmq.errors import FrameError
 from orbitmq.wire.codes import SerializeType
@@ -20,14 +21,14 @@ from orbitmq.wire.header_codec import (
     encode_json_header,
 )
 
-FRAME_SIZE_MAX = 16_777_216  # bytes with the total field; what Java's decoder takes by default
+FRAME_SIZE_MAX: Final = 16_777_216  # bytes with the total field; what Java's decoder takes by default
 # Bytes; properties of 32 KiB are 200 in JSON at worst. Whoever reads a header holds all other connections up, and what
 # waits for an answer keeps its own.
-HEADER_SIZE_MAX = 1 << 20
-COPIED_MAX = 256 << 10  # bytes of a frame that came in pieces; for less one more copy costs less than care
-_LENGTH_SIZE = 4
-_HEAD = struct.Struct(">II")  # total; serialization and header size
-_HEAD_SIZE = _HEAD.size
+HEADER_SIZE_MAX: Final = 1 << 20
+COPIED_MAX: Final = 256 << 10  # bytes of a frame that came in pieces; for less one more copy costs less than care
+_LENGTH_SIZE: Final = 4
+_HEAD: Final = struct.Struct(">II")  # total; serialization and header size
+_HEAD_SIZE: Final = _HEAD.size
 
 
 class FrameDecoder:

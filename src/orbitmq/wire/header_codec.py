@@ -7,7 +7,7 @@ through the text map. Pure, as the command.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -44,13 +44,13 @@ _STRAIGHT_HEADERS: dict[int, type[Header]] = {
     RequestCode.LITE_PULL_MESSAGE: PullMessageHeader,
 }
 # Peers write `code` first, so eleven bytes tell which decoder fits: `{"code":11,` or `{"code":310`.
-_PREFIX = 11
+_PREFIX: Final = 11
 _straight_decoders = {
     f'{{"code":{code},'.encode()[:_PREFIX]: (code, _straight(header)) for code, header in _STRAIGHT_HEADERS.items()
 }
 _decode_any = msgspec.json.Decoder(Command, strict=False).decode
 _encode_json = msgspec.json.encode
-_LANGUAGE_TEXTS = {name: _encode_json(name) for name in LANGUAGES}
+_LANGUAGE_TEXTS: Final = {name: _encode_json(name) for name in LANGUAGES}
 
 
 def decode_json_header(data: bytes, *, typed: bool = True) -> Command:
@@ -137,9 +137,9 @@ def encode_json_header(command: Command) -> bytes:
 # -------------------------------------------------------------------------------------------------------- binary
 
 # code i16, language u8, version i16, opaque i32, flag i32, remark length i32
-_FIXED = struct.Struct(">hBhiii")
-_LENGTH = struct.Struct(">i")
-_SHORT = struct.Struct(">h")
+_FIXED: Final = struct.Struct(">hBhiii")
+_LENGTH: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
 
 
 def decode_binary_header(data: bytes) -> Command:

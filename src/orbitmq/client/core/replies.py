@@ -40,7 +40,9 @@ def create_reply_message(request: Message, body: bytes) -> Message:
     cluster = properties.get(CLUSTER)
     if cluster is None or REPLY_TO_CLIENT not in properties:
         raise ClientError(NO_REPLY_POSSIBLE, "the message asks for no reply, or did not come through a broker")
-    kept = {name: properties[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in properties}
+    kept: dict[str, str] = {
+        name: properties[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in properties
+    }
     reply = Message(reply_topic(cluster), body)
     reply.properties |= {MSG_TYPE: REPLY, **kept}
     return reply
