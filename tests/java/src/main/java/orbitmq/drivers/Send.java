@@ -112,8 +112,23 @@ final class Send {
             producer.sendOneway(Messages.create(topic, run, i));
         }
         // An answered request on the same connections shows that everything before it left this process.
+        long deadline = System.currentTimeMillis() + READABLE_MS;
         for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
-            producer.maxOffset(queue);
+            awaitAnswer(queue, deadline);
+        }
+    }
+
+    /** The broker may have to take all that was sent before it gets to the question: longer than a client waits once. */
+    private void awaitAnswer(MessageQueue queue, long deadline) throws MQClientException {
+        while (true) {
+            try {
+                producer.maxOffset(queue);
+                return;
+            } catch (MQClientException error) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw error;
+                }
+            }
         }
     }
 
