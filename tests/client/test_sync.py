@@ -287,6 +287,48 @@ def test_an_interrupted_poll_takes_no_messages(system: FakeSystem) -> None:
         assert [message.body for message in consumer.poll(10)] == [b"x"]
 
 
+def test_an_interrupt_while_the_loop_is_woken_stops_no_later_call() -> None:
+    thread = LoopThread()
+    loop, left = thread.loop, [KeyboardInterrupt]
+
+    class Interrupted:
+        def call_soon_threadsafe(self, callback: Any) -> None:
+            if left:
+                raise left.pop()
+            loop.call_soon_threadsafe(callback)
+
+    thread.loop = Interrupted()  # type: ignore[assignment]
+    calls: list[str] = []
+    done = threading.Event()
+    with pytest.raises(KeyboardInterrupt):
+        thread.call(lambda: calls.append("interrupted"))
+    thread.call(done.set)
+    assert done.wait(10)
+    assert calls == ["interrupted"], "it was taken, and is not lost"
+
+
+def test_what_an_interrupt_left_behind_on_its_way_to_the_loop_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a poll would go on, and take messages that it gives to nobody."""
+    begun, ended = threading.Event(), threading.Event()
+
+    async def poll() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    def interrupted(start: Any) -> None:
+        submit(start)
+        begun.wait(10)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orbitmq.client.face.submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(poll())
+    assert ended.wait(10)
+
+
 def test_a_coroutine_of_the_loop_cannot_wait_for_it(system: FakeSystem) -> None:
     with sync.Producer("g", system.address) as producer:
 

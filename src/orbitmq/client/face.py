@@ -73,8 +73,12 @@ class LoopThread:
             time.sleep(LOOK_S)
         self._calls.append(function)
         if not self._woken:
-            self._woken = True
-            self.loop.call_soon_threadsafe(self._work)
+            try:
+                self._woken = True
+                self.loop.call_soon_threadsafe(self._work)
+            except BaseException:  # Ctrl-C may come between the two: then nobody would ever wake the loop again
+                self._woken = False
+                raise
 
     def _work(self) -> None:
         ends = time.monotonic() + TURN_S
@@ -150,9 +154,8 @@ def run(work: Coroutine[object, object, R]) -> R:
         if task is not None:
             task.cancel()
 
-    outcome = submit(start)
     try:
-        return outcome.result()
+        return submit(start).result()
     except KeyboardInterrupt:  # nobody waits any more: a poll that went on would take messages and give them to nobody
         loop_thread().call(give_up)
         raise
