@@ -9,7 +9,8 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format compiled platform wheel test test-compiled bench spark-kills \
-	bench-abuse bench-frozen bench-dashboard bench-spark bench-growth fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
+	bench-abuse bench-frozen bench-dashboard bench-spark bench-growth fuzz soak soak-steady demo screenshots reference \
+	site diagrams lock audit release
 
 help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"

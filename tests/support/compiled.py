@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import traceback
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,28 @@ import orbitmq
 from orbitmq.store.hash_scan import IS_COMPILED
 
 PLACE = str(Path(orbitmq.__file__).parent)
-_REFUSALS = (
-    r"orbitmq\.[\w.]+ object expected; got (None|tests\.|types\.SimpleNamespace)",
-    r"'\w+' object attribute '\w+' is read-only",
-    r"interpreted classes cannot inherit from compiled",
-    r"nobody would call it there: ",
+_NAMED = re.compile(r"orbitmq\.[\w.]+ object expected; got (tests\.|types\.SimpleNamespace)")
+_UNNAMED = re.compile(
+    r"'\w+' object attribute '\w+' is read-only"
+    r"|interpreted classes cannot inherit from compiled"
+    r"|nobody would call it there: "
 )
-_REFUSAL = re.compile("|".join(_REFUSALS))
 
 
 def stand_in_refused(error: BaseException) -> str | None:
     """Why a test cannot run with compiled modules; None when that is not what ended it."""
-    if not IS_COMPILED or not isinstance(error, TypeError | AttributeError) or not _REFUSAL.match(str(error)):
+    if not IS_COMPILED or not isinstance(error, TypeError | AttributeError):
+        return None
+    text = str(error)
+    if not _NAMED.match(text) and not (_UNNAMED.match(text) and not _is_raised_by_us(error)):
         return None
     return f"it puts something of its own in place of what is compiled: {error}"
+
+
+def _is_raised_by_us(error: BaseException) -> bool:
+    """Whether it left code of orbitmq: then it is a fault, whatever it says."""
+    last = traceback.extract_tb(error.__traceback__)[-1].filename
+    return last.startswith((PLACE, "src/orbitmq"))
 
 
 def refuse_stand_ins() -> None:
