@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 # Where Python may not keep what it compiled, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java services check static format compiled platform wheel test test-compiled bench spark-kills \
+.PHONY: help setup java services check static format bytecode platform wheel test test-compiled bench spark-kills \
 	bench-abuse bench-frozen bench-dashboard bench-spark bench-growth fuzz soak soak-steady demo screenshots reference \
 	site diagrams lock audit release
 
@@ -89,41 +89,41 @@ format: setup
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-# Tests are compiled once and kept, or each process that runs some would compile all of them. What cannot be compiled
-# is told when they run.
-compiled: setup
+# Bytecode of tests is made once and kept, or each process that runs some would make all of it. What
+# has none is told when they run.
+bytecode: setup
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true
 
-# The wheel of this platform, in which the way of a message is compiled. COMPILED is what it holds: a PYTHONPATH that names
+# The wheel of this platform, in which the way of a message is compiled. PLATFORM is what it holds: a PYTHONPATH that names
 # it runs that instead of the sources.
-COMPILED := $(CURDIR)/.venv/platform
+PLATFORM := $(CURDIR)/.venv/platform
 SOURCES := $(shell find src -name '*.py')
 
 wheel: setup
 	$(BIN)/python -m supply.platform_wheel dist
 
-$(COMPILED)/.built: $(INSTALLED) pyproject.toml $(SOURCES)
+$(PLATFORM)/.built: $(INSTALLED) pyproject.toml $(SOURCES)
 	@mkdir -p build
-	$(BIN)/python -m supply.platform_wheel build/wheel --unpack $(COMPILED) >build/wheel.log 2>&1 || \
+	$(BIN)/python -m supply.platform_wheel build/wheel --unpack $(PLATFORM) >build/wheel.log 2>&1 || \
 		(cat build/wheel.log; exit 1)
 	@touch $@
 
-platform: $(COMPILED)/.built
+platform: $(PLATFORM)/.built
 
 # COMPILED_TESTS="tests" is everything; by default, and in `make test`, those of the rooms whose modules are compiled.
 COMPILED_TESTS ?= tests/message tests/wire tests/net tests/store tests/broker
 test-compiled: setup platform
-	PYTHONPATH=$(COMPILED) $(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder $(COMPILED_TESTS)
+	PYTHONPATH=$(PLATFORM) $(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder $(COMPILED_TESTS)
 
 # What needs one core each is done two at a time. Tests run three at a time: much of the time one waits for a broker.
 test: setup services diagrams
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target compiled java static platform
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target bytecode java static platform
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 	@$(MAKE) --no-print-directory test-compiled
 
 # What is measured is the wheel of this platform; FORM=interpreted is the sources.
 FORM := compiled
-MEASURED = $(if $(filter interpreted,$(FORM)),,PYTHONPATH=$(COMPILED))
+MEASURED = $(if $(filter interpreted,$(FORM)),,PYTHONPATH=$(PLATFORM))
 
 bench: setup java platform
 	$(MEASURED) $(BIN)/python bench/run.py $(BENCH)

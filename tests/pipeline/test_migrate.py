@@ -52,7 +52,10 @@ def fill(name_server: str, topic: str, first: int, count: int) -> None:
         "queueId": pa.array([number % QUEUES for number in numbers]),
     }
     options = sinks.options(nameServer=name_server, topic=topic, queueSelector="fixed", idempotencyKeyIn="none")
+    before = sinks.length(name_server, topic)
     sinks.run_task(options, [sinks.rows(numbers, **more)])
+    # RocketMQ has queues know a message some time after its sender does.
+    wait_until(lambda: sinks.length(name_server, topic) == before + count, 60, "the queues have all of it")
 
 
 def asked(name_server: str) -> Asked:
@@ -180,6 +183,24 @@ def test_passes_lead_to_the_goal_and_offsets_follow(tmp_path: Path) -> None:
     assert ends == [110, 120, 125]
     assert migration.passes == 3
     assert [migration.moves[0].offset_of(offset) for offset in (0, 100, 124, 999)] == [7, 7, 31, 32]
+
+
+def test_a_target_whose_queues_are_behind_what_it_took_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    migration = Migration("m", ("here", "there"))
+    migration.add(queue(0), queue(5, "x"), start=0, base=7)
+    assert migration.plan({queue(0): 3}, 10)
+    migration.finish()
+    ends = [8, 9, 10, 11]
+    monkeypatch.setattr(migrate, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(migrate, "_bounds", lambda target, queues: {asked: (0, ends.pop(0)) for asked in queues})
+    migrate.wait_for_queues(migration, asked("127.0.0.1:9"))
+    assert ends == [11]
+
+    now = iter(range(0, 100, 20))
+    ends[:] = [8] * 9
+    monkeypatch.setattr(migrate.time, "monotonic", lambda: next(now))
+    migrate.wait_for_queues(migration, asked("127.0.0.1:9"))
+    assert len(ends) == 7, "what never comes is not waited for for ever"
 
 
 def test_what_is_deleted_before_it_is_copied_moves_what_is_behind_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -234,87 +234,90 @@ class Calls:
             raise OSError(errno.EIO, "the disk failed")
 
 
-def make_many(directory: Path, count: int = MANY) -> list[MappedFile]:
-    return [Files().create(directory / "queues" / str(number) / "1", 4096) for number in range(count)]
+class Many:
+    """Many queue files, and more that come later, on one disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.disk = Disk(directory)
+        self.files: list[MappedFile] = []
+        for number in range(MANY):
+            self.add(str(number))
+
+    def add(self, name: str) -> MappedFile:
+        self.files.append(Files().create(self.directory / "queues" / name / "1", 4096))
+        return self.files[-1]
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+        self.disk.close()
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[Many]:
+    with contextlib.closing(Many(tmp_path)) as made:
+        yield made
 
 
 def test_many_files_come_to_disk_with_one_call_and_so_do_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, many: Many, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, calls = make_many(tmp_path), Calls(monkeypatch)
-    disk = Disk(tmp_path)
-    disk.sync(made)
+    calls = Calls(monkeypatch)
+    many.disk.sync(many.files)
     assert len(calls.wholes) == 1
     assert calls.singles == calls.wholes, "the second call is told what the first one may not be told"
-    made[0].sync()
+    many.files[0].sync()
     assert calls.directories == []
-    later = Files().create(tmp_path / "queues" / "later" / "1", 4096)
+    later = many.add("later")
     later.sync()
     assert calls.directories == [later.path.parent, tmp_path / "queues"], "what is above came with the others"
-    for file in (*made, later):
-        file.close()
-    disk.close()
 
 
 def test_a_name_that_is_made_while_a_disk_is_synced_is_synced_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, many: Many, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, calls, during = make_many(tmp_path), Calls(monkeypatch), list[MappedFile]()
-    disk = Disk(tmp_path)
-    path = tmp_path / "queues" / "during" / "1"
-    calls.meanwhile = lambda: during.append(Files().create(path, 4096))
-    disk.sync(made)
-    during[0].sync()
-    assert calls.directories == [path.parent, tmp_path / "queues"]
-    for file in (*made, *during):
-        file.close()
-    disk.close()
+    calls, before = Calls(monkeypatch), tuple(many.files)
+    calls.meanwhile = lambda: many.add("during")
+    many.disk.sync(before)
+    many.files[-1].sync()
+    assert calls.directories == [tmp_path / "queues" / "during", tmp_path / "queues"]
 
 
 def test_a_disk_that_could_not_write_some_page_asks_each_file_whether_it_was_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, many: Many, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made, calls = make_many(tmp_path), Calls(monkeypatch, is_well=False)
-    disk = Disk(tmp_path)
-    disk.sync(made)
+    calls = Calls(monkeypatch, is_well=False)
+    many.disk.sync(many.files)
     assert len(calls.wholes) == 1
     assert len(set(calls.singles)) == MANY
     assert caplog.text.count(f"event=page_not_written directory={tmp_path}") == 1
     calls.is_well = True
     calls.refused = {calls.singles[5]}
     with pytest.raises(OSError, match="the disk failed"):
-        disk.sync(made)
+        many.disk.sync(many.files)
     assert len(calls.wholes) == 1, "a failure is told once, and the page may be of a file whose turn came later"
-    for file in made:
-        file.close()
-    disk.close()
 
 
-def test_a_file_system_that_has_stopped_is_told_by_the_second_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_has_stopped_is_told_by_the_second_call(many: Many, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux before 5.17 says that all went well."""
-    made, calls = make_many(tmp_path), Calls(monkeypatch)
-    disk = Disk(tmp_path)
-    disk.sync(made)
+    calls = Calls(monkeypatch)
+    many.disk.sync(many.files)
     calls.refused = set(calls.wholes)
     with pytest.raises(OSError, match="the disk failed"):
-        disk.sync(made)
-    for file in made:
-        file.close()
-    disk.close()
+        many.disk.sync(many.files)
 
 
 @pytest.mark.parametrize("reason", ["few", "old kernel", "tmpfs", "other disk", "closed"])
 def test_files_come_to_disk_one_by_one_where_one_call_would_not_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+    tmp_path: Path, many: Many, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    made, calls = make_many(tmp_path, MANY - (reason == "few")), Calls(monkeypatch)
+    made, calls = many.files[reason == "few" :], Calls(monkeypatch)
     if reason == "old kernel":
         monkeypatch.setattr(files, "_linux", lambda: (5, 7))
     if reason == "tmpfs":
         monkeypatch.setattr(files, "_file_system", lambda _: files.TMPFS_MAGIC)
-    disk = Disk(tmp_path)
+    disk = Disk(tmp_path)  # it looks at its file system when it is made
     if reason == "other disk":
         made[7].device += 1
     if reason == "closed":
@@ -322,8 +325,6 @@ def test_files_come_to_disk_one_by_one_where_one_call_would_not_do(
     disk.sync(made)
     assert calls.wholes == []
     assert len(set(calls.singles)) == len(made)
-    for file in made:
-        file.close()
     disk.close()
 
 
@@ -340,15 +341,12 @@ def test_what_came_to_disk_with_one_call_survives_a_power_cut(tmp_path: Path) ->
 
 
 def _come_to_disk(place: Path) -> None:
-    disk, made = Disk(place), make_many(place)
-    for number, file in enumerate(made):
-        file.reserve(0, 4096)
-        file.data[:5] = b"%05d" % number
-    disk.sync(made)
-    assert all(file.name_synced for file in made)
-    for file in made:
-        file.close()
-    disk.close()
+    with contextlib.closing(Many(place)) as many:
+        for number, file in enumerate(many.files):
+            file.reserve(0, 4096)
+            file.data[:5] = b"%05d" % number
+        many.disk.sync(many.files)
+        assert all(file.name_synced for file in many.files)
 
 
 @pytest.mark.parametrize("can_punch", [True, False])

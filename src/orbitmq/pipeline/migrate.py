@@ -43,7 +43,8 @@ COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "body", "keys", "tag
 QUEUE = ("topic", "brokerName", "queueId")
 MARK_AT_END = r" ?\b[0-9a-f]{32}$"  # the mark of a task, which the first message of a pass has among its keys
 ROUTE_SECONDS = 60.0  # a new topic is in the route when its broker has told the name server, at once or within 30 s
-ROUTE_LOOK_SECONDS = 0.2
+QUEUE_SECONDS = 30.0  # RocketMQ enters into queues after it has told the sender; a broker that starts anew takes longer
+LOOK_SECONDS = 0.2
 TIMEOUT_MS = 30_000
 RETRIES = Retries(3, 1000)
 ORBITMQ_PREFIX = "ORBIT_"  # of properties that are orbitmq's own
@@ -118,6 +119,7 @@ def run(context: Context[MigrateJob]) -> Outcome:
         leave_out(spark, options, migration, source)
     with context.progress("migrate", "messages") as advance, tasks_shown(context, "pass"):
         copy(spark, options, migration, goals, advance)
+    wait_for_queues(migration, target)
     carried, failed = carry(options, migration, source, target)
     counts: dict[str, int | str] = {
         "messages copied": _copied(migration) - before,
@@ -226,7 +228,7 @@ def _awaited(target: Cluster, topic: str, wanted: set[MessageQueue]) -> dict[Mes
             return found
         if time.monotonic() > deadline:
             raise ConfigurationError(f"topic {topic} was made, but the name server does not know it")
-        time.sleep(ROUTE_LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
 
 
 # ---------------------------------------------------------------------------------------------------------- the copy
@@ -393,6 +395,18 @@ def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> dic
             if topic in topics:
                 found[group].add(topic)
     return {group: found[group] for group in sorted(found)}
+
+
+def wait_for_queues(migration: Migration, target: Cluster) -> None:
+    """Return when each target queue has what was copied into it, or after QUEUE_SECONDS: what misses then is told."""
+    deadline = time.monotonic() + QUEUE_SECONDS
+    while _is_behind(migration, target) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+
+
+def _is_behind(migration: Migration, target: Cluster) -> bool:
+    bounds = _bounds(target, [move.target for move in migration.moves])
+    return any(move.target in bounds and bounds[move.target][1] < move.top for move in migration.moves)
 
 
 # ----------------------------------------------------------------------------------------------------- the comparison

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from orbitmq.message.unit import Buffer
+from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from orbitmq.message.properties import KEYS, UNIQ_KEY
+from orbitmq.message.unit import MAGIC, STORE_TIMESTAMP_V4, SYS_FLAG_LOW_BYTE, V6_EXTRA, Buffer
 from orbitmq.store.key_scan import HASH_MAX, FoundKeys, key_hash, key_hashes, scan, scan_one
 
 if TYPE_CHECKING:
@@ -16,14 +18,7 @@ if TYPE_CHECKING:
 
 IS_COMPILED: Final = not __file__.endswith(".py")
 
-# Where things are in a unit, see `orbitmq.message.unit`; as constants of this module the compiler can take them.
-_MAGIC: Final = 0xDAA320A7 - (1 << 32)
-_SYS_FLAG_LOW_BYTE: Final = 39
-_STORE_TIMESTAMP: Final = 56  # behind an IPv4 born host
-_HEAD_SIZE: Final = 88  # with two IPv4 hosts, up to and including the body length
-_V6_EXTRA: Final = 12
-_TRANSACTION_MASK: Final = 0xC
-_ROLLED_BACK: Final = 0xC
+_HEAD_SIZE: Final = 88  # of a unit with two IPv4 hosts, up to and including the body length
 _WORD: Final = 0xFFFFFFFF
 _SIGN: Final = 0x80000000
 _NAME_END: Final = 1
@@ -31,8 +26,8 @@ _PAIR_END: Final = 2
 _BLANK: Final = 32
 _JOINT: Final = 35
 _ASCII_END: Final = 128
-_UNIQ_KEY: Final = b"UNIQ_KEY"
-_KEYS: Final = b"KEYS"
+_UNIQ_KEY: Final = UNIQ_KEY.encode()
+_KEYS: Final = KEYS.encode()
 
 
 class HashedKeys(NamedTuple):
@@ -70,18 +65,18 @@ def walk(data: bytes, offset: int, count_max: int) -> tuple[int, HashedKeys]:
     left: i64 = count_max
     while left > 0 and position + _HEAD_SIZE <= length:
         left -= 1
-        flags: i64 = data[position + _SYS_FLAG_LOW_BYTE]
-        born_extra: i64 = _V6_EXTRA * (flags >> 4 & 1)
-        body_at: i64 = position + _HEAD_SIZE + born_extra + _V6_EXTRA * (flags >> 5 & 1)
+        flags: i64 = data[position + SYS_FLAG_LOW_BYTE]
+        born_extra: i64 = V6_EXTRA * (flags >> 4 & 1)
+        body_at: i64 = position + _HEAD_SIZE + born_extra + V6_EXTRA * (flags >> 5 & 1)
         if body_at > length:
             break
         end: i64 = position + _int32(data, position)
         topic_at: i64 = body_at + _int32(data, body_at - 4) + 1
-        if _int32(data, position + 4) != _MAGIC or end > length or not position < topic_at < end:
+        if _int32(data, position + 4) != MAGIC or end > length or not position < topic_at < end:
             break
         topic_end: i64 = topic_at + data[topic_at - 1]
-        if flags & _TRANSACTION_MASK != _ROLLED_BACK:
-            time_at: i64 = position + _STORE_TIMESTAMP + born_extra
+        if flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+            time_at: i64 = position + STORE_TIMESTAMP_V4 + born_extra
             timestamp: i64 = _int32(data, time_at) << 32 | _int32(data, time_at + 4) & _WORD
             _add_keys(found, data, topic_at, topic_end, end, base + position, timestamp)
         position = end
