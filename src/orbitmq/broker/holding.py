@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Final
 
 from orbitmq.net.connection import Connection
@@ -96,8 +96,7 @@ class HeldPulls:
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}
         for key, messages in arrived.items():
-            unit = cache(partial(self._unit, *key))
-            self._release(key, partial(_wants, messages, unit))
+            self._release(key, _New(key, messages, self._unit).are_wanted)
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
@@ -162,13 +161,30 @@ class HeldPulls:
                 self._rerun(pull)
 
 
-def _wants(messages: list[tuple[int, int]], unit: Callable[[int], memoryview | None], pull: HeldPull) -> bool:
-    matcher, look = pull.wanted
-    new = [(offset, code) for offset, code in messages if offset > pull.offset and (matcher is None or matcher(code))]
-    if look is None or len(new) > min(LOOKED_AT_MAX, look.looks_max):
-        return bool(new)
-    found = (unit(offset - 1) for offset, _ in new)
-    return any(message is None or look.takes(message) for message in found)  # one that is gone: let the pull see
+class _New:
+    """Messages that came to a queue in one turn; each is read once, however many pulls with an expression wait."""
+
+    def __init__(self, key: QueueKey, messages: list[tuple[int, int]], unit: Unit) -> None:
+        self._key = key
+        self._messages = messages
+        self._read = unit
+        self._units: dict[int, memoryview | None] = {}
+
+    def are_wanted(self, pull: HeldPull) -> bool:
+        matcher, look = pull.wanted
+        new = [offset for offset, code in self._messages if offset > pull.offset and (matcher is None or matcher(code))]
+        if look is None or len(new) > min(LOOKED_AT_MAX, look.looks_max):
+            return bool(new)
+        for offset in new:
+            message = self._unit(offset - 1)
+            if message is None or look.takes(message):  # one that is gone: let the pull see
+                return True
+        return False
+
+    def _unit(self, offset: int) -> memoryview | None:
+        if offset not in self._units:
+            self._units[offset] = self._read(*self._key, offset)
+        return self._units[offset]
 
 
 def _is_due(now_ms: int, newest: int, pull: HeldPull) -> bool:

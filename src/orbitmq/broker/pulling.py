@@ -47,6 +47,7 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
+_REMARKS = {status: status.name for status in GetStatus}
 _CORRECTED = frozenset(GetStatus) - {GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING}
 _NOT_YET = (GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE)  # at a slave, which may be behind
 _EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
@@ -144,7 +145,7 @@ class Pulling:
                 code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, self._home(header)
         if code == ResponseCode.PULL_OFFSET_MOVED:
             self._store.put(offset_moved_event(header, result.next_offset, self._options, self.store_host, self._clock))
-        answer = command.response(code, result.status.name)
+        answer = command.response(code, _REMARKS[result.status])
         answer.ext = {
             "suggestWhichBrokerId": suggested,
             "nextBeginOffset": str(next_offset),

@@ -15,9 +15,7 @@ from orbitmq.runtime.refusals import Limit, Refusals
 
 _log = logging.getLogger(__name__)
 
-MEMORY_MAX: Final = (
-    1 << 30
-)  # bytes of each kind: 64 of the largest frames, and more than is on its way in any calm hour
+MEMORY_MAX: Final = 1 << 30  # bytes of each kind: 64 of the largest frames, and more than is under way in any calm hour
 COUNTED_FROM: Final = 64 << 10  # bytes of one kind: less is what any connection may hold between two reads
 
 

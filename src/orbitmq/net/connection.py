@@ -26,15 +26,13 @@ from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encod
 
 _log = logging.getLogger(__name__)
 
-WRITE_BUFFER_HIGH: Final = (
-    4 << 20
-)  # bytes the peer has not taken at which we stop reading from it: one large pull answer
+# Bytes the peer has not taken at which we stop reading from it: one large pull answer.
+WRITE_BUFFER_HIGH: Final = 4 << 20
 WRITE_BUFFER_LOW: Final = 1 << 20
 TURN_SECONDS: Final = 0.01  # that requests which came together may take before other connections get a turn
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
-WRITE_TURN_MAX: Final = (
-    256 << 10
-)  # bytes a caller who waits for nothing may queue before others and the socket get a turn
+# Bytes a caller who waits for nothing may queue before others and the socket get a turn.
+WRITE_TURN_MAX: Final = 256 << 10
 SILENCE_MIN_MS: Final = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
 GATHERED_FROM: Final = 64 << 10  # bytes of a body in parts that go to the kernel as they are: less is cheaper copied
 FAIR_FROM: Final = 32 << 10  # bytes of a read after which others get a turn; uvloop makes 32 reads of 250 KiB in one

@@ -20,7 +20,7 @@ from orbitmq.message.hosts import address_text
 from orbitmq.replication.protocol import HEAD, Reports, first_place, piece_size
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.flushing import FlushWaits
+from orbitmq.store.flush_waits import FlushWaits
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.records import PutStatus

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.positions import PhysicalOffset
@@ -20,7 +21,7 @@ UNSEEN_MAX = 1_000_000  # messages; a disk that stopped answering must not fill 
 OnArrival = Callable[[str, int, int, int, int], object]
 
 
-class _Unseen(NamedTuple):
+class _Unseen(msgspec.Struct, gc=False):
     end: int
     queue: ConsumeQueue
     queue_end: int
@@ -75,7 +76,8 @@ class Arrivals:
         self._log.readable = max(self._log.readable, limit)
         unseen = self._unseen
         while unseen and unseen[0].end <= limit:
-            _, queue, queue_end, next_offset, code, timestamp = unseen.popleft()
-            queue.readable = queue_end
+            first = unseen.popleft()
+            queue = first.queue
+            queue.readable = first.queue_end
             if self._on_arrival is not None:
-                self._on_arrival(queue.topic, queue.queue_id, next_offset, code, timestamp)
+                self._on_arrival(queue.topic, queue.queue_id, first.next_offset, first.code, first.timestamp)

@@ -27,7 +27,8 @@ from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
 from orbitmq.store.files import DirectoryLock, Files
-from orbitmq.store.flushing import Deliver, FlushCallback, FlushWaits, LogCommitter, LogFlusher, QueueFlusher
+from orbitmq.store.flush_waits import Deliver, FlushCallback, FlushWaits
+from orbitmq.store.flushing import LogCommitter, LogFlusher, QueueFlusher
 from orbitmq.store.key_search import KeySearch, QueryResult
 from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets
 from orbitmq.store.options import StoreOptions

@@ -55,6 +55,8 @@ class GetStatus(Enum):
     NO_MATCHED_LOGIC_QUEUE = auto()
     NO_MESSAGE_IN_QUEUE = auto()
 
+    __hash__ = object.__hash__  # each is there once, and Enum's own is a call of Python for every look-up
+
 
 class GetResult(msgspec.Struct):
     """`buffers` are units of the log, uncopied; `next_offset` is where the next pull should begin.
