@@ -61,27 +61,64 @@ def _lag(rounds: Sequence[Measurement]) -> str:
     return "unknown" if middle is None or None in most else f"{middle:,.0f} / {max(most):,.0f}"
 
 
+TITLE = "the same load on both; behind a ratio its bar, `!` where it is missed"
+
+
 def table(report: Mapping[str, Any]) -> Table:
     """What is printed; a ratio is ours to the rival's."""
-    made = Table(title="the same load on both; behind a ratio its bar, `!` where it is missed")
-    made.add_column("work")
-    for heading in ("a second", "CPU µs each"):
-        for system in SYSTEMS:
-            made.add_column(f"{heading}\n{system}", justify="right")
-        made.add_column("ratio", justify="right")
-    for system in SYSTEMS:
-        made.add_column(f"p50 / p99 / p99.9 ms\n{system}", justify="right")
-    for name, row in report["rows"].items():
-        made.add_row(_title(name), *_cells(row[RIVAL], row[OURS], WORKS[name].bars))
-    if report["memory"]:  # else no setting was measured to its end
-        _add_process(made, report["start_seconds"], report["memory"])
+    made = Table(title=TITLE)
+    first, *others = _headings("\n")
+    made.add_column(first)
+    for heading in others:
+        made.add_column(heading, justify="right")
+    for row in _lines(report):
+        made.add_row(*row)
     return made
 
 
-def _add_process(made: Table, start: Mapping[str, float], memory: Mapping[str, Mapping[str, int]]) -> None:
-    made.add_row("start-up, s", *_compared(start[RIVAL], start[OURS], "{:.2f}", most=START_BAR))
-    for kind, most in (("own", MEMORY_BAR), ("resident", None)):
-        made.add_row(f"{kind} memory, MiB", *_compared(memory[RIVAL][kind], memory[OURS][kind], "{:,.0f}", most=most))
+def page(report: Mapping[str, Any]) -> str:
+    """The same as a piece of a page in Markdown, with what has to be known of the run."""
+    headings = _headings(", ")
+    lines = [
+        f"Run of {report['time'][:10]}: {TITLE}.",
+        "",
+        _bars(headings),
+        _bars(["---", *["---:"] * (len(headings) - 1)]),
+        *(_bars([*row, *[""] * (len(headings) - len(row))]) for row in _lines(report)),
+        "",
+        *(f"- {note}" for note in report["notes"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _bars(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _headings(joint: str) -> list[str]:
+    compared = [
+        name
+        for heading in ("a second", "CPU µs each")
+        for name in (*(f"{heading}{joint}{system}" for system in SYSTEMS), "ratio")
+    ]
+    return ["work", *compared, *(f"p50 / p99 / p99.9 ms{joint}{system}" for system in SYSTEMS)]
+
+
+def _lines(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    lines = [(_title(name), *_cells(row[RIVAL], row[OURS], WORKS[name].bars)) for name, row in report["rows"].items()]
+    if report["memory"]:  # else no setting was measured to its end
+        lines += _process(report["start_seconds"], report["memory"])
+    return lines
+
+
+def _process(start: Mapping[str, float], memory: Mapping[str, Mapping[str, int]]) -> list[tuple[str, ...]]:
+    return [
+        ("start-up, s", *_compared(start[RIVAL], start[OURS], "{:.2f}", most=START_BAR)),
+        *(
+            (f"{kind} memory, MiB", *_compared(memory[RIVAL][kind], memory[OURS][kind], "{:,.0f}", most=most))
+            for kind, most in (("own", MEMORY_BAR), ("resident", None))
+        ),
+    ]
 
 
 def _title(name: str) -> str:

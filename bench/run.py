@@ -1,8 +1,9 @@
 """orbitmq and Apache RocketMQ 4.9.7 under the same Java load on this machine, in alternating rounds (`make bench`).
 
 Both brokers run all the time, on loopback, with their default settings except for what a row says; during a measurement
-only one of them works. Prints a table and writes it with all single measurements below var/bench. It needs a machine
-that does nothing else, and about 25 minutes; `--only client`, the rows of clients, takes less than four.
+only one of them works. Prints a table and writes it with all single measurements below var/bench; a run of all rows
+writes bench.txt and bench.json below docs/performance as well. It needs a machine that does nothing else, and about 25
+minutes; `--only client`, the rows of clients, takes less than four.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench import clients  # noqa: E402
-from bench.report import lag_notes, line, rows_of, table  # noqa: E402
+from bench.report import lag_notes, line, page, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
 from orbitmq.store.hash_scan import IS_COMPILED  # noqa: E402
 from tests.support.process import ProcessFailed  # noqa: E402
 
+PAGES = ROOT / "docs" / "performance"
 TABLE_WIDTH = 170  # where the output is no terminal
 WARM_SECONDS = 8
 FILES_MESSAGES = 3 * ROLLING_FILE // 1024  # of 1 KiB and more: the first file is left however slow the machine is
@@ -61,6 +63,8 @@ def main() -> int:
     for note in report["notes"]:
         console.print(f"- {note}", highlight=False)
     console.print(f"written to {_save(report)}", highlight=False)
+    if not arguments.only and not report["failures"]:
+        _publish(report)
     for failure in report["failures"]:
         console.print(f"failed: {failure}", markup=False, highlight=False)
     return 1 if report["failures"] else 0
@@ -199,6 +203,12 @@ def _save(report: dict[str, Any]) -> Path:
     path = directory / f"{report['time'].replace(':', '')}.json"
     path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
+
+
+def _publish(report: dict[str, Any]) -> None:
+    """The figures of the documentation, and the measurements they come from."""
+    (PAGES / "bench.txt").write_text(page(report), encoding="utf-8")
+    (PAGES / "bench.json").write_text(json.dumps(report, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

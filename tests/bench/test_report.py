@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.report import best, lag_notes, line, rows_of, table
+from bench.report import best, lag_notes, line, page, rows_of, table
 from bench.systems import OURS, RIVAL
 from bench.works import SETTINGS, WORKS
 
@@ -17,12 +17,18 @@ def measured(rate: float, **figures: float | None) -> dict[str, Any]:
     return {"rate": rate, "cpuMicros": 10.0, "errors": 0, **times, **figures}
 
 
-def printed(rows: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
-    report = {
+def reported(rows: dict[str, dict[str, list[dict[str, Any]]]]) -> dict[str, Any]:
+    return {
+        "time": "2026-11-22T01:02:03Z",
+        "notes": ["two cores", "the best of 3 rounds"],
         "rows": rows_of(rows),
         "start_seconds": {RIVAL: 2.0, OURS: 0.5},
         "memory": {RIVAL: {"own": 1000, "resident": 2000}, OURS: {"own": 50, "resident": 500}},
     }
+
+
+def printed(rows: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
+    report = reported(rows)
     console = Console(width=220, file=StringIO())
     with console.capture() as captured:
         console.print(table(report))
@@ -61,6 +67,17 @@ def test_a_row_without_times_or_processor_time_leaves_its_cells_empty() -> None:
     row = next(row for row in text.splitlines() if WORKS["recovery"].title in row)
     assert [cell.strip() for cell in row.strip("│").split("│")][4:] == [""] * 5
     assert line("recovery", one) == "100 MiB of log/s, 0 errors"
+
+
+def test_the_page_has_the_same_table_and_the_facts_of_the_run() -> None:
+    told = page(reported({"sync16": {RIVAL: [measured(1000)], OURS: [measured(1499, cpuMicros=5.0)]}})).splitlines()
+    assert told[0].startswith("Run of 2026-11-22: ")
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in told if row.startswith("|")]
+    assert {len(row) for row in rows} == {9}
+    assert rows[0][1] == f"a second, {RIVAL}"
+    assert rows[2][:5] == ["sync send, 16 threads", "1,000", "1,499", "1.50 ≥1.5 !", "10.0"]
+    assert [row[0] for row in rows[3:]] == ["start-up, s", "own memory, MiB", "resident memory, MiB"]
+    assert told[-2:] == ["- two cores", "- the best of 3 rounds"]
 
 
 def test_each_row_has_a_setting_and_each_setting_a_row() -> None:

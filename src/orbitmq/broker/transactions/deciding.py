@@ -18,7 +18,6 @@ from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
-from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
@@ -71,7 +70,7 @@ class Deciding:
             self._ledger.begin(result.queue_offset, self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID))
         return result
 
-    def end(self, _connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+    def end(self, _connection: object, command: Command) -> Answer | Awaitable[Answer]:
         header = command.header(EndTransactionHeader)
         if header.commit_or_rollback == TRANSACTION_NOT:
             _log.debug("event=transaction_unknown group=%s id=%s", header.producer_group, header.msg_id)

@@ -13,7 +13,6 @@ from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id, offset_message_id
 from orbitmq.message.properties import KEYS
 from orbitmq.message.topics import HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
-from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
@@ -42,7 +41,7 @@ class Pending:
         router.add(RequestCode.GET_PENDING_TRANSACTIONS, self.pending)
         router.add(RequestCode.RESUME_CHECK_HALF_MESSAGE, self.resume)
 
-    async def pending(self, _connection: Connection, command: Command) -> Command:
+    async def pending(self, _connection: object, command: Command) -> Command:
         header = command.header(PendingTransactionsHeader)
         limit = min(max(header.limit, 1), PAGE_MAX)
         found: list[PendingTransaction] = []
@@ -85,7 +84,7 @@ class Pending:
             next_check=next_ms + rounds * interval_ms,
         )
 
-    def resume(self, _connection: Connection, command: Command) -> Command:
+    def resume(self, _connection: object, command: Command) -> Command:
         """Copy a message that was given up, or one that is pending, behind the others as if nobody had been asked."""
         half = self._found(command.header(ResumeCheckHalfMessageHeader).msg_id)
         if half is None:
