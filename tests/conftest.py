@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 import tempfile
 from collections.abc import Generator
 from itertools import count
@@ -75,6 +76,9 @@ class AtOnce:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # What a shell runs in the background ignores Ctrl-C, and so would each process that is started here.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if IS_COMPILED:
         refuse_stand_ins()
     terminal = config.pluginmanager.get_plugin("terminalreporter")
