@@ -96,7 +96,7 @@ class HeldPulls:
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}
         for key, messages in arrived.items():
-            self._release(key, _New(key, messages, self._unit).are_wanted)
+            self._release(key, _NewMessages(key, messages, self._unit).are_wanted)
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
@@ -161,7 +161,7 @@ class HeldPulls:
                 self._rerun(pull)
 
 
-class _New:
+class _NewMessages:
     """Messages that came to a queue in one turn; each is read once, however many pulls with an expression wait."""
 
     def __init__(self, key: QueueKey, messages: list[tuple[int, int]], unit: Unit) -> None:

@@ -22,12 +22,12 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store import reading, searching
 from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.cleaning import Cleaner, KeepsFrom, keeps_nothing
+from orbitmq.store.cleaning import Cleaner, Deliver, KeepsFrom, keeps_nothing
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
 from orbitmq.store.files import DirectoryLock, Files
-from orbitmq.store.flush_waits import Deliver, FlushCallback, FlushWaits
+from orbitmq.store.flush_waits import FlushCallback, FlushWaits
 from orbitmq.store.flushing import LogCommitter, LogFlusher, QueueFlusher
 from orbitmq.store.key_search import KeySearch, QueryResult
 from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets

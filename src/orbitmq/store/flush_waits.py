@@ -13,7 +13,6 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store.positions import PhysicalOffset
 
 FlushCallback = Callable[[bool], object]
-Deliver = Callable[[Callable[[], object]], object]
 
 
 class FlushWaits:
