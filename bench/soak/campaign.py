@@ -21,11 +21,12 @@ from bench.soak.cluster import BROKERS, LOG_FILE_SIZE, NAME_SERVERS, PAIRS, Clus
 from bench.soak.disks import LogEnd, first_difference, read_log
 from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent, now, of_kind
 from bench.soak.plan import Step, plan
-from tests.support.process import ChildProcess
+from tests.support.process import ChildProcess, ProcessFailed
 
 ROOT = Path(__file__).parents[2]
 TOPIC, QUEUES = "Soak", 4
 LOOK_S = 0.25  # between two looks at the slaves' logs
+LACKS_SHOWN = 20
 HEALED_S = 120  # for everything to be delivered and copied after the last fault: a busy machine is slow, not wrong
 
 
@@ -79,7 +80,7 @@ def run(home: Path, settings: Settings) -> Outcome:
                 _Faults(cluster, settings, journal).run()
                 cluster.wait_until_known()
                 load.tell("enough")
-                wait.until(lambda: _is_healed(cluster, events), "everything is delivered and copied")
+                _heal(cluster, wait, events)
         cluster.stop()
         if settings.keeps_stores:
             for node in BROKERS:
@@ -128,8 +129,19 @@ class _Waiting:
         self._load.wait_for(look, HEALED_S, what)
 
 
-def _is_healed(cluster: Cluster, events: list[Event]) -> bool:
-    """Everything with a receipt was delivered, the group's progress is behind all of it, and slaves have the log."""
+def _heal(cluster: Cluster, wait: _Waiting, events: list[Event]) -> None:
+    try:
+        wait.until(lambda: not _lacks(cluster, events), "everything is delivered and copied")
+    except ProcessFailed as error:
+        lacks = _lacks(cluster, events)
+        first = [*lacks[:LACKS_SHOWN], *([f"and {len(lacks) - LACKS_SHOWN} more"] if len(lacks) > LACKS_SHOWN else [])]
+        raise ProcessFailed("\n".join([str(error), "what is not healed:", *first])) from None
+
+
+def _lacks(cluster: Cluster, events: list[Event]) -> list[str]:
+    """What is not healed yet, none when everything with a receipt was delivered, the group's progress is behind all
+    of it, and slaves have the log.
+    """
     came = {one.key for one in of_kind(events, Delivered)}
     pairs, deaths = cluster.pairs, cluster.promotions
     sent = [one for one in of_kind(events, Sent) if not may_be_lost(one, one.place, pairs[one.broker], deaths)]
@@ -137,12 +149,22 @@ def _is_healed(cluster: Cluster, events: list[Event]) -> bool:
     for one in sent:
         ends[one.broker, one.queue] = max(ends.get((one.broker, one.queue), 0), one.offset + 1)
     told = {(one.node, one.queue): one.offset for one in of_kind(events, Progress)}
-    master_of = {pair.name: pair.master for pair in pairs.values()}
-    return (
-        all(one.key in came for one in sent if one.status)
-        and all(told.get((master_of[broker], queue), 0) >= end for (broker, queue), end in ends.items())
-        and all(_end_of(cluster, pair.master) == _end_of(cluster, pair.slave) for pair in pairs.values())
-    )
+    lacks = [
+        f"{one.key} of {one.broker} queue {one.queue} offset {one.offset} is not delivered"
+        for one in sent
+        if one.status and one.key not in came
+    ]
+    lacks += [
+        f"the group's offset of {broker} queue {queue} at {node} is {told.get((node, queue), 0)} of {end}"
+        for (broker, queue), end in ends.items()
+        if told.get(((node := pairs[broker].master), queue), 0) < end
+    ]
+    for pair in pairs.values():
+        written, copied = _end_of(cluster, pair.master), _end_of(cluster, pair.slave)
+        lacks += (
+            [f"the log of {pair.master} ends at {written}, of {pair.slave} at {copied}"] if written != copied else []
+        )
+    return lacks
 
 
 def _end_of(cluster: Cluster, node: str) -> int:

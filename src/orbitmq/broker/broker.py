@@ -33,6 +33,7 @@ from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.registration import Registrar
 from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.replies import Replies
+from orbitmq.broker.resumption import Resumption
 from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
@@ -179,9 +180,10 @@ class Broker:
             self._writing, self.topics, self.groups, options, self._clock, self.transactions.prepare
         )
         selecting = Selecting(self.consumers, self._filters, options, self.refusals)
+        self._resumption = Resumption(self.store, self._clock)
         self._pulling = Pulling(
             self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics,
-            refusals=self.refusals,
+            self._resumption, refusals=self.refusals,
         )  # fmt: skip
         self.held, self.waited_ms = self._pulling.held, self._server.waited_ms
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
@@ -359,8 +361,7 @@ class Broker:
         if self.following is not None:
             self.offsets.remember_commits()
         elif self.store.was_killed or is_promoted(self.store.options):
-            # The log may end before what consumers have seen, at the last master, too.
-            self.offsets.correct(self.store.max_offset)
+            self._resumption.begin(self.offsets)
         self._delayed.load()
 
     async def _save(self) -> None:
@@ -375,7 +376,7 @@ class Broker:
             file.retry()
 
     def _add_handlers(self) -> None:
-        querying = Querying(self.store, self.offsets, self._clock)
+        querying = Querying(self.store, self.offsets, self._resumption, self._clock)
         self.searches = querying.searches
         handlers = (
             self._sending,

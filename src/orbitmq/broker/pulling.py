@@ -15,6 +15,7 @@ from orbitmq.broker.groups import Groups
 from orbitmq.broker.holding import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.resumption import Resumption
 from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
@@ -66,6 +67,7 @@ class Pulling:
         options: BrokerOptions,
         clock: Clock,
         statistics: Statistics,
+        resumption: Resumption,
         timer: Callable[[], float] = time.perf_counter,
         refusals: Refusals | None = None,
     ) -> None:
@@ -79,6 +81,7 @@ class Pulling:
         self._options = options
         self._clock = clock
         self._statistics = statistics
+        self._resumption = resumption
         self._timer = timer
         self._is_slave = store.options.is_slave
         self._corrects = not store.options.is_slave or store.options.offset_check_in_slave
@@ -94,6 +97,8 @@ class Pulling:
         """First run of a pull: commits the offset it carries, and may hold it."""
         header = command.header(PullMessageHeader)
         wanted = self._check(header)
+        if self._resumption.is_on and (moved := self._moved(connection, header)) is not None:
+            return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
         result = self._read(header, wanted)
         if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
@@ -104,6 +109,17 @@ class Pulling:
             if self.held.hold(header.topic, header.queue_id, held):
                 return None
         return self._answer(command, header, result, code)
+
+    def _moved(self, connection: Connection, header: PullMessageHeader) -> GetResult | None:
+        """The answer to a pull whose offset comes from before this start."""
+        if not header.sys_flag & PULL_SUSPEND:
+            return None
+        topic, queue_id = header.topic, header.queue_id
+        end = self._resumption.pulled(connection, header.consumer_group, topic, queue_id, header.queue_offset)
+        if end is None:
+            return None
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, low, high, [])
 
     def scan(self) -> None:
         """Look over the held pulls."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.resumption import Resumption
 from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
 from orbitmq.net.connection import Connection
@@ -40,9 +41,10 @@ ANSWER_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)  # bytes of messages; a peer would
 class Querying:
     """Handlers over the offsets and the store."""
 
-    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, resumption: Resumption, clock: Clock) -> None:
         self._store = store
         self._offsets = offsets
+        self._resumption = resumption
         self.searches = UnderWay(clock)
 
     def add_to(self, router: Router) -> None:
@@ -55,12 +57,13 @@ class Querying:
         router.add(RequestCode.VIEW_MESSAGE_BY_ID, self.view_message)
         router.add(RequestCode.QUERY_MESSAGE, self.query_message)
 
-    def query_consumer_offset(self, _connection: Connection, command: Command) -> Command:
+    def query_consumer_offset(self, connection: Connection, command: Command) -> Command:
         """The stored offset; 0 for a new group on a queue that still holds everything in memory; else not found.
 
         Clients apply their own starting rule only on QUERY_NOT_FOUND.
         """
         header = command.header(QueryConsumerOffsetHeader)
+        self._resumption.asked(connection, header.topic, header.queue_id)
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset is None or offset < 0:
             whole = self._store.min_offset(header.topic, header.queue_id) <= 0
@@ -72,26 +75,24 @@ class Querying:
             offset = 0
         return command.response(ResponseCode.SUCCESS, header=QueryConsumerOffsetResponseHeader(offset))
 
-    def update_consumer_offset(self, _connection: Connection, command: Command) -> Command:
+    def update_consumer_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(UpdateConsumerOffsetHeader)
-        self._offsets.commit(
-            header.consumer_group,
-            header.topic,
-            header.queue_id,
-            header.commit_offset,
-            only_forward=bool(header.only_forward),
-        )
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        offset = self._resumption.committed(connection, group, topic, queue_id, header.commit_offset)
+        self._offsets.commit(group, topic, queue_id, offset, only_forward=bool(header.only_forward))
         answer = command.response(ResponseCode.SUCCESS)
         answer.ext = {}
         return answer
 
-    def search_offset(self, _connection: Connection, command: Command) -> Command:
+    def search_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(SearchOffsetHeader)
+        self._resumption.asked(connection, header.topic, header.queue_id)
         offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp)
         return command.response(ResponseCode.SUCCESS, header=SearchOffsetResponseHeader(offset))
 
-    def max_offset(self, _connection: Connection, command: Command) -> Command:
+    def max_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(GetMaxOffsetHeader)
+        self._resumption.asked(connection, header.topic, header.queue_id)
         offset = self._store.max_offset(header.topic, header.queue_id)
         return command.response(ResponseCode.SUCCESS, header=GetMaxOffsetResponseHeader(offset))
 
