@@ -13,12 +13,13 @@ from orbitmq.broker.resumption import WINDOW_MS
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
+from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
 from orbitmq.runtime.clock import Clock, ManualClock
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.command import Command
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import GetMaxOffsetHeader, PullMessageResponseHeader, SearchOffsetHeader
-from tests.support.live import BROKER, Client, client_of, made_broker, running
+from tests.support.live import BROKER, CALL_TIMEOUT_MS, Client, client_of, made_broker, pull_header, running
 
 KEPT, SEEN = 5, 10
 FLAGS = PULL_SUBSCRIPTION | PULL_SUSPEND
@@ -59,6 +60,20 @@ async def test_who_goes_on_where_the_log_ended_is_not_looked_at_again(tmp_path: 
         assert await pulled(client, KEPT) == (ResponseCode.SUCCESS, KEPT + 8)
         assert await pulled(client, SEEN) == (ResponseCode.SUCCESS, KEPT + 8)
         assert (await pulled(client, SEEN, consumer_group="others"))[1] == KEPT
+
+
+async def test_another_member_is_sent_to_what_the_group_has_stored(tmp_path: Path) -> None:
+    async with after_power_loss(tmp_path, 3) as client:
+        address = client.address
+        assert await pulled(client, KEPT) == (ResponseCode.SUCCESS, KEPT + 3)
+        await update_consumer_offset(client.remoting, address, "readers", T0, KEPT + 1)
+        other = Remoting()
+        await update_consumer_offset(other, address, "readers", T0, SEEN)
+        assert await query_consumer_offset(client.remoting, address, "readers", T0) == KEPT + 1
+        header = pull_header("T", 0, SEEN, sys_flag=FLAGS, suspend_timeout_millis=1)
+        answer = await other.call(address, request(RequestCode.PULL_MESSAGE, header), CALL_TIMEOUT_MS)
+        assert answer.header(PullMessageResponseHeader).next_begin_offset == KEPT + 1
+        await other.close()
 
 
 @pytest.mark.parametrize("how", ["end", "time", "progress"])

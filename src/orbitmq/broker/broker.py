@@ -179,11 +179,10 @@ class Broker:
         self._sending = Sending(
             self._writing, self.topics, self.groups, options, self._clock, self.transactions.prepare
         )
-        selecting = Selecting(self.consumers, self._filters, options, self.refusals)
-        self._resumption = Resumption(self.store, self._clock)
+        self._resumption = Resumption(self.store, self.offsets, self._clock)
         self._pulling = Pulling(
-            self.store, self.topics, self.groups, selecting, self.offsets, options, self._clock, self.statistics,
-            self._resumption, refusals=self.refusals,
+            self.store, self.topics, self.groups, Selecting(self.consumers, self._filters, options, self.refusals),
+            self.offsets, options, self._clock, self.statistics, self._resumption, refusals=self.refusals,
         )  # fmt: skip
         self.held, self.waited_ms = self._pulling.held, self._server.waited_ms
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
@@ -361,7 +360,7 @@ class Broker:
         if self.following is not None:
             self.offsets.remember_commits()
         elif self.store.was_killed or is_promoted(self.store.options):
-            self._resumption.begin(self.offsets)
+            self._resumption.begin()
         self._delayed.load()
 
     async def _save(self) -> None:

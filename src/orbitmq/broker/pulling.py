@@ -101,7 +101,7 @@ class Pulling:
             return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
         result = self._read(header, wanted)
         if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            self._commit(connection, header)
         code = _code_of(result, header.queue_offset)
         comes_late = not self._corrects and result.status in _NOT_YET
         if (code == ResponseCode.PULL_NOT_FOUND or comes_late) and header.sys_flag & PULL_SUSPEND:
@@ -109,6 +109,12 @@ class Pulling:
             if self.held.hold(header.topic, header.queue_id, held):
                 return None
         return self._answer(command, header, result, code)
+
+    def _commit(self, connection: Connection, header: PullMessageHeader) -> None:
+        group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        if self._resumption.is_on:
+            offset = self._resumption.committed(connection, group, topic, queue_id, offset)
+        self._offsets.commit(group, topic, queue_id, offset)
 
     def _moved(self, connection: Connection, header: PullMessageHeader) -> GetResult | None:
         """The answer to a pull whose offset comes from before this start."""

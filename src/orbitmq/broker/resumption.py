@@ -2,18 +2,19 @@
 
 A crash that the disk did not survive, or a slave that took its master's place, ends the log before messages that
 consumers have seen. They go on behind these, while other messages take their offsets, and would miss those; with
-RocketMQ they do. So the first pull of a group from a queue is looked at: when it lies behind what the log had at the
-start, and its connection has not asked this broker for a position in the queue before, it is sent back to where the log
-ended.
+RocketMQ they do. So the first pull from a queue over a connection is looked at: when it lies behind what the log had at
+the start and what the group has stored of its progress since, and the client has not asked for a position in the queue
+before, it is sent back there.
 
-Only for the first minutes, and only pulls that may be held: who reads a range knows why. A group that comes with
-positions of its own, and lost nothing, gets at worst the messages of these minutes twice. Members of a group that
-broadcasts are looked at as one.
+It is the connection that counts, not the group: a member may still have its old position when another one has begun
+anew. Only for the first minutes, and only pulls that may be held: who reads a range knows why. A client that breaks off
+meanwhile, and has lost nothing, gets at worst what came since its progress was stored twice.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.message.topics import SYSTEM_GROUPS, is_system_group
@@ -24,57 +25,55 @@ from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 
 _log = logging.getLogger(__name__)
 
-WINDOW_MS = 120_000  # clients look for a route every 30 s; a group's members are told what to read every 20 s
-ASKED = "asked_positions"  # attribute of a connection
-TOLD = 20  # one by one; thousands of them have one reason
+WINDOW_MS: Final = 120_000  # clients look for a route every 30 s; a group's members are told what to read every 20 s
+TOLD: Final = 20  # one by one; thousands of them have one reason
+# Attributes of a connection. As many entries as there are queues, and groups that read them.
+ASKED: Final = "asked_positions"  # topic, queue
+SETTLED: Final = "settled_positions"  # group, topic, queue
 
 
 class Resumption:
     """Off until `begin`, and again when its time is over."""
 
-    def __init__(self, store: MessageStore, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, clock: Clock) -> None:
         self._store = store
+        self._offsets = offsets
         self._clock = clock
         self._log_end: PhysicalOffset = NO_OFFSET
         self._ends_ms = 0
-        self._settled: set[tuple[str, str, int]] = set()  # group, topic, queue: of groups and topics that exist
         self._told = 0
         self.is_on = False
 
-    def begin(self, offsets: ConsumerOffsets) -> None:
+    def begin(self) -> None:
         """The store is open, and nothing has been appended yet. Progress behind the end of the log is moved back."""
-        offsets.correct(self._store.max_offset)
+        self._offsets.correct(self._store.max_offset)
         self._log_end = self._store.commit_log_max_offset
         self._ends_ms = self._clock.now_ms() + WINDOW_MS
         self.is_on = True
 
     def asked(self, connection: Connection, topic: str, queue_id: int) -> None:
         """This broker is about to tell a position in the queue: what is pulled over the connection may come from it."""
-        if self._still() and self._has_grown(topic, queue_id):
+        if self._still() and self._is_new(topic, queue_id, self._store.max_offset(topic, queue_id) - 1):
             connection.attributes.setdefault(ASKED, set()).add((topic, queue_id))
 
     def pulled(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
         """Where the group has to go on instead; None when `offset` is all right."""
-        if not self._still() or (group, topic, queue_id) in self._settled:
-            return None
         if is_system_group(group) or group in SYSTEM_GROUPS:
             return None  # tools look at what they are told to look at
-        end = self._end_before(connection, topic, queue_id, offset)
-        if end is None:
-            self._settled.add((group, topic, queue_id))
-        else:
-            self._tell("position_from_before", connection, group, topic, queue_id, offset, end)
-        return end
+        limit = self._limit(connection, group, topic, queue_id, offset)
+        if limit is not None:
+            self._tell("position_from_before", connection, group, topic, queue_id, offset, limit)
+        elif self.is_on:
+            connection.attributes.setdefault(SETTLED, set()).add((group, topic, queue_id))
+        return limit
 
     def committed(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> int:
         """What to keep of a group's progress."""
-        if not self._still() or (group, topic, queue_id) in self._settled:
+        limit = self._limit(connection, group, topic, queue_id, offset)
+        if limit is None:
             return offset
-        end = self._end_before(connection, topic, queue_id, offset)
-        if end is None:
-            return offset
-        self._tell("progress_from_before", connection, group, topic, queue_id, offset, end)
-        return end
+        self._tell("progress_from_before", connection, group, topic, queue_id, offset, limit)
+        return limit
 
     def _tell(self, event: str, connection: Connection, group: str, *place: str | int) -> None:
         if self._told < TOLD:
@@ -85,27 +84,30 @@ class Resumption:
     def _still(self) -> bool:
         if self.is_on and self._clock.now_ms() >= self._ends_ms:
             self.is_on = False
-            self._settled = set()
         return self.is_on
 
-    def _end_before(self, connection: Connection, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
-        """Where the queue ended at the start, when that is before `offset` and the client cannot know better."""
-        high = self._store.max_offset(topic, queue_id)
-        if offset <= high and not self._is_new(topic, queue_id, offset - 1):
+    def _limit(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
+        """How far the group can have come, when that is before `offset` and the client cannot know better."""
+        if not self._still() or (group, topic, queue_id) in connection.attributes.get(SETTLED, ()):
+            return None
+        if offset <= self._store.max_offset(topic, queue_id) and not self._is_new(topic, queue_id, offset - 1):
             return None
         if (topic, queue_id) in connection.attributes.get(ASKED, ()):
             return None
-        low = self._store.min_offset(topic, queue_id)
-        while low < high:  # the first entry of a message that was not there then
+        limit = max(self._end_before(topic, queue_id), self._offsets.query(group, topic, queue_id) or 0)
+        return QueueOffset(limit) if limit < offset else None
+
+    def _end_before(self, topic: str, queue_id: int) -> int:
+        """Where the queue ended at the start: the first message that was not there then."""
+        low: int = self._store.min_offset(topic, queue_id)
+        high: int = self._store.max_offset(topic, queue_id)
+        while low < high:
             middle = (low + high) // 2
             if self._is_new(topic, queue_id, middle):
-                high = QueueOffset(middle)
+                high = middle
             else:
-                low = QueueOffset(middle + 1)
+                low = middle + 1
         return low
-
-    def _has_grown(self, topic: str, queue_id: int) -> bool:
-        return self._is_new(topic, queue_id, self._store.max_offset(topic, queue_id) - 1)
 
     def _is_new(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether the message of this offset came after the start."""
