@@ -14,16 +14,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from orbitmq.errors import BodyError, MessageIllegal
 from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 ITEM_HEAD: Final = struct.Struct(">i8xii")  # size, flag, body size
 ITEM_OVERHEAD: Final = ITEM_HEAD.size + PROPERTIES_LENGTH.size
 PAIR_END: Final = b"\x02"
+COPIED_MAX: Final = 2048  # bytes of a body: a view of it would cost more
 MAGIC_AT, QUEUE_ID_AT, SHARED_AT = 4, 12, 36  # in a unit; what follows from system flag on is the same in a whole batch
 
 
@@ -66,37 +70,51 @@ def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int
     (queue_id,) = INT32.unpack_from(empty_unit, QUEUE_ID_AT)
     pack_head = _head(len(shared)).pack
     unpack_item, unpack_length = ITEM_HEAD.unpack_from, PROPERTIES_LENGTH.unpack_from
-    view, end, overhead = memoryview(items), len(items), len(empty_unit)
+    view = memoryview(items)
     common_after_pair = PAIR_END + common if common else b""
-    before_text: dict[int, bytes] = {}  # topic and length of the properties, by that length
+    before_text = b""  # topic and length of the properties, which are as long as the last ones as a rule
     parts: list[bytes | memoryview] = []
     sizes: list[int] = []
     texts: list[bytes] = []
-    position = bodies_size = 0
+    head_size: i64 = ITEM_HEAD.size
+    length_size: i64 = PROPERTIES_LENGTH.size
+    overhead: i64 = len(empty_unit)
+    end: i64 = len(items)
+    offset: i64 = queue_offset
+    place: i64 = physical_offset
+    position: i64 = 0
+    bodies_size: i64 = 0
+    last_text_size: i64 = -1
+    item_size: i64
+    body_size: i64
+    text_size: i64
     try:
         while position < end:
             item_size, flag, body_size = unpack_item(items, position)
-            body_at = position + ITEM_HEAD.size
+            body_at = position + head_size
             body_end = body_at + body_size
             (text_size,) = unpack_length(items, body_end)
-            text_at = body_end + PROPERTIES_LENGTH.size
+            text_at = body_end + length_size
             item_end = position + item_size
             if body_size < 0 or text_size < 0 or text_at + text_size != item_end or item_end > end:
                 raise BodyError(f"the lengths of the batch item at {position} disagree")
             text = items[text_at:item_end]
-            text += common_after_pair if text and text[-1] != 2 else common
+            text += common_after_pair if text_size > 0 and text[text_size - 1] != 2 else common
             text_size = len(text)
-            if text_size not in before_text:
-                before_text[text_size] = topic + _length_of(text_size)
+            if text_size != last_text_size:
+                before_text = topic + _length_of(text_size)
+                last_text_size = text_size
             size = overhead + body_size + text_size
-            body = view[body_at:body_end]
+            body = items[body_at:body_end] if body_size <= COPIED_MAX else view[body_at:body_end]
             crc = crc32(body) & CRC_MASK
-            head = pack_head(size, magic, crc, queue_id, flag, queue_offset, physical_offset, shared, body_size)
-            parts += (head, body, before_text[text_size], text)
+            parts.append(pack_head(size, magic, crc, queue_id, flag, offset, place, shared, body_size))
+            parts.append(body)
+            parts.append(before_text)
+            parts.append(text)
             sizes.append(size)
             texts.append(text)
-            queue_offset += 1
-            physical_offset += size
+            offset += 1
+            place += size
             bodies_size += body_size
             position = item_end
     except struct.error as error:

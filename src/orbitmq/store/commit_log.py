@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreError
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT32
@@ -21,6 +21,9 @@ from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset
 from orbitmq.store.staging import Staging
 from orbitmq.store.warming import Warmer
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 RESERVE_STEP = 4 << 20  # one claim; some 50 ms of the highest load one core can take
 STEPS_A_TURN: Final = 4  # after which a worker can be stopped
@@ -274,11 +277,14 @@ class CommitLog:
     def slice(self, offset: int, size: int) -> memoryview | None:
         """`size` bytes at `offset`, without a copy; None when they are not (or no longer) in one file of the log."""
         start, files = self.files.stream
-        file_size = self.files.file_size
-        index, position = divmod(offset - start, file_size)
-        if index < 0 or size < 0 or offset + size > self.readable or position + size > file_size:
+        file_size: i64 = self.files.file_size
+        distance: i64 = offset - start
+        length: i64 = size
+        position = distance % file_size
+        end = position + length
+        if distance < 0 or length < 0 or distance > self.readable - start - length or end > file_size:
             return None
-        return files[index].view[position : position + size]
+        return files[distance // file_size].view[position:end]
 
     def unit_at(self, offset: int) -> memoryview | None:
         """The bytes of the unit that begins at `offset`, judged by its size field alone."""

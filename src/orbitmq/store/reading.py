@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -14,6 +14,9 @@ from orbitmq.store.extended_queue import ADDRESS_MAX, Extension
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import QueueOffset
 from orbitmq.store.queue import ENTRY, ENTRY_SIZE, ConsumeQueue
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 SCAN_BYTES_MIN = 16_000  # 800 entries: how far one pull looks for a message that matches
 
@@ -127,9 +130,15 @@ def _scan(
 ) -> GetResult:
     buffers: list[memoryview] = []
     matcher, look = selection
-    total = consumed = place = skip_below = looks = 0
+    place: i64 = 0
+    size: i64
+    code: i64
+    total: i64 = 0
+    skip_below: i64 = 0
+    consumed: i64 = 0
+    looks: i64 = 0
     status = GetStatus.NO_MATCHED_MESSAGE
-    memory_start = log.end - limits.memory_bytes
+    memory_start: i64 = log.end - limits.memory_bytes
     scan_bytes = max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)
     for place, size, code in ENTRY.iter_unpack(view[:scan_bytes]):
         if buffers:
