@@ -47,7 +47,7 @@ class UniqueId:
 
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
     """32 characters for an IPv4 broker, 56 for IPv6."""
-    return _host_digits(store_host) + f"{physical_offset & 0xFFFFFFFFFFFFFFFF:016X}"
+    return _host_digits(store_host) + "%016X" % (physical_offset & 0xFFFFFFFFFFFFFFFF)
 
 
 def offset_message_ids(store_host: bytes, physical_offsets: Sequence[int]) -> str:

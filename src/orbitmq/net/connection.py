@@ -22,7 +22,7 @@ from orbitmq.net.budget import COUNTED_FROM, Budgets
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
-from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encode_head
+from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encode_head, parts_size
 
 _log = logging.getLogger(__name__)
 
@@ -330,12 +330,13 @@ class Connection(asyncio.Protocol):
         """Queue a frame; it leaves with the others of this turn. A closed connection drops it, as the wire would."""
         if not self.is_open:
             return
-        if command.body_parts and (body_size := sum(map(len, command.body_parts))) >= GATHERED_FROM:
+        body_size = parts_size(command)
+        if body_size >= GATHERED_FROM:
             self._out += (encode_head(command, body_size), *command.body_parts)
             self._gathers = True
             self._out_size += body_size
         else:
-            frame = encode_frame(command)
+            frame = encode_frame(command, body_size)
             self._out.append(frame)
             self._out_size += len(frame)
         if not self._in_turn and not self._flush_scheduled:

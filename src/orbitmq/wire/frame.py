@@ -114,10 +114,19 @@ class FrameDecoder:
         return command
 
 
-def encode_frame(command: Command) -> bytes:
-    """The whole frame of a command."""
+def parts_size(command: Command) -> int:
+    """Bytes of a body in parts, 0 of another."""
+    size = 0
+    for part in command.body_parts:
+        size += len(part)
+    return size
+
+
+def encode_frame(command: Command, size_of_parts: int | None = None) -> bytes:
+    """The whole frame of a command; `size_of_parts` is `parts_size`, when that is known."""
     if command.body_parts:
-        return b"".join((encode_head(command, sum(map(len, command.body_parts))), *command.body_parts))
+        size = parts_size(command) if size_of_parts is None else size_of_parts
+        return b"".join((encode_head(command, size), *command.body_parts))
     return b"".join((encode_head(command, len(command.body)), command.body))
 
 
