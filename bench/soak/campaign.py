@@ -26,7 +26,7 @@ from tests.support.process import ChildProcess, ProcessFailed
 ROOT = Path(__file__).parents[2]
 TOPIC, QUEUES = "Soak", 4
 LOOK_S = 0.25  # between two looks at the slaves' logs
-LACKS_SHOWN = 20
+LACKS_SHOWN = 20  # the first tell what kind of thing is missing
 HEALED_S = 120  # for everything to be delivered and copied after the last fault: a busy machine is slow, not wrong
 
 
@@ -154,16 +154,14 @@ def _lacks(cluster: Cluster, events: list[Event]) -> list[str]:
         for one in sent
         if one.status and one.key not in came
     ]
-    lacks += [
-        f"the group's offset of {broker} queue {queue} at {node} is {told.get((node, queue), 0)} of {end}"
-        for (broker, queue), end in ends.items()
-        if told.get(((node := pairs[broker].master), queue), 0) < end
-    ]
+    for (broker, queue), end in ends.items():
+        node = pairs[broker].master
+        if (offset := told.get((node, queue), 0)) < end:
+            lacks += [f"the group's offset of {broker} queue {queue} at {node} is {offset} of {end}"]
     for pair in pairs.values():
         written, copied = _end_of(cluster, pair.master), _end_of(cluster, pair.slave)
-        lacks += (
-            [f"the log of {pair.master} ends at {written}, of {pair.slave} at {copied}"] if written != copied else []
-        )
+        if written != copied:
+            lacks += [f"the log of {pair.master} ends at {written}, of {pair.slave} at {copied}"]
     return lacks
 
 

@@ -39,7 +39,7 @@ from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
 from orbitmq.broker.slave.figures import replication_figures
-from orbitmq.broker.slave.kept_role import is_promoted, with_kept_role
+from orbitmq.broker.slave.kept_role import is_promoted, with_fitting_id, with_kept_role
 from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
 from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
@@ -111,7 +111,7 @@ class Broker:
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
         store_options = with_kept_role(store_options)
-        options = _with_fitting_id(options, store_options)
+        options = with_fitting_id(options, store_options)
         self.options = options
         self.port = 0
         self.refusals = Refusals()
@@ -179,7 +179,7 @@ class Broker:
         self._sending = Sending(
             self._writing, self.topics, self.groups, options, self._clock, self.transactions.prepare
         )
-        self._resumption = Resumption(self.store, self.offsets, self._clock)
+        self._resumption = Resumption(self.store, self.offsets)
         self._pulling = Pulling(
             self.store, self.topics, self.groups, Selecting(self.consumers, self._filters, options, self.refusals),
             self.offsets, options, self._clock, self.statistics, self._resumption, refusals=self.refusals,
@@ -222,6 +222,7 @@ class Broker:
             if self.following is None:
                 await self.transactions.checking.restore()
             self._start_jobs()
+            self._resumption.clients_come(self._loop.time())
             await self._server.serve()
             await self.replicas.serve()
             self._registrar = self._make_registrar()
@@ -402,7 +403,8 @@ class Broker:
                 self.producers,
                 self.consumers,
                 self.options.broker_name,
-                consume_tps=self.statistics.consume_tps,
+                self._resumption,
+                self.statistics.consume_tps,
             ),
             Relaying(self.store, self.consumers, self.options.broker_name),
             self._settings,
@@ -414,6 +416,7 @@ class Broker:
                 self.options.broker_name,
                 self._clock,
                 self._filters,
+                self._resumption,
             ),
             GroupReports(
                 self.topics,
@@ -575,19 +578,6 @@ class Broker:
             _log.info("event=client_expired peer=%s", connection.address)
             self._client_gone(connection)
             connection.close()
-
-
-def _with_fitting_id(options: BrokerOptions, store_options: StoreOptions) -> BrokerOptions:
-    """A slave has an id of its own, a master 0, which RocketMQ sets as well, whatever is configured."""
-    if store_options.is_slave:
-        if options.broker_id <= 0:
-            raise ConfigurationError(
-                "option brokerId: a broker with brokerRole SLAVE needs an id above 0, as in brokerId=1"
-            )
-        return options
-    if options.broker_id > 0:
-        _log.warning("event=broker_id_ignored id=%d role=%s", options.broker_id, store_options.broker_role)
-    return options.replace(broker_id=0)
 
 
 async def _host_field(name: str, port: int) -> bytes:

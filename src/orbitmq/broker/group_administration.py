@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from orbitmq.broker.clients import Client, ConsumerGroup, Consumers, Producers
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_progress
+from orbitmq.broker.resumption import Resumption
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import TopicConfig
@@ -64,6 +65,7 @@ class GroupAdministration:
         producers: Producers,
         consumers: Consumers,
         broker_name: str,
+        resumption: Resumption,
         consume_tps: Callable[[str, str], float],
     ) -> None:
         self._store = store
@@ -72,6 +74,7 @@ class GroupAdministration:
         self._producers = producers
         self._consumers = consumers
         self._broker_name = broker_name
+        self._resumption = resumption
         self._consume_tps = consume_tps
 
     def add_to(self, router: Router) -> None:
@@ -109,8 +112,9 @@ class GroupAdministration:
 
     # ------------------------------------------------------------------------------------------------------ progress
 
-    async def consume_stats(self, _connection: Connection, command: Command) -> Command:
+    async def consume_stats(self, connection: Connection, command: Command) -> Command:
         """How far a group is in every queue of one topic, or of all topics it has offsets of."""
+        self._resumption.is_tool(connection)
         header = command.header(GetConsumeStatsHeader)
         group, tps = header.consumer_group, 0.0
         table: dict[MessageQueue, QueueProgress] = {}
@@ -212,6 +216,7 @@ class GroupAdministration:
         body = encode(_listed(wanted) if as_list else QueueOffsets(offset_table=wanted))
         pushed = ResetConsumerClientOffsetHeader(header.topic, header.group, header.timestamp)
         for connection in group.members:
+            self._resumption.sent(connection, header.group, wanted)
             connection.send(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, pushed, body, oneway=True))
 
     def clone_offsets(self, _connection: Connection, command: Command) -> Command:

@@ -99,9 +99,10 @@ class Pulling:
         wanted = self._check(header)
         if self._resumption.is_on and (moved := self._moved(connection, header)) is not None:
             return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
-        result = self._read(header, wanted)
+        commit_offset = self._offset_to_commit(connection, header)
+        result = self._read(connection, header, wanted)
         if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
-            self._commit(connection, header)
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, commit_offset)
         code = _code_of(result, header.queue_offset)
         comes_late = not self._corrects and result.status in _NOT_YET
         if (code == ResponseCode.PULL_NOT_FOUND or comes_late) and header.sys_flag & PULL_SUSPEND:
@@ -110,11 +111,11 @@ class Pulling:
                 return None
         return self._answer(command, header, result, code)
 
-    def _commit(self, connection: Connection, header: PullMessageHeader) -> None:
+    def _offset_to_commit(self, connection: Connection, header: PullMessageHeader) -> int:
         group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
-        if self._resumption.is_on:
-            offset = self._resumption.committed(connection, group, topic, queue_id, offset)
-        self._offsets.commit(group, topic, queue_id, offset)
+        if header.sys_flag & PULL_COMMIT_OFFSET and self._resumption.is_on:
+            return self._resumption.committed(connection, group, topic, queue_id, offset)
+        return offset
 
     def _moved(self, connection: Connection, header: PullMessageHeader) -> GetResult | None:
         """The answer to a pull whose offset comes from before this start."""
@@ -135,17 +136,19 @@ class Pulling:
         """Second run: the answer goes out whatever it is."""
         try:
             header = held.command.header(PullMessageHeader)
-            result = self._read(header, self._check(header))
+            result = self._read(held.connection, header, self._check(header))
             answer = self._answer(held.command, header, result, _code_of(result, header.queue_offset))
         except Exception as error:  # an error becomes the response; the other held pulls get theirs
             answer = self._failed(held.command, error)
         held.connection.send(answer)
 
-    def _read(self, header: PullMessageHeader, wanted: Selection) -> GetResult:
+    def _read(self, connection: Connection, header: PullMessageHeader, wanted: Selection) -> GetResult:
         begun = self._timer()
-        result = self._store.get(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, wanted)
-        count = len(result.buffers)
-        self._statistics.got(header.topic, header.consumer_group, count, result.size, self._timer() - begun)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        result = self._store.get(topic, queue_id, header.queue_offset, header.max_msg_nums, wanted)
+        self._statistics.got(topic, group, len(result.buffers), result.size, self._timer() - begun)
+        if self._resumption.is_on:
+            self._resumption.reached(connection, group, topic, queue_id, result.next_offset)
         return result
 
     def _unit(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:

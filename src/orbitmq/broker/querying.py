@@ -57,13 +57,12 @@ class Querying:
         router.add(RequestCode.VIEW_MESSAGE_BY_ID, self.view_message)
         router.add(RequestCode.QUERY_MESSAGE, self.query_message)
 
-    def query_consumer_offset(self, connection: Connection, command: Command) -> Command:
+    def query_consumer_offset(self, _connection: Connection, command: Command) -> Command:
         """The stored offset; 0 for a new group on a queue that still holds everything in memory; else not found.
 
         Clients apply their own starting rule only on QUERY_NOT_FOUND.
         """
         header = command.header(QueryConsumerOffsetHeader)
-        self._resumption.asked(connection, header.topic, header.queue_id)
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset is None or offset < 0:
             whole = self._store.min_offset(header.topic, header.queue_id) <= 0
@@ -86,14 +85,14 @@ class Querying:
 
     def search_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(SearchOffsetHeader)
-        self._resumption.asked(connection, header.topic, header.queue_id)
         offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp)
+        self._resumption.told(connection, header.topic, header.queue_id, offset)
         return command.response(ResponseCode.SUCCESS, header=SearchOffsetResponseHeader(offset))
 
     def max_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(GetMaxOffsetHeader)
-        self._resumption.asked(connection, header.topic, header.queue_id)
         offset = self._store.max_offset(header.topic, header.queue_id)
+        self._resumption.told(connection, header.topic, header.queue_id, offset)
         return command.response(ResponseCode.SUCCESS, header=GetMaxOffsetResponseHeader(offset))
 
     def min_offset(self, _connection: Connection, command: Command) -> Command:

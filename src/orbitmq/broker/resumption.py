@@ -2,114 +2,194 @@
 
 A crash that the disk did not survive, or a slave that took its master's place, ends the log before messages that
 consumers have seen. They go on behind these, while other messages take their offsets, and would miss those; with
-RocketMQ they do. So the first pull from a queue over a connection is looked at: when it lies behind what the log had at
-the start and what the group has stored of its progress since, and the client has not asked for a position in the queue
-before, it is sent back there.
+RocketMQ they do. So in the first minutes a position is believed only when it is no further than
 
-It is the connection that counts, not the group: a member may still have its old position when another one has begun
-anew. Only for the first minutes, and only pulls that may be held: who reads a range knows why. A client that breaks off
-meanwhile, and has lost nothing, gets at worst what came since its progress was stored twice.
+- where the queue ended at the start,
+- what the group has stored of its progress, which is moved back to there at the start,
+- what this connection has been answered: where a pull goes on, a position it was told or sent to.
+
+A pull from elsewhere is sent back to the furthest of these, and progress from elsewhere is stored as that. It is the
+connection that counts: a member may still have its old position when another one has begun anew. Pulls that may not be
+held are left alone, for who reads a range knows why, and so are connections that ask for statistics: these are tools.
+
+A client that breaks off within these minutes, and has lost nothing, may get what it had not stored twice; without
+stored progress, as when a group broadcasts, everything since the start.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.slave.kept_role import is_promoted
+from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import SYSTEM_GROUPS, is_system_group
 from orbitmq.net.connection import Connection
-from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 
 _log = logging.getLogger(__name__)
 
-WINDOW_MS: Final = 120_000  # clients look for a route every 30 s; a group's members are told what to read every 20 s
-TOLD: Final = 20  # one by one; thousands of them have one reason
-# Attributes of a connection. As many entries as there are queues, and groups that read them.
-ASKED: Final = "asked_positions"  # topic, queue
-SETTLED: Final = "settled_positions"  # group, topic, queue
+WINDOW_S: Final = 120.0  # clients look for a route every 30 s; a group's members are told what to read every 20 s
+REMEMBERED_MAX: Final = 200_000  # some 70 MB; a broker that is asked for more gives up, and is as RocketMQ's
+TOLD_MAX: Final = 20  # lines of the log: thousands of them have one reason
+KNOWN: Final = "known_positions"  # attribute of a connection
+
+
+class KnownPositions:
+    """What one connection may come with."""
+
+    def __init__(self) -> None:
+        self.reached: dict[tuple[str, str, int], int] = {}  # by group, topic and queue
+        self.told: dict[tuple[str, int], set[int]] = {}  # by topic and queue
+        self.is_tool = False
+
+    def clear(self) -> None:
+        self.reached.clear()
+        self.told.clear()
 
 
 class Resumption:
     """Off until `begin`, and again when its time is over."""
 
-    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._offsets = offsets
-        self._clock = clock
         self._log_end: PhysicalOffset = NO_OFFSET
-        self._ends_ms = 0
-        self._told = 0
+        self._ends_s = 0.0
+        self._known: list[KnownPositions] = []
+        self._remembered = 0
+        self._queue_ends: dict[tuple[str, int], int] = {}  # of queues that were asked about
+        self._lines = 0
         self.is_on = False
 
     def begin(self) -> None:
         """The store is open, and nothing has been appended yet. Progress behind the end of the log is moved back."""
         self._offsets.correct(self._store.max_offset)
         self._log_end = self._store.commit_log_max_offset
-        self._ends_ms = self._clock.now_ms() + WINDOW_MS
-        self.is_on = True
+        # With SYNC_FLUSH readers have seen what is on disk; what they have seen at another master is another matter.
+        self.is_on = is_promoted(self._store.options) or not self._store.options.flushes_each
 
-    def asked(self, connection: Connection, topic: str, queue_id: int) -> None:
-        """This broker is about to tell a position in the queue: what is pulled over the connection may come from it."""
-        if self._still() and self._is_new(topic, queue_id, self._store.max_offset(topic, queue_id) - 1):
-            connection.attributes.setdefault(ASKED, set()).add((topic, queue_id))
+    def clients_come(self, now_s: float) -> None:
+        """Its time begins; in seconds of the loop's clock, for that of the machine may be set after a loss of power."""
+        self._ends_s = now_s + WINDOW_S
+
+    # ------------------------------------------------------------------------------------------- what may be believed
+
+    def told(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
+        """This broker answers with a position in the queue, whoever will use it."""
+        if self._still(connection):
+            offsets = self._of(connection).told.setdefault((topic, queue_id), set())
+            if offset not in offsets:
+                offsets.add(offset)
+                self._remember()
+
+    def reached(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """This broker answers or tells the group's member to go on there."""
+        if self._still(connection):
+            known, place = self._of(connection).reached, (group, topic, queue_id)
+            before = known.get(place)
+            known[place] = offset if before is None else max(before, offset)
+            if before is None:
+                self._remember()
+
+    def sent(self, connection: Connection, group: str, positions: Mapping[MessageQueue, int]) -> None:
+        """`reached` for many queues."""
+        for queue, offset in positions.items():
+            self.reached(connection, group, queue.topic, queue.queue_id, offset)
+
+    def is_tool(self, connection: Connection) -> None:
+        """It asks how far groups or queues are, which consumers do not: what it stores is meant."""
+        if self._still(connection):
+            self._of(connection).is_tool = True
+
+    # ------------------------------------------------------------------------------------------- what clients come with
 
     def pulled(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
-        """Where the group has to go on instead; None when `offset` is all right."""
+        """Where a pull has to go on instead; None when `offset` is all right."""
         if is_system_group(group) or group in SYSTEM_GROUPS:
             return None  # tools look at what they are told to look at
         limit = self._limit(connection, group, topic, queue_id, offset)
         if limit is not None:
             self._tell("position_from_before", connection, group, topic, queue_id, offset, limit)
-        elif self.is_on:
-            connection.attributes.setdefault(SETTLED, set()).add((group, topic, queue_id))
         return limit
 
     def committed(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> int:
-        """What to keep of a group's progress."""
+        """What to store of a group's progress."""
         limit = self._limit(connection, group, topic, queue_id, offset)
         if limit is None:
             return offset
         self._tell("progress_from_before", connection, group, topic, queue_id, offset, limit)
         return limit
 
-    def _tell(self, event: str, connection: Connection, group: str, *place: str | int) -> None:
-        if self._told < TOLD:
-            self._told += 1
-            text = "event=%s group=%s topic=%s queue=%d from=%d to=%d peer=%s"
-            _log.warning(text, event, group, *place, connection.address)
-
-    def _still(self) -> bool:
-        if self.is_on and self._clock.now_ms() >= self._ends_ms:
-            self.is_on = False
-        return self.is_on
-
     def _limit(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
-        """How far the group can have come, when that is before `offset` and the client cannot know better."""
-        if not self._still() or (group, topic, queue_id) in connection.attributes.get(SETTLED, ()):
+        """How far the group can have come, when that is before `offset`."""
+        if not self._still(connection):
             return None
-        if offset <= self._store.max_offset(topic, queue_id) and not self._is_new(topic, queue_id, offset - 1):
-            return None
-        if (topic, queue_id) in connection.attributes.get(ASKED, ()):
+        if offset <= 0 or self._was_there(topic, queue_id, offset - 1):
             return None
         limit = max(self._end_before(topic, queue_id), self._offsets.query(group, topic, queue_id) or 0)
+        known: KnownPositions | None = connection.attributes.get(KNOWN)
+        if known is not None:
+            if known.is_tool or offset in known.told.get((topic, queue_id), ()):
+                return None
+            limit = max(limit, known.reached.get((group, topic, queue_id), 0))
         return QueueOffset(limit) if limit < offset else None
 
     def _end_before(self, topic: str, queue_id: int) -> int:
         """Where the queue ended at the start: the first message that was not there then."""
+        found = self._queue_ends.get((topic, queue_id))
+        if found is not None:
+            return found
         low: int = self._store.min_offset(topic, queue_id)
         high: int = self._store.max_offset(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
-            if self._is_new(topic, queue_id, middle):
-                high = middle
-            else:
+            if self._was_there(topic, queue_id, middle):
                 low = middle + 1
+            else:
+                high = middle
+        self._queue_ends[topic, queue_id] = low
+        self._remember()
         return low
 
-    def _is_new(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether the message of this offset came after the start."""
-        found = self._store.entries(topic, queue_id, offset, 1) if offset >= 0 else []
-        return bool(found) and found[0][0] >= self._log_end
+    def _was_there(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether there is a message of this offset, and was at the start."""
+        entries = self._store.entries(topic, queue_id, offset, 1)
+        return bool(entries) and entries[0][0] < self._log_end
+
+    # ------------------------------------------------------------------------------------------------------ its memory
+
+    def _still(self, connection: Connection) -> bool:
+        if self.is_on and connection.loop.time() >= self._ends_s:
+            self._end()
+        return self.is_on
+
+    def _end(self) -> None:
+        self.is_on = False
+        for known in self._known:
+            known.clear()
+        self._known.clear()
+        self._queue_ends.clear()
+
+    def _of(self, connection: Connection) -> KnownPositions:
+        known: KnownPositions | None = connection.attributes.get(KNOWN)
+        if known is None:
+            known = connection.attributes[KNOWN] = KnownPositions()
+            self._known.append(known)
+            self._remember()
+        return known
+
+    def _remember(self) -> None:
+        self._remembered += 1
+        if self._remembered > REMEMBERED_MAX:
+            _log.warning("event=positions_not_followed limit=%d", REMEMBERED_MAX)
+            self._end()
+
+    def _tell(self, event: str, connection: Connection, group: str, *place: str | int) -> None:
+        if self._lines < TOLD_MAX:
+            self._lines += 1
+            text = "event=%s group=%s topic=%s queue=%d from=%d to=%d peer=%s"
+            _log.warning(text, event, group, *place, connection.address)

@@ -8,6 +8,7 @@ from orbitmq.broker.clients import Consumers
 from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_range, store_time
+from orbitmq.broker.resumption import Resumption
 from orbitmq.broker.selecting import FilterLook, by_tags
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
@@ -55,6 +56,7 @@ class TopicReports:
         broker_name: str,
         clock: Clock,
         filters: Filters,
+        resumption: Resumption,
     ) -> None:
         self._topics = topics
         self._consumers = consumers
@@ -63,6 +65,7 @@ class TopicReports:
         self._broker_name = broker_name
         self._clock = clock
         self._filters = filters
+        self._resumption = resumption
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_TOPIC_STATS_INFO, self.ranges)
@@ -71,8 +74,9 @@ class TopicReports:
         router.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.system_topics)
         router.add(RequestCode.QUERY_CONSUME_QUEUE, self.queue_entries)
 
-    async def ranges(self, _connection: Connection, command: Command) -> Command:
+    async def ranges(self, connection: Connection, command: Command) -> Command:
         """What each queue of a topic holds."""
+        self._resumption.is_tool(connection)
         topic = self._known(command.header(GetTopicStatsInfoHeader).topic)
         queues = in_turns(range(topic.write_queues))
         table = {self._queue(topic, i): queue_range(self._store, topic.name, i) async for i in queues}

@@ -411,14 +411,22 @@ class LitePullConsumer(ReadingConsumer):
 
     def _take_in(self, held: Held, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            _log.warning(
-                "event=offset_illegal group=%s queue=%s goes_on_at=%d", self.group, held.queue, result.next_begin_offset
-            )
+            self._start_over(held, result.next_begin_offset)
         if result.messages:
             held.cached.put(result.messages, result.max_offset)
             self._batches.append(Batch(held, held.cached, result.messages))
             self._cached_count += len(result.messages)
             self._arrived.set()
+
+    def _start_over(self, held: Held, offset: int) -> None:
+        """The broker has no such offset: messages of the old place, and progress in it, count no more."""
+        _log.warning("event=offset_illegal group=%s queue=%s goes_on_at=%d", self.group, held.queue, offset)
+        held.cached.dropped = True
+        held.cached = ProcessQueue()
+        self._forget_dropped()
+        self._consumed[held.queue] = offset
+        if self._offsets.table.read(held.queue) > offset:
+            self._offsets.table.set(held.queue, offset)
 
     def _make_room(self) -> None:
         for held in self._held.values():

@@ -278,11 +278,13 @@ class CommitLog:
         """`size` bytes at `offset`, without a copy; None when they are not (or no longer) in one file of the log."""
         start, files = self.files.stream
         file_size: i64 = self.files.file_size
+        if offset < start:
+            return None
         distance: i64 = offset - start
         length: i64 = size
         position = distance % file_size
         end = position + length
-        if distance < 0 or length < 0 or distance > self.readable - start - length or end > file_size:
+        if length < 0 or distance > self.readable - start - length or end > file_size:
             return None
         return files[distance // file_size].view[position:end]
 

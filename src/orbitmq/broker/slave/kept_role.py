@@ -9,7 +9,8 @@ import json
 import logging
 from pathlib import Path
 
-from orbitmq.errors import StoreDamaged
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.errors import ConfigurationError, StoreDamaged
 from orbitmq.runtime.files import load_with_backup, save_with_backup
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER, StoreOptions
 
@@ -42,3 +43,16 @@ def with_kept_role(options: StoreOptions) -> StoreOptions:
         "event=role_kept role=%s configured=%s remedy=set_brokerRole_or_remove path=%s", role, options.broker_role, path
     )
     return options.replace(broker_role=role)
+
+
+def with_fitting_id(options: BrokerOptions, store_options: StoreOptions) -> BrokerOptions:
+    """A slave has an id of its own, a master 0, which RocketMQ sets as well, whatever is configured."""
+    if store_options.is_slave:
+        if options.broker_id <= 0:
+            raise ConfigurationError(
+                "option brokerId: a broker with brokerRole SLAVE needs an id above 0, as in brokerId=1"
+            )
+        return options
+    if options.broker_id > 0:
+        _log.warning("event=broker_id_ignored id=%d role=%s", options.broker_id, store_options.broker_role)
+    return options.replace(broker_id=0)
