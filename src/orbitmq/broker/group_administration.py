@@ -114,7 +114,7 @@ class GroupAdministration:
 
     async def consume_stats(self, connection: Connection, command: Command) -> Command:
         """How far a group is in every queue of one topic, or of all topics it has offsets of."""
-        self._resumption.is_tool(connection)
+        self._resumption.note_tool(connection)
         header = command.header(GetConsumeStatsHeader)
         group, tps = header.consumer_group, 0.0
         table: dict[MessageQueue, QueueProgress] = {}

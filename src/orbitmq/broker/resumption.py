@@ -80,7 +80,7 @@ class Resumption:
 
     def told(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
         """This broker answers with a position in the queue, whoever will use it."""
-        if self._still(connection):
+        if self._is_still_on(connection):
             offsets = self._of(connection).told.setdefault((topic, queue_id), set())
             if offset not in offsets:
                 offsets.add(offset)
@@ -88,7 +88,7 @@ class Resumption:
 
     def reached(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> None:
         """This broker answers or tells the group's member to go on there."""
-        if self._still(connection):
+        if self._is_still_on(connection):
             known, place = self._of(connection).reached, (group, topic, queue_id)
             before = known.get(place)
             known[place] = offset if before is None else max(before, offset)
@@ -100,9 +100,9 @@ class Resumption:
         for queue, offset in positions.items():
             self.reached(connection, group, queue.topic, queue.queue_id, offset)
 
-    def is_tool(self, connection: Connection) -> None:
+    def note_tool(self, connection: Connection) -> None:
         """It asks how far groups or queues are, which consumers do not: what it stores is meant."""
-        if self._still(connection):
+        if self._is_still_on(connection):
             self._of(connection).is_tool = True
 
     # ------------------------------------------------------------------------------------------- what clients come with
@@ -126,7 +126,7 @@ class Resumption:
 
     def _limit(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
         """How far the group can have come, when that is before `offset`."""
-        if not self._still(connection):
+        if not self._is_still_on(connection):
             return None
         if offset <= 0 or self._was_there(topic, queue_id, offset - 1):
             return None
@@ -162,7 +162,7 @@ class Resumption:
 
     # ------------------------------------------------------------------------------------------------------ its memory
 
-    def _still(self, connection: Connection) -> bool:
+    def _is_still_on(self, connection: Connection) -> bool:
         if self.is_on and connection.loop.time() >= self._ends_s:
             self._end()
         return self.is_on

@@ -76,7 +76,7 @@ class TopicReports:
 
     async def ranges(self, connection: Connection, command: Command) -> Command:
         """What each queue of a topic holds."""
-        self._resumption.is_tool(connection)
+        self._resumption.note_tool(connection)
         topic = self._known(command.header(GetTopicStatsInfoHeader).topic)
         queues = in_turns(range(topic.write_queues))
         table = {self._queue(topic, i): queue_range(self._store, topic.name, i) async for i in queues}

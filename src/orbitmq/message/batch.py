@@ -22,7 +22,7 @@ from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64
+    from mypy_extensions import i64  # a machine word where this is compiled; an int of Python's otherwise
 
 ITEM_HEAD: Final = struct.Struct(">i8xii")  # size, flag, body size
 ITEM_OVERHEAD: Final = ITEM_HEAD.size + PROPERTIES_LENGTH.size

@@ -1,6 +1,6 @@
 """The role a promotion gave a broker, kept beside its store: a slave that became the master must not be one again
 because its configuration, which may be read-only or on a command line, still says so. Whoever wants it to be a slave
-removes the file.
+removes the file. Also the broker id that goes with a role.
 """
 
 from __future__ import annotations
