@@ -23,6 +23,7 @@ from rich.table import Table
 
 from bench import peers
 from bench.proxy import JavaProxy
+from bench.report import bars
 from bench.systems import LOAD_JVM, OURS, RIVAL, Measurement, both
 from bench.works import SETTINGS
 from orbitmq.client import ClientError, Producer
@@ -229,20 +230,46 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"{row['rate']:,.0f} messages/s{cpu}, {row['errors']} errors"
 
 
+TITLE = "one producer or consumer of each client; a ratio is orbitmq's asyncio client to this one, at the same broker"
+TEXTS = ("work", "client", "broker")
+FIGURES = ("a second", "orbitmq's to it", "CPU µs each", "orbitmq's to it", "p50 / p99 ms", "errors")
+
+
 def table(report: Mapping[str, Any]) -> Table:
-    """What is printed. A ratio is orbitmq's asyncio client to this one, at the same broker."""
-    made = Table(title="one producer or consumer of each client")
-    for heading in ("work", "client", "broker"):
+    """What is printed."""
+    made = Table(title=TITLE)
+    for heading in TEXTS:
         made.add_column(heading)
-    for heading in ("a second", "orbitmq's to it", "CPU µs each", "orbitmq's to it", "p50 / p99 ms", "errors"):
+    for heading in FIGURES:
         made.add_column(heading, justify="right")
     for work, of_clients in report["rows"].items():
-        for number, (client, of_places) in enumerate(of_clients.items()):
-            for place, rounds in of_places.items():
-                ours = of_clients.get(OUR_CLIENT, {}).get(RIVAL if place == PROXY else place, [])
-                made.add_row(WORKS[work].title if not number else "", client, place, *_cells(rounds, ours))
+        for row in _lines(work, of_clients):
+            made.add_row(*row)
         made.add_section()
     return made
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """The same as a piece of a page in Markdown, with what has to be known of the run."""
+    lines = [
+        f"{TITLE[0].upper()}{TITLE[1:]}.",
+        "",
+        bars([*TEXTS, *FIGURES]),
+        bars([*["---"] * len(TEXTS), *["---:"] * len(FIGURES)]),
+        *(bars(row) for work, of_clients in report["rows"].items() for row in _lines(work, of_clients)),
+        "",
+        *(f"- {note}" for note in notes(report)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(work: str, of_clients: Mapping[str, Mapping[str, Sequence[Measurement]]]) -> Iterator[tuple[str, ...]]:
+    title = WORKS[work].title
+    for client, of_places in of_clients.items():
+        for place, rounds in of_places.items():
+            ours = of_clients.get(OUR_CLIENT, {}).get(RIVAL if place == PROXY else place, [])
+            yield title, client, place, *_cells(rounds, ours)
+            title = ""
 
 
 def _cells(rounds: Sequence[Measurement], ours: Sequence[Measurement]) -> tuple[str, ...]:

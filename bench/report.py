@@ -56,6 +56,15 @@ def lag_notes(results: Results) -> list[str]:
     return found
 
 
+def error_notes(results: Results) -> list[str]:
+    """A line for each row in which calls failed."""
+    return [
+        f"{WORKS[name].title}: errors in the worst round: {'; '.join(told)}"
+        for name, of in rows_of(results).items()
+        if (told := [f"{system} {row['errors']:,.0f}" for system, row in of.items() if row["errors"]])
+    ]
+
+
 def _lag(rounds: Sequence[Measurement]) -> str:
     middle, most = _median([row["lagMedianKiB"] for row in rounds]), [row["lagMaxKiB"] for row in rounds]
     return "unknown" if middle is None or None in most else f"{middle:,.0f} / {max(most):,.0f}"
@@ -82,16 +91,17 @@ def page(report: Mapping[str, Any]) -> str:
     lines = [
         f"Run of {report['time'][:10]}: {TITLE}.",
         "",
-        _bars(headings),
-        _bars(["---", *["---:"] * (len(headings) - 1)]),
-        *(_bars([*row, *[""] * (len(headings) - len(row))]) for row in _lines(report)),
+        bars(headings),
+        bars(["---", *["---:"] * (len(headings) - 1)]),
+        *(bars([*row, *[""] * (len(headings) - len(row))]) for row in _lines(report)),
         "",
         *(f"- {note}" for note in report["notes"]),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _bars(cells: Sequence[str]) -> str:
+def bars(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 

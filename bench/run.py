@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench import clients  # noqa: E402
-from bench.report import lag_notes, line, page, rows_of, table  # noqa: E402
+from bench.report import error_notes, lag_notes, line, page, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
 from orbitmq.store.hash_scan import IS_COMPILED  # noqa: E402
@@ -55,9 +55,10 @@ def main() -> int:
             report["clients"] = found = clients.measure(
                 of_clients, arguments.rounds_of_clients, arguments.directory, say
             )
-            report["notes"] += clients.notes(found)
             report["failures"] += found["failures"]
             console.print(clients.table(found))
+            for note in clients.notes(found):
+                console.print(f"- {note}", highlight=False)
         except ProcessFailed as error:  # the other rows are kept
             report["failures"].append(f"clients: {error}")
     for note in report["notes"]:
@@ -105,7 +106,7 @@ class Run:
             except ProcessFailed as error:  # the minutes spent on the other rows were not in vain
                 failures.append(f"{key}: {error}")
         return {
-            "notes": [*_machine(), *_notes(self._arguments), *lag_notes(self._results)],
+            "notes": [*_machine(), *_notes(self._arguments), *lag_notes(self._results), *error_notes(self._results)],
             "failures": failures,
             "start_seconds": self._start_seconds,
             "memory": self._memory,
@@ -207,7 +208,8 @@ def _save(report: dict[str, Any]) -> Path:
 
 def _publish(report: dict[str, Any]) -> None:
     """The figures of the documentation, and the measurements they come from."""
-    (PAGES / "bench.txt").write_text(page(report), encoding="utf-8")
+    text = "\n".join([page(report), clients.page(report["clients"])])
+    (PAGES / "bench.txt").write_text(text, encoding="utf-8")
     (PAGES / "bench.json").write_text(json.dumps(report, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

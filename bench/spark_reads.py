@@ -4,7 +4,7 @@ The figure to look at is rows a CPU second: rows by the user and system time of 
 the load of other programs hardly shows in it. Each row stands beside its peer, measured in the same run: a copy of the
 log in memory for scans, Spark's own source for Apache Kafka for reads from a broker (the same messages, copied into a
 Kafka broker), Spark's writer of Parquet for the archive. What a write into a topic costs before the network is measured
-without Spark; of small micro-batches it is the time that counts. About six minutes; `--only` chooses rows.
+without Spark; of small micro-batches it is the time that counts. About eight minutes; `--only` chooses rows.
 """
 
 from __future__ import annotations

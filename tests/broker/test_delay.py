@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.delay import FAILURE_PAUSE_SECONDS, TURN_MAX, DelayedDelivery
-from orbitmq.errors import StorePoisoned
+from orbitmq.broker.delay import DROPPED_LINES, FAILURE_PAUSE_SECONDS, TURN_MAX, DelayedDelivery
+from orbitmq.errors import StoreError, StorePoisoned
 from orbitmq.message.hosts import encode_host
-from orbitmq.message.properties import encode_properties
+from orbitmq.message.ids import offset_message_id
+from orbitmq.message.properties import PROPERTIES_SIZE_MAX, encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
@@ -27,9 +28,10 @@ HOST = encode_host("127.0.0.1", 10911)
 class Bench:
     """A store with delayed messages, and their delivery without its timer."""
 
-    def __init__(self, directory: Path, levels: tuple[int, ...] = LEVELS) -> None:
+    def __init__(self, directory: Path, levels: tuple[int, ...] = LEVELS, **of_store: str) -> None:
         self.clock = ManualClock()
-        options = StoreOptions.parse({"storePathRootDir": str(directory), "mappedFileSizeCommitLog": str(8 << 20)})
+        where = {"storePathRootDir": str(directory), "mappedFileSizeCommitLog": str(8 << 20)}
+        options = StoreOptions.parse(where | of_store)
         self.store = MessageStore(options, clock=self.clock, delay_levels=levels)
         self.store.open()
         self.directory = directory / "config"
@@ -42,7 +44,7 @@ class Bench:
         """A message as a send leaves it in the schedule topic."""
         known = {"DELAY": str(level), "REAL_TOPIC": "Orders", "REAL_QID": "0"} | properties
         text = encode_properties({name: value for name, value in known.items() if value}).encode()
-        self.store.put(PutRecord(SCHEDULE_TOPIC, level - 1, body, text, 1, HOST, HOST))
+        assert self.store.put(PutRecord(SCHEDULE_TOPIC, level - 1, body, text, 1, HOST, HOST)).size > 0
 
     def delivered(self) -> list[bytes]:
         entries = self.store.entries("Orders", 0, 0, 10_000)
@@ -154,19 +156,75 @@ async def test_delivery_goes_on_after_a_failure_of_its_own(
     await turned_loop().turn(0)
     assert "event=delivery_failed" in caplog.text
     monkeypatch.undo()
-    await turned_loop().turn(FAILURE_PAUSE_SECONDS)
+    bench.clock.advance(round(FAILURE_PAUSE_SECONDS * 1000))
+    await turned_loop().turn(1)
     assert bench.delivered() == [b"1"]
     await bench.delivery.stop()
 
 
-def test_a_message_that_could_not_be_stored_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("pause_ms", "delivered"),
+    [
+        (round(FAILURE_PAUSE_SECONDS * 1000) - 1, [b"2"]),
+        (round(FAILURE_PAUSE_SECONDS * 1000), [b"2", b"1"]),
+        (-3_600_000, [b"2", b"1"]),  # a clock that was set back does not make the pause an hour
+    ],
+)
+def test_a_level_that_fails_rests_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, pause_ms: int, delivered: object
+) -> None:
+    bench.put_aside(b"1")
+    bench.put_aside(b"2", level=2)
+    failing = bench.store.entries(SCHEDULE_TOPIC, 0, 0, 1)[0][0]
+    unit_at = bench.store.unit_at
+    monkeypatch.setattr(bench.store, "unit_at", lambda place: 1 / 0 if place == failing else unit_at(place))
+    bench.clock.advance(5000)
+    for _ in range(3):
+        assert not bench.delivery.deliver_turn()
+    assert bench.delivered() == [b"2"]
+    assert [line for line in caplog.messages if "delivery_failed" in line] == ["event=delivery_failed level=1 offset=0"]
+    monkeypatch.undo()
+    bench.clock.advance(pause_ms)
+    bench.delivery.deliver_turn()
+    assert bench.delivered() == delivered
+
+
+def test_a_level_the_store_fails_is_told_when_the_others_have_had_their_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.put_aside(b"1")
+    bench.put_aside(b"2", level=2)
+    failing = bench.store.entries(SCHEDULE_TOPIC, 0, 0, 1)[0][0]
+    unit_at = bench.store.unit_at
+
+    def unmapped(place: int) -> memoryview | None:
+        if place == failing:
+            raise StoreError("cannot be mapped")
+        return unit_at(place)
+
+    monkeypatch.setattr(bench.store, "unit_at", unmapped)
+    bench.clock.advance(5000)
+    with pytest.raises(StoreError):
+        bench.delivery.deliver_turn()
+    assert bench.delivered() == [b"2"]
+    monkeypatch.undo()
+    bench.delivery.deliver_turn()
+    assert bench.delivered() == [b"2", b"1"], "it does not rest: the store may be all right again"
+
+
+@pytest.mark.parametrize(
+    "status", [PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.OS_PAGECACHE_BUSY, PutStatus.CREATE_MAPEDFILE_FAILED]
+)
+def test_a_message_that_could_not_be_stored_is_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, status: PutStatus
+) -> None:
     for body in (b"1", b"2", b"3"):
         bench.put_aside(body)
     bench.clock.advance(1000)
     put, outcomes = bench.store.put, iter([True, False])
 
     def sometimes(record: PutRecord) -> PutResult:
-        return put(record) if next(outcomes, True) else PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+        return put(record) if next(outcomes, True) else PutResult(status)
 
     monkeypatch.setattr(bench.store, "put", sometimes)
     bench.delivery.deliver_due(1)
@@ -177,7 +235,14 @@ def test_a_message_that_could_not_be_stored_is_tried_again(bench: Bench, monkeyp
 
 @pytest.mark.parametrize(
     "properties",
-    [{"REAL_TOPIC": ""}, {"REAL_QID": ""}, {"REAL_QID": "x"}, {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"}],
+    [
+        {"REAL_TOPIC": ""},
+        {"REAL_QID": ""},
+        {"REAL_QID": "x"},
+        {"REAL_QID": str(1 << 31)},
+        {"REAL_QID": "9" * 5000},  # more digits than Python makes a number of
+        {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"},
+    ],
 )
 def test_a_message_without_a_place_to_go_is_passed_over(
     bench: Bench, properties: dict[str, str], caplog: pytest.LogCaptureFixture
@@ -188,6 +253,102 @@ def test_a_message_without_a_place_to_go_is_passed_over(
     bench.delivery.deliver_due(1)
     assert bench.delivered() == [b"next"]
     assert "event=delayed_message_dropped" in caplog.text
+
+
+TO_FURTHER_QUEUES = {"enableMultiDispatch": "true", "enableLmq": "true"}
+
+
+def full_of(**properties: str) -> dict[str, str]:
+    """Properties that leave no byte for one more, in a message as `Bench.put_aside` makes it."""
+    known = {"DELAY": "1", "REAL_TOPIC": "Orders", "REAL_QID": "0"} | properties | {"x": ""}
+    return properties | {"x": "x" * (PROPERTIES_SIZE_MAX - len(encode_properties(known).encode()))}
+
+
+@pytest.mark.parametrize(
+    ("properties", "of_store", "reason"),
+    [
+        ({"INNER_MULTI_DISPATCH": "a,,b"}, TO_FURTHER_QUEUES, "a topic named '' cannot be stored"),
+        ({"INNER_MULTI_DISPATCH": "a/b"}, TO_FURTHER_QUEUES, "a topic named 'a/b' cannot be stored"),
+        ({"REAL_TOPIC": "x" * 128}, {}, f"a topic named '{'x' * 128}' cannot be stored"),
+        (full_of(INNER_MULTI_DISPATCH="a", UNIQ_KEY="K"), TO_FURTHER_QUEUES, "PROPERTIES_SIZE_EXCEEDED"),
+    ],
+)
+def test_what_can_never_be_stored_is_told_once_and_holds_nothing_up(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    properties: dict[str, str],
+    of_store: dict[str, str],
+    reason: str,
+) -> None:
+    """It was accepted by a broker that did not look at it."""
+    before = Bench(tmp_path)
+    before.put_aside(b"1")
+    before.put_aside(b"never again", **({"UNIQ_KEY": "K"} | properties))
+    before.put_aside(b"2")
+    before.put_aside(b"3", level=2)
+    before.store.close()
+    bench = Bench(tmp_path, **of_store)
+    (_, (place, _, _), _) = bench.store.entries(SCHEDULE_TOPIC, 0, 0, 9)
+    bench.clock.advance(5000)
+    for _ in range(2):
+        assert not bench.delivery.deliver_turn()
+    assert bench.delivered() == [b"1", b"2", b"3"]
+    assert bench.delivery.offsets == {1: 3, 2: 1}
+    topic, stored_id = properties.get("REAL_TOPIC", "Orders"), offset_message_id(HOST, place)
+    assert [line for line in caplog.messages if "delayed_message_dropped" in line] == [
+        f"event=delayed_message_dropped topic={topic} level=1 offset=1 id=K stored_id={stored_id} reason={reason}"
+    ]
+    bench.store.close()
+
+
+@pytest.mark.parametrize(
+    ("properties", "of_store", "reason"),
+    [
+        (
+            {"INNER_MULTI_DISPATCH": "%LMQ%b"},
+            TO_FURTHER_QUEUES | {"maxLmqConsumeQueueNum": "1"},
+            "LMQ_CONSUME_QUEUE_NUM_EXCEEDED",
+        ),
+        ({}, {"maxMessageSize": "10"}, "MESSAGE_ILLEGAL"),
+    ],
+)
+def test_what_an_option_forbids_since_then_waits_until_it_is_put_back(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    properties: dict[str, str],
+    of_store: dict[str, str],
+    reason: str,
+) -> None:
+    """Other levels go on."""
+    before = Bench(tmp_path)
+    before.store.put(PutRecord("%LMQ%a", 0, b"light", b"", 1, HOST, HOST))
+    before.put_aside(b"too long for now", **properties)
+    before.put_aside(b"2")
+    before.put_aside(b"3", level=2)
+    before.store.close()
+    bench = Bench(tmp_path, **of_store)
+    bench.clock.advance(5000)
+    for _ in range(3):
+        bench.delivery.deliver_turn()
+    assert bench.delivered() == [b"3"]
+    waits = [line for line in caplog.messages if "event=delivery_waits" in line]
+    assert waits == [f"event=delivery_waits level=1 offset=0 reason={reason}"]
+    bench.store.close()
+    after = Bench(tmp_path)
+    after.clock.advance(5000)
+    after.delivery.deliver_turn()
+    assert {b"too long for now", b"2"} <= set(after.delivered())
+    after.store.close()
+
+
+def test_what_is_dropped_does_not_fill_the_disk_with_lines(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(DROPPED_LINES + 5):
+        bench.put_aside(b"lost", REAL_QID="")
+    bench.clock.advance(1000)
+    while bench.delivery.deliver_turn():
+        pass
+    assert bench.delivery.offsets == {1: DROPPED_LINES + 5}
+    assert caplog.text.count("event=delayed_message_dropped") == DROPPED_LINES
 
 
 async def test_progress_is_saved_and_taken_up(bench: Bench) -> None:

@@ -253,3 +253,18 @@ def test_one_connection_leaves_room_for_others(
     bench.held.arrived("Orders", 0, 1, RED)
     bench.turn()
     assert hold(greedy), "what was answered counts no more"
+
+
+def test_a_heavy_pull_counts_as_many_until_it_is_answered() -> None:
+    bench = Bench(limit=10)
+
+    def hold(weight: int) -> bool:
+        pull = HeldPull(Client(), request(11), 0, 1000, EVERYTHING, weight)  # type: ignore[arg-type]
+        return bench.held.hold("Orders", 0, pull)
+
+    assert [hold(7), hold(4), hold(3), hold(1)] == [True, False, True, False]
+    assert len(bench.held) == 2
+    bench.held.arrived("Orders", 0, 1, RED)
+    bench.turn()
+    assert len(bench.held) == 0
+    assert hold(10)

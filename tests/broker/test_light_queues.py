@@ -13,11 +13,20 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.javajson import loads
-from orbitmq.message.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
+from orbitmq.message.properties import (
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    REAL_TOPIC,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+    encode_properties,
+)
+from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, SEND_FORBIDDEN_TOPICS
+from orbitmq.store.multi_dispatch import MultiDispatch
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import QueryConsumerOffsetHeader
 from tests.support.golden import unpack
-from tests.support.live import client_of, live, made_broker, running
+from tests.support.live import Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory, settle, until
 
 ON = {"enableLmq": "true", "enableMultiDispatch": "true"}
@@ -47,6 +56,15 @@ async def test_a_message_is_read_from_every_light_queue_it_names(tmp_path: Path)
         assert (answer.code, (answer.ext or {})["queueOffset"]) == (0, "3")
 
 
+@pytest.mark.parametrize("topic", sorted(SEND_FORBIDDEN_TOPICS))
+async def test_no_message_enters_a_queue_of_the_brokers_own(tmp_path: Path, topic: str) -> None:
+    """Else whoever may send would deliver to any topic, by way of the schedule, or end others' transactions."""
+    async with live(tmp_path, **ON) as client:
+        for waits in ({}, {"DELAY": "1"}):
+            answer = await client.send("Orders", properties={INNER_MULTI_DISPATCH: f"{ANNA},{topic}", **waits})
+            assert (answer.code, answer.remark) == (13, f"sending to the system topic {topic} is not allowed")
+
+
 async def test_a_held_pull_of_a_light_queue_wakes(tmp_path: Path, turned_clock: LoopFactory) -> None:
     broker = made_broker(tmp_path, **ON)
     async with running(broker), client_of(broker) as client:
@@ -59,6 +77,65 @@ async def test_a_held_pull_of_a_light_queue_wakes(tmp_path: Path, turned_clock: 
         assert not waiting.done()
         await client.send("Orders", b"second", TO_BOTH)
         assert [message.body for message in await waiting] == [b"second"]
+
+
+@pytest.mark.parametrize("waits", [{}, {"DELAY": "1"}, {"TRAN_MSG": "true", "PGROUP": "p"}])
+@pytest.mark.parametrize("names", ["a,,b", "a/b", "a," + "b" * 128])
+async def test_names_that_cannot_be_stored_are_refused_even_when_the_message_waits(
+    tmp_path: Path, waits: dict[str, str], names: str
+) -> None:
+    """Later there is nobody to be told of it."""
+    broker = made_broker(tmp_path, **ON)
+    async with running(broker), client_of(broker) as client:
+        answer = await client.send("Orders", b"body", {INNER_MULTI_DISPATCH: names, **waits})
+        wrong = "" if ",," in names else names.removeprefix("a,")
+        assert (answer.code, answer.remark) == (13, f"a topic named {wrong!r} cannot be stored")
+        assert broker.store.commit_log_max_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties"),
+    [
+        (SCHEDULE_TOPIC, {REAL_TOPIC: "%RETRY%g"}),
+        (HALF_TOPIC, {REAL_TOPIC: "Orders", TRANSACTION_CHECK_TIMES: "1"}),
+        (HALF_TOPIC, {REAL_TOPIC: "Orders", TRAN_PREPARED_QUEUE_OFFSET: "0"}),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", {REAL_TOPIC: "Orders"}),
+    ],
+)
+def test_names_of_what_is_moved_on_inside_the_broker_are_not_looked_at(topic: str, properties: dict[str, str]) -> None:
+    """A retry enters no further queue, and a copy of a half message that is refused would stop all checks behind it."""
+    text = encode_properties({INNER_MULTI_DISPATCH: "a,,b", **properties}).encode()
+    assert MultiDispatch(is_enabled=True).queues(topic, 0, text) == []
+
+
+async def test_a_delayed_message_enters_its_light_queues_when_it_is_due(
+    tmp_path: Path, turned_clock: LoopFactory
+) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, **ON)
+    async with running(broker), client_of(broker) as client:
+        assert (await client.send("Orders", b"later", {"DELAY": "1", **TO_BOTH})).code == 0
+        assert await client.read(ANNA, consumer_group=GROUP) == []
+        await time.pass_by(1.2)
+        for name in (ANNA, BERT):
+            assert [message.body for message in await client.read(name, consumer_group=GROUP)] == [b"later"]
+
+
+async def test_a_name_longer_than_any_is_not_kept(tmp_path: Path) -> None:
+    """A pull that waits keeps its names, and light ones need not be configured."""
+    broker = made_broker(tmp_path, **ON)
+    async with running(broker), client_of(broker) as client:
+        await client.send(ANNA)
+        wait = PULL_SUBSCRIPTION | PULL_SUSPEND
+        asking = asyncio.create_task(client.pull("%LMQ%" + "x" * 123, consumer_group=GROUP, sys_flag=wait))
+        await until(lambda: asking.done() or len(broker._pulling.held) == 1)
+        assert len(broker._pulling.held) == 0
+        assert (await asking).code == 19
+        assert (await client.pull(ANNA, consumer_group="%LMQ%" + "x" * 251)).code == 26
+        assert (await client.pull(ANNA, consumer_group="%LMQ%" + "x" * 250)).code == 0
+        waiting = asyncio.create_task(client.pull("%LMQ%" + "x" * 122, consumer_group=GROUP, sys_flag=wait))
+        await until(lambda: len(broker._pulling.held) == 1)
+        waiting.cancel()
 
 
 async def test_light_names_are_in_no_table_and_no_figure(tmp_path: Path) -> None:

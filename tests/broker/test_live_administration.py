@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,23 @@ async def test_a_deleted_topic_takes_its_queues_and_offsets_along(tmp_path: Path
         await client.send("Orders", b"new")
         assert [message.body for message in await client.read("Orders")] == [b"new"]
         assert [message.body for message in await client.read("Kept")] == [b"old"]
+
+
+async def test_a_topic_is_deleted_with_all_its_queues_though_the_tool_is_gone(tmp_path: Path) -> None:
+    queues = 500
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        broker.topics.put(TopicConfig("Wide", queues, queues))
+        for queue_id in range(queues):
+            await client.send("Wide", queue_id=queue_id)
+        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("g", "Wide", 0, 1))
+        async with client_of(broker, "tool") as tool:
+            asking = asyncio.create_task(tool.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader("Wide")))
+            await until(lambda: broker.topics.get("Wide") is None)
+            assert broker.store.max_offset("Wide", queues - 1) == 1, "it is under way"
+        await asyncio.gather(asking, return_exceptions=True)
+        await until(lambda: not broker.offsets.table)
+        assert [broker.store.max_offset("Wide", queue_id) for queue_id in range(queues)] == [0] * queues
 
 
 @pytest.mark.parametrize("name", ["", "TBW102", "SELF_TEST_TOPIC", "broker-a"])

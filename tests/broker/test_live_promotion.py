@@ -12,7 +12,8 @@ import pytest
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.slave import metadata
-from orbitmq.broker.slave.promotion import TOPICS_A_TURN
+from orbitmq.broker.slave.kept_role import kept_role_path
+from orbitmq.broker.slave.promotion import TOPICS_A_TURN, Promotion
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.namesrv.options import NamesrvOptions
@@ -44,6 +45,37 @@ async def test_a_master_that_answers_is_not_outvoted(tmp_path: Path) -> None:
         assert report.alive == f"the master at {master.address} answers"
         assert not report.done
         assert not slave.superseded.is_set()
+
+
+@pytest.mark.parametrize(("step", "goes_on"), [("_master_found", False), ("_find_topics", True)])
+async def test_a_promotion_goes_on_without_its_connection_only_once_the_role_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, goes_on: bool
+) -> None:
+    """Else a broker that is stopped while it asks for its master would hear no answer, and take that for a dead one."""
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+    real = getattr(Promotion, step)
+
+    async def wait(promotion: Promotion) -> object:
+        begun.set()
+        await may_go_on.wait()
+        return await real(promotion)
+
+    master = made_broker(tmp_path / "master")
+    await master.start()
+    async with running(made_slave(tmp_path / "slave", master)) as slave:
+        await caught_up(slave, master)
+        await master.stop()
+        monkeypatch.setattr(Promotion, step, wait)
+        connections = len(slave._server.connections)
+        async with client_of(slave, "tool") as tool:
+            asking = asyncio.create_task(asked(slave, tool, force=True))
+            await begun.wait()
+        await asyncio.gather(asking, return_exceptions=True)
+        await until(lambda: len(slave._server.connections) == connections)
+        may_go_on.set()
+        await slave.router.finishing.settled()
+        assert slave.superseded.is_set() is goes_on
+        assert kept_role_path(slave.store.options).exists() is goes_on
 
 
 async def test_a_master_that_refuses_to_tell_is_alive(tmp_path: Path) -> None:

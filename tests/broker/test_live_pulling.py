@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.broker import holding
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.pulling import EXPRESSION_SHARE
 from orbitmq.errors import SendRequestError
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
@@ -17,7 +19,7 @@ from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SU
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
-from orbitmq.wire.headers import PullMessageResponseHeader
+from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
 from tests.support.live import (
     Client,
     Time,
@@ -377,6 +379,56 @@ async def test_a_waiting_pull_keeps_nothing_that_its_answer_does_not_need(tmp_pa
         assert (pull.command.ext, pull.command.remark, pull.command.body) == (None, None, b"")
         await client.send("Orders", b"next")
         assert (await asking).code == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_waiting_pull_keeps_of_its_header_what_is_read_again(tmp_path: Path, own: bool) -> None:
+    """Its expression when it brought one, which has a longest; else that of the heartbeat counts, whatever it says."""
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        await fill(client, 1)
+        await client.heartbeat(consumer("readers", tag_subscription("Orders", "*")))
+        long = {"broker_name": "b" * 300_000} | ({} if own else {"expression_type": "e" * 300_000})
+        said = pull_header(
+            "Orders", 0, 1, sys_flag=WAITING if own else PULL_SUSPEND, subscription="TagA || TagB", **long
+        )
+        command = request(RequestCode.PULL_MESSAGE, said)
+        command.language, command.version = "l" * 300_000, 10**4000
+        asking = asyncio.create_task(client.remoting.call(client.address, command, 60_000))
+        await until(lambda: held(broker) == 1)
+        ((pull,),) = broker._pulling.held._held.values()
+        kept = pull.command.header(PullMessageHeader)
+        assert (pull.command.language, pull.command.version, kept.broker_name) == ("JAVA", 0, None)
+        assert (kept.subscription, kept.expression_type) == (("TagA || TagB", "TAG") if own else (None, None))
+        await client.send("Orders", b"next", {"TAGS": "TagB"})
+        answer = await asking
+        assert (answer.code, answer.opaque) == (0, command.opaque)
+        assert b"next" in answer.body
+
+
+async def test_a_waiting_pull_with_a_long_expression_counts_as_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled it takes up to a megabyte, which 25,000 of a connection may not have each."""
+    monkeypatch.setattr(holding, "HELD_BY_ONE_MAX", 20)
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        await fill(client, 1)
+
+        async def waits(subscription: str) -> bool:
+            before = held(broker)
+            asking = asyncio.create_task(client.pull("Orders", 0, 1, sys_flag=WAITING, subscription=subscription))
+            await until(lambda: asking.done() or held(broker) > before)
+            waiting.append(asking)
+            return not asking.done()
+
+        waiting: list[asyncio.Task[Command]] = []
+        assert await waits("T" * (10 * EXPRESSION_SHARE))
+        assert not await waits("T" * (10 * EXPRESSION_SHARE))
+        assert await waits("TagA")
+        await client.send("Orders", b"next", {"TAGS": "TagA"})
+        assert [(await waiting[number]).code for number in (1, 2)] == [19, 0]
+        waiting[0].cancel()
 
 
 async def test_a_client_that_goes_takes_its_waiting_pulls_along(tmp_path: Path, turned_clock: LoopFactory) -> None:

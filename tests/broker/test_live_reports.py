@@ -369,7 +369,7 @@ async def test_sends_that_wait_for_their_flush_stand_in_the_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turned_clock: LoopFactory
 ) -> None:
     time = Time()
-    monkeypatch.setattr(MessageStore, "_ask_flush", lambda _: None)
+    monkeypatch.setattr(MessageStore, "_wake_flusher", lambda _: None)
     broker = made_broker(tmp_path, time.clock, flushDiskType="SYNC_FLUSH", syncFlushTimeout="5000")
     async with running(broker), client_of(broker) as client, client_of(broker) as sender:
         await started(broker, sender)

@@ -260,6 +260,24 @@ async def test_retries_spread_over_the_groups_queues(tmp_path: Path, turned_cloc
         assert counts == [counts[0], 40 - counts[0], 0]
 
 
+@pytest.mark.parametrize("queues", [1, 0])
+async def test_retries_stay_in_the_queues_that_their_topic_has(
+    tmp_path: Path, turned_clock: LoopFactory, queues: int
+) -> None:
+    """The topic is older than the group's wish for more; a topic that is made unreadable keeps what comes meanwhile."""
+    time = Time()
+    broker = made_broker(tmp_path, time.clock, messageDelayLevel=LEVELS)
+    async with running(broker), client_of(broker) as client:
+        broker.topics.put(TopicConfig("%RETRY%g", queues, 1))
+        broker.groups.put(SubscriptionGroup("g", retry_queues=4))
+        message = await sent(client)
+        for _ in range(20):
+            assert (await send_back(client, message, level=1)).code == 0
+        await time.pass_by(1.2)
+        broker.topics.put(TopicConfig("%RETRY%g", 1, 1))
+        assert len(await client.read("%RETRY%g")) == 20
+
+
 async def test_a_group_without_retries_drops_the_message(tmp_path: Path) -> None:
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:

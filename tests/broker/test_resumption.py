@@ -10,17 +10,20 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker import resumption
+from orbitmq.broker.broker import Broker
 from orbitmq.broker.resumption import WINDOW_S
+from orbitmq.broker.slave.kept_role import is_fresh, keep_role
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
+from orbitmq.store.options import ASYNC_MASTER
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import GetMaxOffsetHeader, PullMessageResponseHeader, SearchOffsetHeader
 from orbitmq.wire.headers_admin import GetConsumeStatsHeader, GetTopicStatsInfoHeader
 from orbitmq.wire.headers_groups import InvokeBrokerToResetOffsetHeader
 from tests.support.live import BROKER, Client, Time, client_of, consumer, made_broker, running
-from tests.support.loops import LoopFactory
+from tests.support.loops import LoopFactory, until
 
 KEPT, SEEN, NEW = 5, 10, 8
 END = KEPT + NEW
@@ -185,10 +188,50 @@ async def test_where_nothing_can_be_lost_positions_are_taken_as_they_are(tmp_pat
             assert await pulled(client, SEEN) == (FOUND, END)
 
 
+async def test_a_promoted_broker_reckons_with_positions_of_its_former_master_until_clients_have_come_over(
+    tmp_path: Path, turned_clock: LoopFactory
+) -> None:
+    def made() -> Broker:
+        return made_broker(tmp_path, flushDiskType="SYNC_FLUSH")
+
+    async with running(made()) as broker, client_of(broker) as client:
+        for _ in range(KEPT):
+            await client.send("T")
+        options = broker.store.options
+    keep_role(options, ASYNC_MASTER)
+    for ended_early in (True, False):
+        async with running(made()) as broker, client_of(broker) as client:
+            end = broker.store.max_offset("T", 0)
+            for _ in range(NEW):
+                await client.send("T")
+            assert await pulled(client, end + 1) == (MOVED, end)
+            if not ended_early:
+                await Time().pass_by(WINDOW_S)
+                await until(lambda: not is_fresh(options), "the note that clients have come over")
+    async with running(made()) as broker, client_of(broker) as client:
+        end = broker.store.max_offset("T", 0)
+        for _ in range(NEW):
+            await client.send("T")
+        assert await pulled(client, end + 1) == (FOUND, end + NEW)
+
+
 async def test_too_many_positions_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumption, "REMEMBERED_MAX", 10)
     async with after_power_loss(tmp_path) as (client, _):
         assert await pulled(client, SEEN) == (MOVED, KEPT)
-        for number in range(10):
-            await client.ask(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(f"T{number}", 0))
-        assert await pulled(client, SEEN) == (FOUND, END)
+        for _ in range(10):
+            await client.send("T")
+            await client.ask(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader("T", 0))
+        assert await pulled(client, SEEN) == (FOUND, END + 10)
+
+
+async def test_names_that_are_made_up_are_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be of any length, and 200,000 of them would end it for everybody."""
+    monkeypatch.setattr(resumption, "REMEMBERED_MAX", 10)
+    async with after_power_loss(tmp_path) as (client, _):
+        for number in range(20):
+            await client.ask(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(f"A{number}", 0))
+            await client.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetHeader(f"B{number}", 0, 1))
+            queue = MessageQueue(f"C{number}", BROKER, 0)
+            await update_consumer_offset(client.remoting, client.address, "readers", queue, 7)
+        assert await pulled(client, SEEN) == (MOVED, KEPT)

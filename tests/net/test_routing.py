@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -11,6 +12,7 @@ from orbitmq.errors import HeaderError, MessageIllegal, RequestRejected, StorePo
 from orbitmq.net.routing import Router
 from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
 from orbitmq.wire.command import Command, request
+from tests.support.loops import settle
 
 
 def test_a_handler_may_serve_several_codes() -> None:
@@ -56,6 +58,28 @@ def test_an_error_of_our_own_making_is_logged_with_its_trace(caplog: pytest.LogC
     (record,) = caplog.records
     assert "node=broker code=10" in record.message
     assert record.exc_info is not None
+
+
+async def test_a_change_that_has_begun_goes_on_when_its_connection_is_lost() -> None:
+    router, may_go_on, seen = Router(), asyncio.Event(), []
+
+    async def handler(_: object, command: Command) -> Command:
+        seen.append("begun")
+        await may_go_on.wait()
+        seen.append("done")
+        return command.response(ResponseCode.SUCCESS)
+
+    router.add_change(1, handler)
+    router.add(2, handler)
+    for code in (1, 2):
+        asked = asyncio.ensure_future(router.handlers[code](None, request(code)))  # type: ignore[arg-type]
+        await settle()
+        asked.cancel()
+        await settle()
+    assert seen == ["begun", "begun"]
+    may_go_on.set()
+    await router.finishing.settled()
+    assert seen == ["begun", "begun", "done"]
 
 
 def test_a_guard_sees_every_request_also_of_codes_added_later_or_never() -> None:

@@ -26,6 +26,7 @@ class Disk:
         self.gate.set()
         self.full = False
         self.writers = 0
+        self.on_write: Callable[[], object] = lambda: None
 
     def write(self, path: Path, text: str) -> None:
         self.writers += 1
@@ -36,6 +37,7 @@ class Disk:
                 raise OSError(28, "No space left on device")
             save_with_backup(path, text)
             self.texts.append(text)
+            self.on_write()
         finally:
             self.writers -= 1
 
@@ -94,6 +96,45 @@ async def test_a_flush_waits_for_the_changes_made_before_it(tmp_path: Path, disk
     disk.gate.set()
     await asyncio.gather(*waiting)
     assert file.path.read_text() == "2"
+
+
+async def test_a_flush_does_not_wait_for_changes_that_come_after_it(tmp_path: Path, disk: Disk) -> None:
+    """Else a broker on which topics are made all the time would answer none of those who make them."""
+    file, tell = counting(tmp_path / "n")
+    disk.gate.clear()
+    tell(1)
+    flushing = asyncio.create_task(file.flush())
+    await until(lambda: disk.writers == 1)
+    tell(2)
+    disk.on_write = disk.gate.clear  # once the first is done
+    disk.gate.set()
+    await flushing
+    await until(lambda: disk.writers == 1)
+    assert disk.texts == ["1"]
+    disk.gate.set()
+    await file.flush()
+    assert disk.texts == ["1", "2"]
+
+
+async def test_each_who_waits_in_vain_gets_an_error_of_its_own(tmp_path: Path, disk: Disk) -> None:
+    file, tell = counting(tmp_path / "n")
+    disk.full = True
+    tell(1)
+    first, second = await asyncio.gather(file.flush(), file.flush(), return_exceptions=True)
+    assert isinstance(first, StoreError)
+    assert isinstance(second, StoreError)
+    assert first is not second
+    assert str(first) == str(second) == f"{file.path} cannot be written: No space left on device"
+
+
+async def test_an_error_in_what_is_to_be_written_is_told(tmp_path: Path, disk: Disk) -> None:
+    def render() -> str:
+        raise ValueError("no text")
+
+    file = SavedFile(tmp_path / "n", render)
+    file.mark()
+    with pytest.raises(ValueError, match="no text"):
+        await file.flush()
 
 
 @pytest.mark.parametrize("turns", range(8))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from orbitmq.errors import StoreError
-from orbitmq.store.commit_log import CALLED_FROM, RESERVE_AHEAD, CommitLog
+from orbitmq.store.commit_log import CALLED_FROM, RESERVE_AHEAD, RESERVE_STEP, CommitLog
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.staging import BufferPool, Staging
 from tests.support.disk import FaultyDisk
@@ -182,6 +184,66 @@ def test_a_log_is_no_longer_busy_when_the_worker_got_its_blocks(tmp_path: Path) 
         log.make_room(SIZE)
     assert log.is_busy
     log.reserve_ahead()
+    assert not log.is_busy
+    log.close()
+
+
+class Interleaved:
+    """A lock of two threads that a test plays with one: it lets the other one go on in the middle of a call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.when_run_out: Callable[[], object] = lambda: None  # what its owner does as a wait runs out
+        self.when_held: Callable[[], object] = lambda: None  # what somebody else does while it is held
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if timeout > 0:
+            self.when_run_out()
+            return False
+        return self._lock.acquire(blocking=blocking and timeout < 0)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        assert self._lock.acquire(timeout=10)
+        self.when_held()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_step_that_ends_as_the_wait_for_it_runs_out_leaves_no_busy_log(tmp_path: Path) -> None:
+    """It brings all the blocks that are wanted, so that the worker has nothing more to do and says nothing more."""
+    log = CommitLog(Files(), tmp_path, 64 << 20, patience_ms=1)
+    append(log, b"first")
+    lock = log._reserving = Interleaved()  # type: ignore[assignment]
+    lock.when_run_out = log.reserve_ahead
+    with contextlib.suppress(TimeoutError):
+        log.make_room(RESERVE_STEP)
+    assert log._reserved >= log.end + RESERVE_AHEAD
+    assert not log.reserve_ahead()
+    assert not log.is_busy
+    log.close()
+
+
+def test_a_worker_that_finds_enough_files_leaves_no_busy_log(tmp_path: Path) -> None:
+    """It held the log for a moment, and a message that did not wait may have found it so."""
+    log = CommitLog(Files(), tmp_path, SIZE, patience_ms=1)
+    append(log, b"first")
+    while log.reserve_ahead():
+        pass
+    lock = log._reserving = Interleaved()  # type: ignore[assignment]
+    refused: list[bool] = []
+
+    def ask() -> None:
+        with pytest.raises(TimeoutError):
+            log.make_room(SIZE - 8)
+        refused.append(log.is_busy)
+
+    lock.when_held = ask
+    assert not log.reserve_ahead()
+    assert refused == [True], "while the worker had it"
     assert not log.is_busy
     log.close()
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ from orbitmq.errors import MessageIllegal, StoreDamaged, StoreError, StoreLocked
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.runtime.limits import memory_maps
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store import files
 from orbitmq.store.engine import MessageStore
@@ -76,6 +82,95 @@ def test_a_queue_too_many_is_refused_before_files_run_out(
     assert store.put(record(b"now", queue_id=2)).status is PutStatus.PUT_OK
     assert [len(units(store, queue_id=number)) for number in (0, 2)] == [2, 1]
     store.close()
+
+
+@contextlib.contextmanager
+def no_maps() -> Iterator[None]:
+    """The kernel gives none, whatever was asked before."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.memory, "map_file", refuse)
+        yield
+
+
+def test_a_queue_for_which_the_kernel_has_no_map_is_refused_until_it_has_one(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert store.put(record(b"first")).status is PutStatus.PUT_OK
+    with no_maps():
+        for _ in range(3):
+            assert store.put(record(b"too many", queue_id=2)).status is PutStatus.CREATE_MAPEDFILE_FAILED
+        assert store.put(record(b"second")).status is PutStatus.PUT_OK, "others go on"
+    assert store.put(record(b"now", queue_id=2)).status is PutStatus.PUT_OK
+    assert [bodies(store, queue_id=number) for number in (0, 2)] == [[b"first", b"second"], [b"now"]]
+    store.close()
+
+
+def test_a_log_for_which_the_kernel_has_no_map_goes_on_when_it_has_one(tmp_path: Path) -> None:
+    """So does the worker that makes files ahead: what leaves its step would end the store."""
+    store = open_store(tmp_path)
+    store._reserve_worker.stop()  # it is played here
+    assert store.put(record(bytes(3000))).status is PutStatus.PUT_OK
+    with no_maps():
+        for _ in range(3):
+            store._reserve()
+            assert store.put(record(bytes(3000))).status is PutStatus.CREATE_MAPEDFILE_FAILED
+        assert len(units(store)) == 1, "readers go on"
+    assert store.put(record(bytes(3000))).status is PutStatus.PUT_OK
+    assert len(units(store)) == 2
+    store.close()
+
+
+def test_a_start_with_more_files_than_maps_says_what_to_raise_and_leaves_the_store(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put(record(b"kept"))
+    store.close()
+    with no_maps(), pytest.raises(StoreError, match=r"raise vm\.max_map_count"):
+        open_store(tmp_path)
+    store = open_store(tmp_path)
+    assert bodies(store) == [b"kept"]
+    store.close()
+
+
+_OUT_OF_MAPS = """\
+import logging, mmap, sys
+from pathlib import Path
+from tests.support.stores import open_store, record
+logging.basicConfig(stream=sys.stdout)
+store = open_store(Path(sys.argv[1]))
+spare = [bytearray(400) for _ in range(50_000)]  # Python cannot ask for memory either then
+del spare[1::2]
+taken = [None] * (int(sys.argv[2]) + 1)
+def say(queue_id):
+    print(store.put(record(queue_id=queue_id)).status.name, flush=True)
+say(0)
+try:
+    for number in range(len(taken)):
+        taken[number] = mmap.mmap(-1, 4096)  # shared, so that none becomes part of its neighbour
+except OSError:
+    pass
+for queue_id in (1, 1, 0):
+    say(queue_id)
+taken.clear()
+say(1)
+store.close()
+"""
+
+
+def test_a_process_without_a_map_left_refuses_what_needs_one_and_recovers(tmp_path: Path) -> None:
+    limit = memory_maps()
+    if limit > 200_000:
+        pytest.skip(f"vm.max_map_count is {limit}: so many maps take longer than this is worth")
+    command = [sys.executable, "-c", _OUT_OF_MAPS, str(tmp_path), str(limit)]
+    root = Path(__file__).parents[2]
+    found = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    statuses = [line for line in found.stdout.splitlines() if "event=" not in line]
+    refused = PutStatus.CREATE_MAPEDFILE_FAILED.name
+    assert statuses == ["PUT_OK", refused, refused, "PUT_OK", "PUT_OK"], found.stdout + found.stderr
+    assert "event=map_refused" in found.stdout
+    assert found.returncode == 0, found.stderr
 
 
 # ---------------------------------------------------------------------------------------------------------------- batch

@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
+from orbitmq.runtime import limits
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.store import files, memory
 from orbitmq.store.files import MANY, DirectoryLock, Disk, Files, MappedFile
 from tests.support.mounts import CannotMount, after_power_cut, mounted
@@ -89,6 +91,54 @@ def test_mapped_files_take_what_connections_leave(monkeypatch: pytest.MonkeyPatc
         files.check_spare_files()
 
 
+@pytest.mark.parametrize(("mapped", "fits"), [(700 - 1, True), (700, False), (800, False)])
+def test_queues_leave_one_of_eight_maps_to_the_log(monkeypatch: pytest.MonkeyPatch, mapped: int, fits: bool) -> None:
+    monkeypatch.setattr(files, "_mapped", SimpleNamespace(value=mapped, add=lambda _: None))
+    monkeypatch.setattr(files, "open_files", lambda: 1 << 20)
+    monkeypatch.setattr(files, "memory_maps", lambda: 800)
+    with contextlib.nullcontext() if fits else pytest.raises(BlockingIOError, match=f"{mapped} files .* of 800 maps"):
+        files.check_spare_files()
+
+
+def test_the_limit_of_maps_is_the_kernels_or_what_is_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Path("/proc/sys/vm/max_map_count").read_text()
+    assert limits.memory_maps() == int(told)
+    monkeypatch.setattr(limits, "MAPS_FILE", tmp_path / "not told")
+    assert limits.memory_maps() == 65_530
+
+
+def no_map(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+
+def test_a_new_file_without_a_map_leaves_nothing_and_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(files, "_refusals", Refusals())
+    before = descriptors()
+    with monkeypatch.context() as full:
+        full.setattr(files.memory, "map_file", no_map)
+        for _ in range(3):
+            with pytest.raises(BlockingIOError, match=f"{tmp_path}/1: cannot be mapped.* maps that there may be"):
+                Files().create(tmp_path / "1", 4096)
+    assert caplog.text.count(f"event=map_refused path={tmp_path}/1") == 1
+    assert "vm.max_map_count" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+    assert {name for name in descriptors() - before if name.endswith("/1")} == set()
+    Files().create(tmp_path / "1", 4096).close()
+
+
+def test_an_old_file_without_a_map_stays_and_says_what_to_raise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "1").write_bytes(bytes(4096))
+    monkeypatch.setattr(files.memory, "map_file", no_map)
+    monkeypatch.setattr(files, "memory_maps", lambda: 800)
+    with pytest.raises(StoreError, match=r"/1: cannot be mapped: .*; raise vm\.max_map_count of sysctl, now 800"):
+        Files().open(tmp_path / "1", 4096, writable=True)
+    assert (tmp_path / "1").stat().st_size == 4096
+
+
 def test_a_map_that_the_system_refuses_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(bytes(8192))
     unreadable = os.open(tmp_path / "f", os.O_WRONLY)
@@ -136,6 +186,7 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
 def test_an_empty_file_cannot_be_mapped(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be mapped"):
         MappedFile(tmp_path / "f", 0, create=True, writable=True)
+    assert not (tmp_path / "f").exists()
 
 
 def test_small_files_are_overwritten_in_place(tmp_path: Path) -> None:

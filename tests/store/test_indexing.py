@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from orbitmq.errors import StoreError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store import engine, indexing, log_keys
+from orbitmq.store import engine, indexing, log_keys, memory
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.key_search import QueryResult
 from orbitmq.store.records import PutRecord, PutStatus
@@ -245,6 +246,25 @@ def test_a_full_disk_stops_the_index_and_nothing_else(tmp_path: Path, caplog: py
     assert all(ask(store, f"{number}") == [f"{number}/"] for number in range(30))
     counts = [file.count - 1 for file in store._keys.index.files]
     assert counts == [19, 12]  # nothing was entered twice
+    store.close()
+
+
+def test_an_index_without_a_map_for_its_next_file_goes_on_when_there_is_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    store = open_indexed(tmp_path)
+    for number in range(25):
+        assert store.put(keyed(f"{number}")).status is PutStatus.PUT_OK
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(memory, "map_file", refuse)
+        for _ in range(3):
+            store._keys.indexer.step()  # what leaves it would end its worker, and with it the store
+    assert caplog.text.count("event=index_stopped") == 1
+    store._keys.indexer.step()
+    assert all(ask(store, f"{number}") == [f"{number}/"] for number in range(25))
     store.close()
 
 

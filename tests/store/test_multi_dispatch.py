@@ -16,6 +16,7 @@ from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets
 from orbitmq.store.records import PutStatus
+from tests.support.batches import BatchItem, put_batch
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, bodies, open_store, record, small_options
 
@@ -57,12 +58,12 @@ def test_offsets_are_stored_and_the_wish_to_wait_is_not() -> None:
     assert decode_properties(text.decode()) == {
         "TAGS": "a", "INNER_MULTI_DISPATCH": "A,B", "INNER_MULTI_QUEUE_OFFSET": "4,5",
     }  # fmt: skip
-    assert BOTH.entries(1, text) == [("A", 1, 4), ("B", 1, 5)]
+    assert BOTH.entries("T", 1, text) == [("A", 1, 4), ("B", 1, 5)]
 
 
 @pytest.mark.parametrize("offsets", [b"1", b"1,2,3", b"1,x", b"1,-2", b""])
 def test_offsets_that_do_not_fit_the_names_are_not_used(offsets: bytes) -> None:
-    assert BOTH.entries(0, to("A", "B", more=b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + offsets)) == []
+    assert BOTH.entries("T", 0, to("A", "B", more=b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + offsets)) == []
 
 
 # ------------------------------------------------------------------------------------------------ in a store
@@ -177,3 +178,41 @@ def test_a_full_disk_leaves_no_half_entered_message(tmp_path: Path) -> None:
     assert bodies(store, "A") == [b"one", b"two"]
     assert bodies(store, "New") == [b"two"]
     store.close()
+
+
+def test_a_message_that_came_back_enters_nothing_again(tmp_path: Path) -> None:
+    """It still has the offsets that it got at first; to believe them would cut the queues there."""
+    disk = FaultyDisk()
+    store = open_store(tmp_path, files=disk, **ON)
+    for number in range(3):
+        store.put(record(b"%d" % number, properties=to("%LMQ%all")))
+    unit = decode_unit(store.get("T", 0, 0, 1).buffers[0])
+    assert "INNER_MULTI_QUEUE_OFFSET" in decode_properties(unit.properties)
+    for topic in ("%RETRY%g", "%DLQ%g"):
+        store.put(record(b"again", topic, properties=unit.properties.encode()))
+    expected = [b"0", b"1", b"2"]
+    assert bodies(store, "%LMQ%all", 0) == expected
+    abandon(store)
+    disk.kill()
+    store = open_store(tmp_path, **ON)
+    assert store.was_killed
+    assert bodies(store, "%LMQ%all", 0) == expected
+    assert bodies(store, "%RETRY%g", 0) == [b"again"]
+    store.close()
+
+
+@pytest.mark.parametrize("in_own", [True, False])
+def test_a_batch_names_no_further_queues(tmp_path: Path, in_own: bool) -> None:
+    """Nothing would give its messages offsets there, and a start after a crash would believe those they bring along."""
+    forged = to("%LMQ%all", "SCHEDULE_TOPIC_XXXX", more=b"\x02INNER_MULTI_QUEUE_OFFSET\x010,0")
+    item = BatchItem(0, b"body", forged if in_own else b"")
+    shared = record(properties=b"" if in_own else forged)
+    for options, status in ((ON, PutStatus.MESSAGE_ILLEGAL), ({}, PutStatus.PUT_OK)):
+        store = open_store(tmp_path / status.name, **options)
+        assert put_batch(store, shared, [item]).status is status
+        store.close()
+
+
+def test_offsets_in_a_queue_of_the_brokers_own_are_not_believed() -> None:
+    forged = to("A", "SCHEDULE_TOPIC_XXXX", more=b"\x02INNER_MULTI_QUEUE_OFFSET\x014,5")
+    assert BOTH.entries("T", 1, forged) == [("A", 1, 4)]

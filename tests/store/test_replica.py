@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orbitmq.errors import LogsDiffer
+from orbitmq.errors import LogsDiffer, StoreError
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SLAVE, SYNC_FLUSH
@@ -289,5 +289,125 @@ def test_a_log_with_half_a_message_only_begins_anew_where_the_master_does(tmp_pa
         assert replica.copy(place, log_bytes(master, place, min(master.commit_log_max_offset, place + 512)))
     assert replica.commit_log_min_offset == 3 * FILE_SIZE
     assert not replica.is_empty
+    replica.close()
+    master.close()
+
+
+def without_room_for_entries(
+    root: Path, disk: FaultyDisk, master: MessageStore, end: int, start: int = 0, **changes: object
+) -> ReplicaStore:
+    """A replica whose log goes to `end`, in its first file, and of whose messages from `start` on no new queue got an
+    entry: the log had its blocks when the disk was full.
+    """
+    replica = open_replica(root, disk, **changes)
+    feed(replica, master, end=start or 20)
+    disk.room = 0
+    feed(replica, master, step=FILE_SIZE, end=end)
+    return replica
+
+
+def message_ends(master: MessageStore) -> list[int]:
+    """Where the messages of both queues end, in the order of the log."""
+    entries = [entry for queue_id in range(2) for entry in master.entries("T", queue_id, 0, 1000)]
+    return sorted(place + size for place, size, _ in entries)
+
+
+def test_what_waits_for_room_in_its_queue_is_no_half_message(tmp_path: Path) -> None:
+    """The master was told of it, and may have died since."""
+    master, disk = filled(tmp_path / "master"), FaultyDisk()
+    whole = message_ends(master)[5]
+    replica = without_room_for_entries(tmp_path / "slave", disk, master, whole + 100)
+    assert replica.max_offset("T", 0) == replica.max_offset("T", 1) == 0
+    assert not replica.forget_half(), "there is no room yet"
+    assert replica.copied_to == whole
+    assert replica.commit_log.readable == 0
+    assert not replica.copy(whole, log_bytes(master, whole, whole + 100))
+    assert not replica.is_empty, "or it would begin anew where another master does"
+    with pytest.raises(LogsDiffer, match=f"from {2 * FILE_SIZE}, this one ends at {whole}"):
+        replica.copy(2 * FILE_SIZE, log_bytes(master, 2 * FILE_SIZE, 2 * FILE_SIZE + 700))
+    disk.room = None
+    assert replica.forget_half()
+    assert replica.copied_to == whole
+    assert replica.max_offset("T", 0) + replica.max_offset("T", 1) == 6
+    feed(replica, master)
+    assert_same(replica, master)
+    replica.close()
+    master.close()
+
+
+@pytest.mark.parametrize("ends", ["closed", "killed"])
+def test_what_waits_for_room_in_its_queue_is_entered_by_the_next_start(tmp_path: Path, ends: str) -> None:
+    master, disk = filled(tmp_path / "master"), FaultyDisk()
+    whole = message_ends(master)[5]
+    replica = without_room_for_entries(tmp_path / "slave", disk, master, whole + 100)
+    if ends == "closed":
+        replica.close()
+    else:
+        abandon(replica)
+        replica._let_go()
+    with pytest.raises(StoreError, match=r"cannot be used: .*the disk is full"):
+        open_replica(tmp_path / "slave", disk)
+    again = open_store(tmp_path / "slave")  # it was promoted
+    assert again.was_killed == (ends == "killed")
+    assert again.commit_log_max_offset == whole
+    for queue_id in range(2):
+        assert bodies(again, queue_id=queue_id) == bodies(master, queue_id=queue_id)[:3]
+    again.close()
+    master.close()
+
+
+def test_a_file_that_waits_for_room_in_the_queues_stays_closed(tmp_path: Path) -> None:
+    master, disk = filled(tmp_path / "master"), FaultyDisk()
+    replica = without_room_for_entries(tmp_path / "slave", disk, master, FILE_SIZE)
+    assert not replica.forget_half()
+    assert replica.copied_to == FILE_SIZE
+    disk.room = None
+    assert replica.forget_half()
+    feed(replica, master)
+    assert_same(replica, master)
+    replica.close()
+    master.close()
+
+
+def test_a_message_that_found_room_in_some_of_its_queues_is_in_all_after_a_start(tmp_path: Path) -> None:
+    lights: dict[str, object] = {"enable_multi_dispatch": True, "enable_lmq": True}
+    master, disk = open_store(tmp_path / "master", **lights), FaultyDisk()
+    first = master.put(record(b"one")).end_offset
+    master.put(record(b"two", properties=b"INNER_MULTI_DISPATCH\x01%LMQ%a"))
+    end = master.commit_log_max_offset
+    replica = without_room_for_entries(tmp_path / "slave", disk, master, end, first, **lights)
+    assert replica.commit_log.whole == first
+    replica.close()
+    again = open_replica(tmp_path / "slave", **lights)
+    assert again.copied_to == end
+    for topic, expected in (("T", [b"one", b"two"]), ("%LMQ%a", [b"two"])):
+        assert bodies(again, topic) == bodies(master, topic) == expected
+    again.close()
+    master.close()
+
+
+def test_who_waits_for_what_was_taken_back_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """A link ends while its last report waits for the disk, and the next one begins with a wait of its own."""
+    master = filled(tmp_path / "master")
+    replica = open_replica(tmp_path / "slave", flush_disk_type=SYNC_FLUSH)
+    replica._log_worker.stop()  # its step is the test's to make
+    told: list[tuple[str, bool]] = []
+
+    def wait(name: str) -> None:
+        replica.when_flushed(replica.copied_to, lambda ok: told.append((name, ok)))
+
+    whole = message_ends(master)[5]
+    feed(replica, master, end=whole - 100)
+    wait("before")
+    feed(replica, master, end=whole + 100)
+    wait("half")
+    wait("the same half")
+    replica.forget_half()
+    assert replica.copied_to == whole
+    assert told == [("half", False), ("the same half", False)]
+    wait("next link")
+    replica._log_flusher.step()
+    assert told[2:] == [("before", True), ("next link", True)]
+    assert len(replica.flush_waits) == 0
     replica.close()
     master.close()

@@ -64,7 +64,7 @@ class SimulatedStore(MessageStore):
 
     still: dict[str, StillWorker]
 
-    def _worker(self, name: str, step: Callable[[], int | None], interval_ms: int) -> Worker:
+    def _worker(self, name: str, step: Callable[[], float | None], interval_ms: int) -> Worker:
         worker = StillWorker(name, step, interval_ms, self._poison)
         self.__dict__.setdefault("still", {})[name] = worker
         return worker

@@ -49,17 +49,17 @@ class Administration:
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self.create_topic)
-        router.add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, self.create_topics)
-        router.add(RequestCode.DELETE_TOPIC_IN_BROKER, self.delete_topic)
+        router.add_change(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, self.create_topics)
+        router.add_change(RequestCode.DELETE_TOPIC_IN_BROKER, self.delete_topic)
         router.add(RequestCode.GET_ALL_TOPIC_CONFIG, self.all_topics)
         router.add(RequestCode.GET_TOPIC_CONFIG, self.one_topic)
         router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.create_group)
-        router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, self.create_groups)
-        router.add(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete_group)
+        router.add_change(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, self.create_groups)
+        router.add_change(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete_group)
         router.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.all_groups)
         router.add(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, self.one_group)
-        router.add(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.remove_expired_queues)
-        router.add(RequestCode.CLEAN_UNUSED_TOPIC, self.remove_unused_topics)
+        router.add_change(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.remove_expired_queues)
+        router.add_change(RequestCode.CLEAN_UNUSED_TOPIC, self.remove_unused_topics)
         router.add(RequestCode.DELETE_EXPIRED_COMMITLOG, self.remove_expired_files)
 
     async def create_topic(self, _connection: Connection, command: Command) -> Command:

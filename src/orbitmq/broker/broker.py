@@ -33,13 +33,13 @@ from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.registration import Registrar
 from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.replies import Replies
-from orbitmq.broker.resumption import Resumption
+from orbitmq.broker.resumption import WINDOW_S, Resumption
 from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.settings import Settings
 from orbitmq.broker.slave.figures import replication_figures
-from orbitmq.broker.slave.kept_role import is_promoted, with_fitting_id, with_kept_role
+from orbitmq.broker.slave.kept_role import is_fresh, settle_role, with_fitting_id, with_kept_role
 from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
 from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
@@ -85,6 +85,7 @@ PORT_TRIES = 16  # any free port will do, but the one two below may be taken: so
 LOCK_SWEEP_SECONDS = 60.0
 LOOK_MS = 3000  # for another master, at the start
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
+CHANGES_SECONDS = 10.0  # for what administrators asked for last: a topic of thousands of queues takes seconds
 DRAIN_SECONDS = 5.0  # for slaves to get the last messages: whoever takes over then has all of them
 STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
 
@@ -294,6 +295,7 @@ class Broker:
         await self._delayed.stop()
         await self.transactions.checking.stop()
         await self._server.stop(0)
+        await self.router.finishing.abandon()
         await self._remoting.close()
         await self._in_time(asyncio.to_thread(self.store.close))
 
@@ -310,10 +312,20 @@ class Broker:
         await self.transactions.checking.stop()
         self._pulling.held.release_all()
         await self._server.stop()
+        await self._end_changes()
         await self.replicas.stop(DRAIN_SECONDS)
         await self._remoting.close()
         await self._in_time(self._finish())
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
+
+    async def _end_changes(self) -> None:
+        """What was asked for on connections that are gone comes to its end before slaves are left behind."""
+        try:
+            async with asyncio.timeout(CHANGES_SECONDS):
+                await self.router.finishing.settled()
+        except TimeoutError:
+            _log.warning("event=changes_abandoned after_s=%g", CHANGES_SECONDS)
+            await self.router.finishing.abandon()
 
     async def _stop_copying(self) -> None:
         if self._copying is not None:
@@ -360,8 +372,8 @@ class Broker:
         self.offsets.load()
         if self.following is not None:
             self.offsets.remember_commits()
-        elif self.store.was_killed or is_promoted(self.store.options):
-            self._resumption.begin()
+        elif (fresh := is_fresh(self.store.options)) or self.store.was_killed:
+            self._resumption.begin(at_other_master=fresh)
         self._delayed.load()
 
     async def _save(self) -> None:
@@ -458,6 +470,9 @@ class Broker:
         periodic.every(LOCK_SWEEP_SECONDS, lambda: self._locks.sweep(self._presence_clock.now_ms()))
         periodic.every(SAVE_AGAIN_SECONDS, self._save_again)
         periodic.every(FILTER_SAVE_SECONDS, self._filters.save_soon)
+        if self.following is None:
+            # Once would do; later looks at the file are cheaper than a job of another kind.
+            periodic.every(WINDOW_S, lambda: asyncio.to_thread(settle_role, self.store.options))
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
         periodic.every(self.options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon)
         periodic.start()

@@ -5,6 +5,10 @@ of each queue tells what to do. What is due is delivered in turns of the event l
 each turn beginning with another level, so that none waits for a longer one. Progress is saved in
 config/delayOffset.json, and only that of deliveries that are on disk: after a crash some messages may be delivered
 again, none is lost.
+
+A queue is delivered in its order, so a message that cannot be stored keeps all behind it waiting, retries of consumers
+among them. For what may be stored later (the disk is full or slow, an option was changed) they wait. What the store
+will never take is passed over and told; RocketMQ tries it for ever.
 """
 
 from __future__ import annotations
@@ -14,15 +18,18 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from orbitmq.errors import StoreError, UnitError
+from orbitmq.errors import MessageIllegal, StoreError, UnitError
 from orbitmq.message.delay import delivery_timestamp
+from orbitmq.message.ids import offset_message_id
 from orbitmq.message.javajson import dumps_pretty
-from orbitmq.message.properties import REAL_QID, REAL_TOPIC, decode_properties
+from orbitmq.message.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, decode_properties
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from orbitmq.message.unit import decode_unit
+from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import load_with_backup
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutStatus
@@ -34,7 +41,14 @@ _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.05  # half of RocketMQ's pause between looks at a level: a busy loop is late by itself
 TURN_MAX = 200  # deliveries before other work gets its turn of the event loop: some 6 ms
 NEVER_MS = (1 << 63) - 1
-FAILURE_PAUSE_SECONDS = 10.0  # as in RocketMQ, after a failure that is our own
+FAILURE_PAUSE_SECONDS = 10.0  # of one level, as in RocketMQ, after a failure that is our own
+QUEUE_ID_MAX: Final = (1 << 31) - 1  # a unit has four bytes for it, with a sign
+QUEUE_DIGITS_MAX: Final = 10
+DROPPED_LINES: Final = 200  # in ten seconds, as many as one turn may drop: a line each, but not a disk full of them
+
+# What a put says of a message that it will always say. Everything else is of the disk, and passes, or of an option
+# (maxMessageSize, maxLmqConsumeQueueNum) that was changed since, and may be changed back: the level waits, and says so.
+NEVER_STORED: Final = PutStatus.PROPERTIES_SIZE_EXCEEDED
 
 
 class DelayedDelivery:
@@ -57,6 +71,9 @@ class DelayedDelivery:
         self._task: asyncio.Task[None] | None = None
         self._further: list[int] = []  # levels that had messages at the start
         self._begin = 0  # the level the next turn begins with, counted from 0
+        self._waits_for: dict[int, int] = {}  # level -> offset of a message that was told to hold it up
+        self._resting: dict[int, int] = {}  # level that has failed -> when it is looked at again
+        self._lines = Refusals()
         self._changed = False
         self._safe: dict[int, int] = {}  # the progress that may be saved
         self._noted: deque[tuple[int, dict[int, int]]] = deque()  # log end -> progress that is safe when it is flushed
@@ -101,22 +118,42 @@ class DelayedDelivery:
                 if not is_paused:  # a store that has failed stays so until the restart: one line is enough
                     _log.error("event=delivery_paused error=%s", error)
                 is_paused, pause_s = True, TICK_SECONDS
-            except Exception:  # whatever it is, the other messages must still come
-                _log.exception("event=delivery_failed")
-                pause_s = FAILURE_PAUSE_SECONDS
             await asyncio.sleep(pause_s)
 
     def deliver_turn(self) -> bool:
-        """Deliver what is due, as much as one turn of the event loop may take; True when more is waiting."""
+        """Deliver what is due, as much as one turn of the event loop may take; True when more is waiting. StoreError
+        when the store has failed a level, and the others have had their turn.
+        """
         levels = self._known_levels()
         left = TURN_MAX
+        failure: StoreError | None = None
         for number in range(len(levels)):
             at = (self._begin + number) % len(levels)
-            left -= self.deliver_due(levels[at], left)
+            try:
+                left -= self._deliver_level(levels[at], left)
+            except StoreError as error:
+                failure = error
             if not left:
                 self._begin = (at + 1) % len(levels)
-                return True
-        return False
+                break
+        if failure is not None:
+            raise failure
+        return not left
+
+    def _deliver_level(self, level: int, limit: int) -> int:
+        """`deliver_due`, unless the level rests: one that has failed for a reason of its own does so alone."""
+        now_ms = self._clock.now_ms()
+        looked_at_ms = self._resting.get(level, 0)
+        if now_ms < looked_at_ms <= now_ms + round(FAILURE_PAUSE_SECONDS * 1000):  # further away: the clock was set
+            return 0
+        try:
+            return self.deliver_due(level, limit)
+        except StoreError:
+            raise
+        except Exception:  # whatever it is, the messages of other levels must still come
+            _log.exception("event=delivery_failed level=%d offset=%d", level, self.offsets.get(level, 0))
+            self._resting[level] = now_ms + round(FAILURE_PAUSE_SECONDS * 1000)
+            return 0
 
     def _known_levels(self) -> list[int]:
         """Those of the table, and those an earlier, longer table left messages of: they must not wait for ever."""
@@ -150,7 +187,7 @@ class DelayedDelivery:
         return min(max(offset, low), high)
 
     def _deliver(self, physical_offset: int) -> bool:
-        """Store the message under its real topic. True when done with it, also when it cannot be read."""
+        """Store the message under its real topic. True when done with it, also when it cannot be read or stored."""
         stored = self._store.unit_at(physical_offset)
         if stored is None:
             return True
@@ -160,13 +197,14 @@ class DelayedDelivery:
             _log.error("event=delayed_message_skipped offset=%d error=%s", physical_offset, error)
             return True
         properties = decode_properties(unit.properties)
-        topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
-        if topic is None or topic == HALF_TOPIC or not queue_id.isdecimal():
-            _log.warning("event=delayed_message_dropped offset=%d topic=%s", physical_offset, topic)
+        place = _place(properties)
+        if place is None:
+            self._drop(unit, properties, "it names no topic and queue to go to")
             return True
+        topic, queue_id = place
         record = PutRecord(
             topic=topic,
-            queue_id=int(queue_id),
+            queue_id=queue_id,
             body=unit.body,
             properties=unit.properties.encode(),
             flag=unit.flag,
@@ -176,11 +214,35 @@ class DelayedDelivery:
             store_host=unit.store_host,
             reconsume_times=unit.reconsume_times,
         )
-        result = self._store.put(record)
+        try:
+            result = self._store.put(record)
+        except MessageIllegal as error:
+            self._drop(unit, properties, str(error))
+            return True
         if result.status is not PutStatus.PUT_OK:
-            return False
+            if result.status is not NEVER_STORED:
+                self._wait(unit, result.status)
+                return False
+            self._drop(unit, properties, result.status.name)
+            return True
         self._delivered(topic, result.size)
         return True
+
+    def _wait(self, unit: Unit, status: PutStatus) -> None:
+        """Say once of a message that its level waits for it."""
+        level = unit.queue_id + 1
+        if self._waits_for.get(level) != unit.queue_offset:
+            self._waits_for[level] = unit.queue_offset
+            text = "event=delivery_waits level=%d offset=%d reason=%s"
+            _log.warning(text, level, unit.queue_offset, status.name)
+
+    def _drop(self, unit: Unit, properties: dict[str, str], reason: str) -> None:
+        """Say what is not delivered, and where it lies: with that id it can be read until the log has expired."""
+        stored_id = offset_message_id(unit.store_host, unit.physical_offset)
+        text = "event=delayed_message_dropped topic=%.300s level=%d offset=%d id=%.300s stored_id=%s reason=%.300s"
+        topic, unique_id = properties.get(REAL_TOPIC, ""), properties.get(UNIQ_KEY, "")
+        what = topic, unit.queue_id + 1, unit.queue_offset, unique_id, stored_id, reason
+        self._lines.tell(_log, text, *what, level=logging.ERROR, lines=DROPPED_LINES)
 
     def _text(self) -> str:
         if self._changed:
@@ -189,3 +251,12 @@ class DelayedDelivery:
         while self._noted and self._noted[0][0] <= self._store.flushed_offset:
             self._safe = self._noted.popleft()[1]
         return dumps_pretty(plain(DelayOffsetTable(offset_table=self._safe)))
+
+
+def _place(properties: dict[str, str]) -> tuple[str, int] | None:
+    """Topic and queue of a delayed message; None when it names none where a delayed message belongs."""
+    topic, number = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
+    if topic is None or topic == HALF_TOPIC or not number.isdecimal() or len(number) > QUEUE_DIGITS_MAX:
+        return None
+    queue_id = int(number)
+    return (topic, queue_id) if queue_id <= QUEUE_ID_MAX else None

@@ -81,7 +81,7 @@ class GroupAdministration:
         router.add(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.consumer_connections)
         router.add(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.producer_connections)
         router.add(RequestCode.GET_CONSUME_STATS, self.consume_stats)
-        router.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.reset_offsets)
+        router.add_change(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.reset_offsets)
         router.add(RequestCode.CLONE_GROUP_OFFSET, self.clone_offsets)
 
     # ------------------------------------------------------------------------------------------------------- members

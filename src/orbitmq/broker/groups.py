@@ -77,7 +77,7 @@ class Groups:
     def find(self, name: str) -> SubscriptionGroup | None:
         """The group, created if the options allow it; None when it is unknown and may not be."""
         group = self.table.get(name)
-        if group is None and self._with_light_queues:
+        if group is None and self._with_light_queues and len(name) <= GROUP_LENGTH_MAX:
             group = light_group(name)
         if group is not None:
             return group

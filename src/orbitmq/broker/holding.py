@@ -21,7 +21,7 @@ from orbitmq.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
-HELD_MAX: Final = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs about 1 KiB
+HELD_MAX: Final = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs some KiB at most
 HELD_BY_ONE_MAX = 25_000  # of one connection: a client of many queues must leave room for others
 TURN_PULLS = 200  # run again before other work gets its turn: some 5 ms
 TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
@@ -36,13 +36,14 @@ Unit = Callable[[str, int, int], memoryview | None]  # topic, queue id and queue
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
-    """A parked pull. `offset` is the first it can get."""
+    """A parked pull. `offset` is the first it can get; `weight`, as how many pulls it counts where they are limited."""
 
     connection: Connection
     command: Command
     offset: int
     deadline_ms: int
     wanted: Selection
+    weight: int = 1
 
 
 class HeldPulls:
@@ -63,7 +64,8 @@ class HeldPulls:
         self._limit = limit
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._count = 0
-        self._counts: dict[Connection, int] = {}
+        self._weight = 0
+        self._weights: dict[Connection, int] = {}
         self._ready: deque[HeldPull] = deque()
         self._running = False  # whether a turn is scheduled that runs ready pulls
         self._scanning = False
@@ -74,14 +76,15 @@ class HeldPulls:
 
     def hold(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
         """Park a pull; False when a limit is reached and it must be answered now."""
-        own = self._counts.get(pull.connection, 0)
-        if self._count >= self._limit or own >= HELD_BY_ONE_MAX:
+        own = self._weights.get(pull.connection, 0)
+        if self._weight + pull.weight > self._limit or own + pull.weight > HELD_BY_ONE_MAX:
             text = "event=pull_not_held peer=%s held=%d all=%d limit=%d"
-            self._refusals.note(Limit.HELD_PULLS, _log, text, pull.connection, own, self._count, self._limit)
+            self._refusals.note(Limit.HELD_PULLS, _log, text, pull.connection, own, self._weight, self._limit)
             return False
-        self._counts[pull.connection] = own + 1
+        self._weights[pull.connection] = own + pull.weight
         self._held.setdefault((topic, queue_id), []).append(pull)
         self._count += 1
+        self._weight += pull.weight
         return True
 
     def arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int) -> None:
@@ -125,19 +128,20 @@ class HeldPulls:
         for pull in self._held.pop(key, []):
             if is_ready(pull):
                 self._ready.append(pull)
-                self._uncount(pull.connection)
+                self._uncount(pull)
             else:
                 kept.append(pull)
         if kept:
             self._held[key] = kept
 
-    def _uncount(self, connection: Connection) -> None:
+    def _uncount(self, pull: HeldPull) -> None:
         self._count -= 1
-        own = self._counts[connection] - 1
+        self._weight -= pull.weight
+        own = self._weights[pull.connection] - pull.weight
         if own:
-            self._counts[connection] = own
+            self._weights[pull.connection] = own
         else:
-            del self._counts[connection]
+            del self._weights[pull.connection]
 
     def _run_ready(self) -> None:
         """Run what is ready: some of it now, the rest in later turns."""

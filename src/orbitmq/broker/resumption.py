@@ -14,6 +14,9 @@ held are left alone, for who reads a range knows why, and so are connections tha
 
 A client that breaks off within these minutes, and has lost nothing, may get what it had not stored twice; without
 stored progress, as when a group broadcasts, everything since the start.
+
+Only positions beyond 0 are remembered: the first one need not be told by anybody, and there is no other in a queue that
+does not exist, whatever name a client makes up for it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.slave.kept_role import is_promoted
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import SYSTEM_GROUPS, is_system_group
 from orbitmq.net.connection import Connection
@@ -65,12 +67,14 @@ class Resumption:
         self._lines = 0
         self.is_on = False
 
-    def begin(self) -> None:
-        """The store is open, and nothing has been appended yet. Progress behind the end of the log is moved back."""
+    def begin(self, *, at_other_master: bool) -> None:
+        """The store is open, and nothing has been appended yet. Progress behind the end of the log is moved back.
+        Whether clients may have their positions from another master, whose log went further.
+        """
         self._offsets.correct(self._store.max_offset)
         self._log_end = self._store.commit_log_max_offset
         # With SYNC_FLUSH readers have seen what is on disk; what they have seen at another master is another matter.
-        self.is_on = is_promoted(self._store.options) or not self._store.options.flushes_each
+        self.is_on = at_other_master or not self._store.options.flushes_each
 
     def clients_come(self, now_s: float) -> None:
         """Its time begins; in seconds of the loop's clock, for that of the machine may be set after a loss of power."""
@@ -80,7 +84,7 @@ class Resumption:
 
     def told(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
         """This broker answers with a position in the queue, whoever will use it."""
-        if self._is_still_on(connection):
+        if offset > 0 and self._is_still_on(connection):
             offsets = self._of(connection).told.setdefault((topic, queue_id), set())
             if offset not in offsets:
                 offsets.add(offset)
@@ -88,7 +92,7 @@ class Resumption:
 
     def reached(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> None:
         """This broker answers or tells the group's member to go on there."""
-        if self._is_still_on(connection):
+        if offset > 0 and self._is_still_on(connection):
             known, place = self._of(connection).reached, (group, topic, queue_id)
             before = known.get(place)
             known[place] = offset if before is None else max(before, offset)
@@ -145,6 +149,8 @@ class Resumption:
             return found
         low: int = self._store.min_offset(topic, queue_id)
         high: int = self._store.max_offset(topic, queue_id)
+        if high == 0:
+            return 0
         while low < high:
             middle = (low + high) // 2
             if self._was_there(topic, queue_id, middle):
@@ -191,5 +197,5 @@ class Resumption:
     def _tell(self, event: str, connection: Connection, group: str, *place: str | int) -> None:
         if self._lines < TOLD_MAX:
             self._lines += 1
-            text = "event=%s group=%s topic=%s queue=%d from=%d to=%d peer=%s"
+            text = "event=%s group=%.300s topic=%.300s queue=%d from=%d to=%d peer=%s"
             _log.warning(text, event, group, *place, connection.address)

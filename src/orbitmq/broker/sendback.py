@@ -71,7 +71,10 @@ class SendingBack:
         await self._topics.file.flush()
         record = _returned(unit, topic, 0 if dead else header.delay_level or FIRST_RETRY_LEVEL + unit.reconsume_times)
         if not dead:
-            record.queue_id = random.randrange(group.retry_queues)  # noqa: S311 - spreads load, guards nothing
+            # The topic keeps the queues it was made with, whatever the group asks for since: a retry in any other is
+            # one that nobody reads. RocketMQ goes by the group alone.
+            readable = max(1, min(group.retry_queues, topic.read_queues))
+            record.queue_id = random.randrange(readable)  # noqa: S311 - spreads load, guards nothing
         result = await self._writing.put_durably(record)
         if result is not PutStatus.PUT_OK:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.name)

@@ -45,7 +45,7 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     PutStatus.SLAVE_NOT_AVAILABLE: (ResponseCode.SLAVE_NOT_AVAILABLE, None),
     PutStatus.CREATE_MAPEDFILE_FAILED: (
         ResponseCode.SYSTEM_ERROR,
-        "the message is not stored: there is no buffer for its file, or too many files are open",
+        "the message is not stored: there is no buffer for its file, or too many files are open or mapped",
     ),
     PutStatus.MESSAGE_ILLEGAL: (
         ResponseCode.MESSAGE_ILLEGAL,

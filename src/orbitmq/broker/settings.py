@@ -53,7 +53,7 @@ class Settings:
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_BROKER_CONFIG, self.read)
-        router.add(RequestCode.UPDATE_BROKER_CONFIG, self.update)
+        router.add_change(RequestCode.UPDATE_BROKER_CONFIG, self.update)
 
     def read(self, _connection: Connection, command: Command) -> Command:
         """Every option with its value."""

@@ -104,7 +104,7 @@ class Writing:
             self._replicas.when_copied(result.end_offset, both.copied)
 
     def _when_flushed(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
-        self._store.when_flushed(
+        self._store.when_durable(
             result.end_offset, lambda flushed: done(PutStatus.PUT_OK if flushed else PutStatus.FLUSH_DISK_TIMEOUT)
         )
 

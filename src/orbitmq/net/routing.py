@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from orbitmq.errors import OrbitMQError, RequestRejected
+from orbitmq.runtime.finishing import Finishing
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.codes import ANSWERED_WITH_FIELDS, RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -34,6 +35,8 @@ class Router:
     def __init__(self, name: str = "node") -> None:
         self.name = name
         self.handlers: dict[int, Handler] = {}
+        self.finishing = Finishing()
+        """What goes on when the connection it was asked for on is lost."""
         self.unsupported: Handler = self._unsupported
         """What answers a code nobody handles."""
         self._check: Check | None = None
@@ -42,9 +45,19 @@ class Router:
         """The shortest time after which a request may be refused because it has waited."""
 
     def add(self, codes: int | Iterable[int], handler: Handler) -> None:
-        """Let `handler` answer these codes."""
+        """Let `handler` answer these codes. What it awaits is cancelled when the connection is lost."""
         for code in (codes,) if isinstance(codes, int) else codes:
             self.handlers[int(code)] = handler if self._check is None else _checked(self._check, handler)
+
+    def add_change(self, code: int, handler: Callable[[Connection, Command], Coroutine[Any, Any, Answer]]) -> None:
+        """`add` for a handler that changes several things one after another: once begun it goes on to its end, though
+        its connection is lost.
+        """
+
+        def change(connection: Connection, command: Command) -> Awaitable[Answer]:
+            return self.finishing.run(handler(connection, command))
+
+        self.add(code, change)
 
     def limit_wait(self, codes: Iterable[int], limit_ms: float) -> None:
         """Refuse requests of these codes that have waited longer: whoever asked should try elsewhere, or later."""

@@ -78,14 +78,10 @@ class SlaveLink(asyncio.Protocol):
             self._transport.abort()
             return
         if self.place is None:
-            if not self._owner.spoke(self):
+            place = first_place(reported, end, self._owner.file_size)
+            if self._is_too_old(place) or not self._owner.spoke(self):
                 return
-            self.place = first_place(reported, end, self._owner.file_size)
-            if self.place < self._owner.start:
-                _log.error(
-                    "event=slave_too_old peer=%s slave=%d master_from=%d remedy=empty_its_store",
-                    self.address, reported, self._owner.start,
-                )  # fmt: skip
+            self.place = place
         self.acknowledged = reported
         self._owner.reached(reported)
         self.wake()
@@ -125,10 +121,24 @@ class SlaveLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def _is_too_old(self, place: int) -> bool:
+        """Whether what the slave gets next is gone from the log, from the start or since it fell behind. Then the link
+        ends, for signs of life would have both ends believe that all is well; a slave of orbitmq that connects anew
+        finds out why, and says so.
+        """
+        start = self._owner.start
+        if place >= start or self._transport is None:
+            return False
+        _log.error(
+            "event=slave_too_old peer=%s slave=%d master_from=%d remedy=empty_its_store", self.address, place, start
+        )
+        self._transport.abort()
+        return True
+
     def _send(self) -> None:
         self._is_due = False
         place, sent = self.place, 0
-        if place is None or place >= self._owner.end:
+        if place is None or place >= self._owner.end or self._is_too_old(place):
             return
         while self._transport is not None and not self._is_paused and sent < TURN_BYTES:
             piece = self._owner.piece(place)

@@ -260,10 +260,12 @@ class Following:
 
     async def _connected(self, address: str, master: str) -> tuple[asyncio.Transport, MasterLink]:
         """A link that begins where this log, compared and without half a message, ends on disk or in memory."""
-        self._store.forget_half()
+        is_entered = self._store.forget_half()
         await self._settled()
         begin, end = await log_limits(self._remoting, master)
         self.state.master_end, self.state.master_end_at = end, asyncio.get_running_loop().time()
+        if not is_entered:
+            raise StoreError("messages that were copied have no room in their queues, so the log cannot be compared")
         await check_agreement(self._store, self._remoting, master, begin, end)
         if self._store.is_empty and self._options.ha_copy_whole_log and end > begin:
             await self._begin_at_the_first(master, begin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,42 +22,67 @@ class SavedFile:
     def __init__(self, path: Path, render: Callable[[], str | Callable[[], str]]) -> None:
         self.path = path
         self._render = render
-        self._dirty = False
-        self._writing: asyncio.Task[OSError | None] | None = None
+        self._changes = 0
+        self._saved = 0  # of the changes
+        self._writing: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()  # for so many changes to be saved
 
     def mark(self) -> None:
         """The content changed: write it soon."""
-        self._dirty = True
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+        self._changes += 1
+        self.retry()
 
     def retry(self) -> None:
         """Write again what could not be written; to be called every now and then."""
-        if self._dirty:
-            self.mark()
+        if self._saved < self._changes and self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def flush(self) -> None:
-        """Return when everything marked so far is on disk; what failed before is tried again. StoreError if in vain."""
+        """Return when everything marked so far is on disk, whatever is marked meanwhile; what failed before is tried
+        again. StoreError if in vain.
+        """
         self.retry()
-        while self._writing is not None:
-            error = await asyncio.shield(self._writing)
-            if error is not None:
+        if self._saved < self._changes:
+            saved = asyncio.get_running_loop().create_future()
+            self._waiting.append((self._changes, saved))
+            try:
+                await saved
+            except OSError as error:
                 raise StoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
 
-    async def _write(self) -> OSError | None:
-        """The error that kept the last content from the disk. Clears `_writing` in the step that finds nothing more
-        to write, so that no mark falls between the two."""
+    async def _write(self) -> None:
+        """Clears `_writing` in the step that finds nothing more to write, so that no mark falls between the two."""
         try:
-            while self._dirty:
-                self._dirty = False
+            while self._saved < self._changes:
+                changes = self._changes
                 await asyncio.to_thread(_save, self.path, self._render())
+                self._saved = changes
+                while self._waiting and self._waiting[0][0] <= changes:
+                    _settle(self._waiting.popleft()[1])
         except OSError as error:
-            self._dirty = True
             _log.error("event=save_failed path=%s error=%s", self.path, error)
-            return error
+            self._disappoint(error)
+        except Exception as error:
+            if not self._disappoint(error):
+                raise  # for the loop to tell
         finally:
             self._writing = None
-        return None
+            for _, waiting in self._waiting:  # the loop ends
+                waiting.cancel()
+            self._waiting.clear()
+
+    def _disappoint(self, error: Exception) -> bool:
+        """Tell whoever waits; whether anybody still does."""
+        waiting = [one for _, one in self._waiting if not one.done()]
+        self._waiting.clear()
+        for one in waiting:
+            one.set_exception(error)
+        return bool(waiting)
+
+
+def _settle(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():  # whoever waited may be gone
+        waiting.set_result(None)
 
 
 def _save(path: Path, rendered: str | Callable[[], str]) -> None:

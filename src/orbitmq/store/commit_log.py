@@ -20,6 +20,7 @@ from orbitmq.store.files import PAGE, Files, MappedFile, Read
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset
 from orbitmq.store.staging import Staging
+from orbitmq.store.walk import Walk, WalkEnd
 from orbitmq.store.warming import Warmer
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class CommitLog:
         self.flushed = PhysicalOffset(0)
         self.readable = PhysicalOffset(0)
         self.shows_at_once = True
-        self.whole: PhysicalOffset | None = None  # of a copy: behind its last whole unit; half of one may follow
+        self.whole: PhysicalOffset | None = None  # of a copy: behind the last unit that is in its queues
         self.limit = 0
         self.last_store_timestamp = 0
         self._committed_timestamp = 0
@@ -170,12 +171,24 @@ class CommitLog:
 
     def end_whole(self) -> None:
         """Leave out the part of a unit that a copy may end with: its master will send it again, another one something
-        else.
+        else. Units that are whole stay, those as well that wait for room in their queues: the master has been told of
+        them, and its producers may have been.
         """
         if self.whole is not None and self._file_start <= self.whole < self.end:
-            self._data[self.whole - self._file_start : self.end - self._file_start] = bytes(self.end - self.whole)
+            end = self._behind_whole_units(self.whole)
+            self._data[end - self._file_start : self.end - self._file_start] = bytes(self.end - end)
             self._rewinds += 1
-            self.end, self.flushed = self.whole, min(self.flushed, self.whole)
+            self.end, self.flushed = end, min(self.flushed, end)
+
+    def _behind_whole_units(self, start: int) -> PhysicalOffset:
+        """Where the half unit begins that follows `start` in the file being written; `end` when there is none."""
+        file_start = self._file_start
+        walk = Walk(self.files.files[-1].view[: self.end - file_start], file_start, start - file_start)
+        for _ in walk:
+            pass
+        if self.end == self._file_end and walk.ended in (WalkEnd.BLANK, WalkEnd.FILE_END):
+            return self.end  # the file is closed
+        return PhysicalOffset(file_start + walk.position)
 
     def begin_copy_at(self, start: int) -> None:
         """Let a log without messages begin at `start`, the start of a file of the master's."""
@@ -191,7 +204,7 @@ class CommitLog:
         """The place for `size` bytes of units, in the next file when this one cannot take them.
 
         OSError when the disk has no room, TimeoutError when it does not say so in time, BlockingIOError when the file
-        should have a buffer and none is free; the log is then as before.
+        should have a buffer and none is free, or the system has no map for it; the log is then as before.
         """
         needed = size + BLANK.size
         with self._reservation():
@@ -211,7 +224,10 @@ class CommitLog:
         """Wait for the worker, which may be in the middle of a step. Once that took too long nobody else waits."""
         if not self._reserving.acquire(timeout=0 if self._is_slow else self._patience_s):
             self._is_slow = True
-            raise TimeoutError(f"no room for messages within {self._patience_s:g} s")
+            # The worker may be done by now, and have said so before this was set. Where it has all blocks it wants, it
+            # would never say it again, and every message would be refused.
+            if not self._reserving.acquire(blocking=False):
+                raise TimeoutError(f"no room for messages within {self._patience_s:g} s")
         self._is_slow = False
         try:
             yield
@@ -249,10 +265,12 @@ class CommitLog:
             if not self._data or self._reserved >= self.end + ahead:
                 return False
             with self._reserving:
-                if self._reserved >= self.files.end + FILES_AHEAD * self.files.file_size:
-                    return False  # so many whole files are ready already
-                file, position, size = self._reserve_step()
-            self._is_slow = False
+                is_enough = self._reserved >= self.files.end + FILES_AHEAD * self.files.file_size  # of whole files
+                step = None if is_enough else self._reserve_step()
+            self._is_slow = False  # after the release: whoever still found it held has set it before
+            if step is None:
+                return False
+            file, position, size = step
             if self.warmer is not None:
                 self.warmer.warm(file, position, size)
             elif self._called_to != self.end:  # what is written by a call wants no pages

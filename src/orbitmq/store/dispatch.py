@@ -136,7 +136,7 @@ class Dispatcher:
             queue, unit.queue_offset, unit.physical_offset, unit.size, properties, unit.store_timestamp
         )  # fmt: skip
         made = [(queue, unit.queue_offset, code)]
-        for topic, queue_id, queue_offset in self.multi_dispatch.entries(unit.queue_id, properties):
+        for topic, queue_id, queue_offset in self.multi_dispatch.entries(unit.topic, unit.queue_id, properties):
             if is_storable(topic):  # RocketMQ stores such a message and fails when it makes the directory
                 further = self._queues.find_or_create(topic, queue_id)
                 further.put(queue_offset, unit.physical_offset, unit.size, code)

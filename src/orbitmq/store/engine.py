@@ -126,6 +126,7 @@ class MessageStore:
         if options.warm_mapped_file_enable:
             self._log.warmer = Warmer(options.flush_least_pages_when_warm_mapped_file if self._flushes_each else 0)
         self._log_flusher = LogFlusher(self._log, self._checkpoint, options, clock, self._on_flush)
+        self._group = self._log_flusher.group
         self._queue_flusher = QueueFlusher(self._log, self._queues, self._dispatcher, self._checkpoint, options, clock)
         self._cleaner = Cleaner(
             self._door, self._log, self._queues, options, clock, deliver,
@@ -298,6 +299,9 @@ class MessageStore:
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
         except MessageIllegal:
             return PROPERTIES_TOO_LONG
+        if self._multi_dispatch.is_wanted(batch.properties):
+            # Each would need offsets of its own in them, and a start after a crash would believe forged ones.
+            return ILLEGAL
         total = len(batch.units)
         if batch.bodies_size > self.options.max_message_size or total > self._log.units_size_max:
             return ILLEGAL
@@ -339,6 +343,13 @@ class MessageStore:
             self._commit_worker.wake()
             self._ask_flush()
 
+    def when_durable(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
+        """The same for a message that was put. With SYNC_FLUSH it may wait a little for others, see `CommitGroup`."""
+        if self._group is None or self._refusal is not None or offset <= self._log.flushed:
+            self.when_flushed(offset, callback)
+        else:
+            self._waits.add(offset, callback)  # to put it was to ask for the flush
+
     def expire_waits(self) -> None:
         """Tell those who have waited too long for a flush; to be called every now and then."""
         self._waits.expire()
@@ -348,8 +359,11 @@ class MessageStore:
             self._log_worker.wake()
 
     def _wake_flusher(self) -> None:
-        if self._flushes_each or self._log_flusher.has_enough:
-            self._ask_flush()
+        if self._group is None:
+            if self._log_flusher.has_enough:
+                self._ask_flush()
+        elif self._group.come():
+            self._log_worker.wake()
 
     def _on_commit(self, committed: PhysicalOffset) -> None:
         """On the committing thread; as `_on_flush`."""
@@ -573,13 +587,15 @@ class MessageStore:
 
     # ------------------------------------------------------------------------------------------------------- failures
 
-    def _worker(self, name: str, step: Callable[[], int | None], interval_ms: int) -> Worker:
+    def _worker(self, name: str, step: Callable[[], float | None], interval_ms: int) -> Worker:
         return Worker(f"orbitmq-{name}", step, interval_ms, self._poison)
 
     def _reserve(self) -> int | None:
         """A full disk is no failure: the next put meets it where it can be answered."""
         try:
             return 0 if self._log.reserve_ahead() else None
+        except BlockingIOError:
+            return None  # no room for a further map, which was told; it may come
         except OSError as error:
             self._full(error)
             return None

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
-from orbitmq.runtime.limits import CONNECTIONS_SHARE, open_files
+from orbitmq.runtime.limits import CONNECTIONS_SHARE, MAPS_SHARE, memory_maps, open_files
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store import memory
 
 _log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None, use_errno=True)  # one for all: each is a ring of objects that only a collection frees
 
 PAGE: Final = 4096
 WARM_STEP: Final = 1 << 20
@@ -65,14 +66,18 @@ _refusals = Refusals()  # of one is told once a while: other queues go on, so th
 
 def check_spare_files() -> None:
     """BlockingIOError when a further file would take what connections and the work on other files need: without a
-    descriptor for its directory a flush fails, and with it the store.
+    descriptor for its directory a flush fails, and with it the store; without a map the log cannot go on.
     """
-    allowed = open_files()
-    if _mapped.value < allowed - allowed // CONNECTIONS_SHARE - FILES_SPARE:
-        return
-    text = "event=too_many_open_files mapped=%d limit=%d (raise it: `ulimit -Hn`, LimitNOFILE of systemd)"
-    _refusals.tell(_log, text, _mapped.value, allowed, level=logging.ERROR)
-    raise BlockingIOError(errno.EMFILE, f"{_mapped.value} files are mapped, of {allowed} that may be open")
+    mapped, allowed = _mapped.value, open_files()
+    if mapped >= allowed - allowed // CONNECTIONS_SHARE - FILES_SPARE:
+        text = "event=too_many_open_files mapped=%d limit=%d (raise it: `ulimit -Hn`, LimitNOFILE of systemd)"
+        _refusals.tell(_log, text, mapped, allowed, level=logging.ERROR)
+        raise BlockingIOError(errno.EMFILE, f"{mapped} files are mapped, of {allowed} that may be open")
+    allowed = memory_maps()
+    if mapped >= allowed - allowed // MAPS_SHARE:
+        text = "event=too_many_maps mapped=%d limit=%d (raise it: vm.max_map_count of sysctl)"
+        _refusals.tell(_log, text, mapped, allowed, level=logging.ERROR)
+        raise BlockingIOError(errno.ENOMEM, f"{mapped} files are mapped, of {allowed} maps that there may be")
 
 
 class MappedFile:
@@ -97,7 +102,9 @@ class MappedFile:
             self.data = memory.map_file(self._descriptor, size, writable=writable)
         except (OSError, ValueError) as error:
             os.close(self._descriptor)
-            raise StoreError(f"{path}: cannot be mapped: {error}") from error
+            if create:  # a name that stayed behind would keep the file from being made later
+                path.unlink()
+            raise _not_mapped(path, error, create=create) from error
         self.view = memoryview(self.data).toreadonly()
         _mapped.add(1)
 
@@ -386,7 +393,9 @@ class Files:
         return disk.f_frsize * disk.f_blocks, disk.f_frsize * disk.f_bfree
 
     def create(self, path: Path, size: int) -> MappedFile:
-        """A new zero-filled file of its full size, in a directory that is made if missing."""
+        """A new zero-filled file of its full size, in a directory that is made if missing. OSError when the disk has no
+        room, BlockingIOError when the system has no map; no file stays then.
+        """
         return MappedFile(path, size, create=True, writable=True)
 
     def open(self, path: Path, size: int, *, writable: bool) -> MappedFile:
@@ -465,7 +474,7 @@ class Files:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Linux's renameat2, which Python does not offer; False where kernel, C library or file system have none."""
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    renameat2 = getattr(_libc, "renameat2", None)
     names = os.fsencode(first), os.fsencode(second)
     return renameat2 is not None and renameat2(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0
 
@@ -524,7 +533,7 @@ _new_names = NewNames()
 
 def _punch_hole(descriptor: int, start: int, size: int) -> bool:
     """Make bytes zero and give their blocks back, which Python does not offer; False where the file system cannot."""
-    fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    fallocate = getattr(_libc, "fallocate", None)
     mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
     offsets = ctypes.c_int64(start), ctypes.c_int64(size)
     return size == 0 or (fallocate is not None and fallocate(descriptor, mode, *offsets) == 0)
@@ -541,14 +550,14 @@ def sync_directory(directory: Path) -> None:
 
 def _syncfs(descriptor: int) -> bool:
     """Write what is new on the file system of a file, whoever wrote it; whether that went well."""
-    syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
+    syncfs = getattr(_libc, "syncfs", None)
     return syncfs is not None and syncfs(descriptor) == 0
 
 
 def _file_system(descriptor: int) -> int | None:
     """Which kind holds the file, by its magic number; asked of the C library, for Python does not tell."""
     found = ctypes.create_string_buffer(STATFS_SIZE_MAX)
-    fstatfs = getattr(ctypes.CDLL(None), "fstatfs", None)
+    fstatfs = getattr(_libc, "fstatfs", None)
     is_told = fstatfs is not None and fstatfs(descriptor, found) == 0
     return int(LONG.unpack_from(found)[0]) if is_told else None
 
@@ -571,6 +580,21 @@ def _written_end(descriptor: int, size: int) -> int:
         while end < size:
             end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
     return end
+
+
+def _not_mapped(path: Path, error: OSError | ValueError, *, create: bool) -> Exception:
+    """StoreError; BlockingIOError where the system has no map for a new file: what is there goes on without it, and it
+    may be made later. That it is the limit of maps the system does not tell, so the text has both numbers.
+    """
+    text = f"{path}: cannot be mapped: {error}"
+    if not isinstance(error, OSError) or error.errno != errno.ENOMEM:
+        return StoreError(text)
+    mapped, allowed = _mapped.value, memory_maps()
+    if not create:
+        return StoreError(f"{text}: {mapped} files are mapped already; raise vm.max_map_count of sysctl, now {allowed}")
+    told = "event=map_refused path=%s mapped=%d limit=%d (raise it when they are close: vm.max_map_count of sysctl)"
+    _refusals.tell(_log, told, path, mapped, allowed, level=logging.ERROR)
+    return BlockingIOError(errno.ENOMEM, f"{text}, {mapped} files are mapped, of {allowed} maps that there may be")
 
 
 def _open(path: Path, size: int, *, create: bool, writable: bool) -> int:

@@ -10,6 +10,7 @@ from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher
 from orbitmq.store.files import PAGE
+from orbitmq.store.flush_waits import CommitGroup
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.queues import ConsumeQueues
@@ -18,7 +19,9 @@ _log = logging.getLogger(__name__)
 
 
 class LogFlusher:
-    """Decides when the commit log is flushed. `on_flush` is told how far it is on disk, by the flushing thread."""
+    """Decides when the commit log is flushed. `on_flush` is told how far it is on disk, by the flushing thread. Who
+    waits for each message to be there, as with SYNC_FLUSH, is in `group`.
+    """
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class LogFlusher:
         self._on_flush = on_flush
         self._last_thorough_ms = clock.now_ms()
         self._asked = False
+        self.group = CommitGroup() if options.flushes_each else None
 
     def ask(self) -> bool:
         """Let the next step flush whatever is new; whether nobody had asked for it yet."""
@@ -47,21 +51,35 @@ class LogFlusher:
         """Whether so much is new that it should be flushed."""
         return self._log.written - self._log.flushed >= self._least_bytes
 
-    def step(self) -> None:
-        """Flush if enough is new, if it is time, or if somebody asked. OSError when the disk failed."""
+    def step(self) -> float | None:
+        """Flush if enough is new, if it is time, or if somebody asked or waits. OSError when the disk failed. In how
+        many milliseconds the next step should come; None leaves it to the interval.
+        """
         now_ms = self._clock.now_ms()
         thorough = now_ms - self._last_thorough_ms >= self._thorough_interval_ms
         if thorough:
             self._last_thorough_ms = now_ms
-        if thorough or self._asked or self.has_enough:
+        group = self.group
+        if group is None:
+            if thorough or self._asked or self.has_enough:
+                self.flush()
+            return None
+        if thorough or self._asked or group.linger_s() == 0:
             self.flush()
+        linger_s = group.linger_s()
+        return None if linger_s is None else linger_s * 1000
 
     def flush(self) -> None:
         """Flush whatever is new."""
-        self._asked = False  # before the end is looked up: what is appended from here on asks again
+        # Before the end is looked up: what is appended from here on asks again.
+        self._asked = False
+        if self.group is not None:
+            self.group.begin()
         timestamp = self._log.written_timestamp
         flushed = self._log.flush()
         self._checkpoint.log_timestamp = max(self._checkpoint.log_timestamp, timestamp)
+        if self.group is not None:
+            self.group.end()
         self._on_flush(flushed)
 
 

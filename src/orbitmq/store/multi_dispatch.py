@@ -3,6 +3,8 @@
 The names stand in the property INNER_MULTI_DISPATCH, joined by commas. The store adds INNER_MULTI_QUEUE_OFFSET, the
 offset the message gets in each, so that the queues can be built anew from the log. A further queue has the id of the
 message's own one; a light queue, whose name begins with %LMQ%, is always number 0.
+
+A message that waits enters them later. Its names are looked at before: then nobody could be told that they are none.
 """
 
 from __future__ import annotations
@@ -10,19 +12,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from orbitmq.errors import MessageIllegal
 from orbitmq.message.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     NAME_END,
     PAIR_END,
+    REAL_TOPIC,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
     WAIT,
     find_property,
 )
-from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_lmq, is_system_topic
+from orbitmq.message.topics import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SEND_FORBIDDEN_TOPICS,
+    check_send_allowed,
+    is_lmq,
+    is_system_topic,
+)
+from orbitmq.store.queues import is_storable
 
 _NAMES: Final = (INNER_MULTI_DISPATCH + NAME_END).encode()
 _OFFSETS: Final = (INNER_MULTI_QUEUE_OFFSET + NAME_END).encode()
 _WAIT: Final = (WAIT + NAME_END).encode()
+_REAL_TOPIC: Final = (REAL_TOPIC + NAME_END).encode()
+_COPIED: Final = tuple((name + NAME_END).encode() for name in (TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET))
 _PAIR_END: Final = PAIR_END.encode()
 
 
@@ -36,22 +54,38 @@ class MultiDispatch(NamedTuple):
         """(topic, queue id) of the further queues of a message that is to be stored.
 
         A message that waits (delayed, half, for a retry) enters them when it comes to its real topic. RocketMQ enters
-        it now and then again.
+        it now and then again. MessageIllegal for one that is put aside now and could not be stored then.
         """
-        if not self.is_enabled or is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-            return []
-        return [(name, self._queue_id(name, queue_id)) for name in _names(properties)]
-
-    def entries(self, queue_id: int, properties: bytes) -> list[tuple[str, int, int]]:
-        """(topic, queue id, queue offset) of the further queues of a stored message; none when counts disagree."""
         if not self.is_enabled:
             return []
-        names, offsets = _names(properties), (find_property(properties, _OFFSETS) or b"").split(b",")
+        if not is_dispatched(topic):
+            if topic in (SCHEDULE_TOPIC, HALF_TOPIC):
+                _check_names(topic, properties)
+            return []
+        names = dispatch_names(properties)
+        for name in names:
+            check_send_allowed(name)  # what enters a queue of the broker's own is obeyed
+        return [(name, self._queue_id(name, queue_id)) for name in names]
+
+    def entries(self, topic: str, queue_id: int, properties: bytes) -> list[tuple[str, int, int]]:
+        """(topic, queue id, queue offset) of the further queues of a stored message; none when counts disagree.
+
+        A message that came back for a retry still has the offsets it got at first, and enters nothing again.
+        """
+        if not self.is_enabled or not is_dispatched(topic):
+            return []
+        names, offsets = dispatch_names(properties), (find_property(properties, _OFFSETS) or b"").split(b",")
         if len(names) != len(offsets) or not all(map(bytes.isdigit, offsets)):
             return []
         return [
-            (name, self._queue_id(name, queue_id), int(offset)) for name, offset in zip(names, offsets, strict=True)
+            (name, self._queue_id(name, queue_id), int(offset))
+            for name, offset in zip(names, offsets, strict=True)
+            if name not in SEND_FORBIDDEN_TOPICS
         ]
+
+    def is_wanted(self, properties: Iterable[bytes]) -> bool:
+        """Whether one of these messages wants to enter further queues."""
+        return self.is_enabled and any(_NAMES in one for one in properties)
 
     def _queue_id(self, name: str, queue_id: int) -> int:
         return 0 if self.with_light_queues and is_lmq(name) else queue_id
@@ -63,6 +97,29 @@ def with_offsets(properties: bytes, offsets: Iterable[int]) -> bytes:
     return _PAIR_END.join((*pairs, _OFFSETS + ",".join(map(str, offsets)).encode()))
 
 
-def _names(properties: bytes) -> list[str]:
+def is_dispatched(topic: str) -> bool:
+    """Whether messages of this topic enter further queues."""
+    return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def _check_names(topic: str, properties: bytes) -> None:
+    """MessageIllegal unless a message that waits in `topic` can be stored under the names it brings along.
+
+    A copy of a half message is left alone: its sender got an answer long ago, and the checks of all transactions behind
+    it wait until it is stored.
+    """
+    real = find_property(properties, _REAL_TOPIC)
+    if real is None or not is_dispatched(real.decode("utf-8", "replace")):
+        return
+    if topic == HALF_TOPIC and any(find_property(properties, mark) is not None for mark in _COPIED):
+        return
+    for name in dispatch_names(properties):
+        check_send_allowed(name)
+        if not is_storable(name):
+            raise MessageIllegal(f"a topic named {name!r} cannot be stored")
+
+
+def dispatch_names(properties: bytes) -> list[str]:
+    """The queues that a message wants to enter besides its own."""
     text = find_property(properties, _NAMES)
     return text.decode("utf-8", "replace").rstrip(",").split(",") if text and text.strip() else []

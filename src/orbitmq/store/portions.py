@@ -130,7 +130,8 @@ class _Search:
             code = self._dispatcher.code_of(queue, properties, timestamp)
             row = FOUND_ENTRY.pack(unit.queue_offset, place, unit.size, code, timestamp, True)
             self._entries.setdefault((unit.topic, unit.queue_id), bytearray()).extend(row)
-            for topic, queue_id, queue_offset in self._plan.multi_dispatch.entries(unit.queue_id, properties):
+            further = self._plan.multi_dispatch.entries(unit.topic, unit.queue_id, properties)
+            for topic, queue_id, queue_offset in further:
                 if is_storable(topic):
                     row = FOUND_ENTRY.pack(queue_offset, place, unit.size, code, timestamp, False)
                     self._entries.setdefault((topic, queue_id), bytearray()).extend(row)

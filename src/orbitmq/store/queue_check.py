@@ -201,7 +201,7 @@ class QueueCheck:
 
 def further_entries(unit: Unit, multi_dispatch: MultiDispatch) -> list[tuple[str, int, int]]:
     """Where a message lies besides its own queue."""
-    return multi_dispatch.entries(unit.queue_id, unit.properties.encode())
+    return multi_dispatch.entries(unit.topic, unit.queue_id, unit.properties.encode())
 
 
 def _belongs(data: bytes, place: int, multi_dispatch: MultiDispatch, where: tuple[str, int, int]) -> bool:

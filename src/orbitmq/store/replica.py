@@ -26,6 +26,18 @@ class ReplicaStore(MessageStore):
         super().open()
         self._log.whole = self._log.end  # recovery has taken a half unit off
 
+    def close(self) -> None:
+        """As any store. A message that is in some of its queues, and found no room in others, leaves those: the next
+        start enters what no queue has.
+        """
+        if self._refusal is None and self._log.whole is not None:
+            try:
+                for queue in self._queues:
+                    queue.truncate(self._log.whole)
+            except OSError as error:
+                self._poison(error)
+        super().close()
+
     def put(self, record: PutRecord) -> PutResult:  # noqa: ARG002
         """Refused: only the master numbers messages."""
         return self._unavailable()
@@ -41,19 +53,24 @@ class ReplicaStore(MessageStore):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log has no whole message: then it may begin with any file of the master's."""
+        """Whether the log has no byte: then it may begin with any file of the master's."""
         files = self._log.files
-        return not files.files or (self._log.whole == files.start and len(files.files) == 1)
+        return not files.files or (self._log.end == files.start and len(files.files) == 1)
 
-    def forget_half(self) -> None:
+    def forget_half(self) -> bool:
         """Take a part of a message off the end. It is the beginning of what the last master sent, and what the next one
-        has there may be something else.
+        has there may be something else. Messages that are whole stay; False while there is no room to enter them, and
+        then the log cannot be compared with another, for `last_message` is not its last.
         """
         self._log.end_whole()
+        self._waits.give_up_behind(self._log.end)
+        return self._refusal is not None or self._enter_whole()  # a store that is poisoned enters nothing
 
     @property
     def copied_to(self) -> PhysicalOffset:
-        """Up to where the log is a copy, parts of messages included."""
+        """Up to where the log is a copy, parts of messages included, and messages that wait for room in their queues.
+        A master may count on these: they stay, and whoever opens the store enters them.
+        """
         return self._log.end
 
     @property
@@ -97,7 +114,7 @@ class ReplicaStore(MessageStore):
 
     def copy(self, offset: int, data: memoryview | bytes) -> bool:
         """Append bytes that the master has at `offset`; they must not go beyond the end of its file. False while there
-        is no room for them or for their entries, and nothing is appended then.
+        is no room for them, or for entries of what came before, and nothing is appended then.
 
         LogsDiffer when they do not continue the log, or are not what a log holds; StoreError while not open.
         """
@@ -120,7 +137,7 @@ class ReplicaStore(MessageStore):
             return False
         if data:
             log.append(bytes(data), log.last_store_timestamp)
-            self._enter_whole()
+            self._enter_whole()  # what finds no room is entered by the next call; the log has it, as with RocketMQ's
             if self._wakes_flusher:
                 self._wake_flusher()
         return True
@@ -131,6 +148,8 @@ class ReplicaStore(MessageStore):
         except TimeoutError as error:
             _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
             return False
+        except BlockingIOError:
+            return False  # no room for a further map, which was told
         except OSError as error:
             self._full(error)
             return False
@@ -149,6 +168,8 @@ class ReplicaStore(MessageStore):
             try:
                 for unit in walk:
                     self._show(unit)
+            except BlockingIOError:
+                return False
             except OSError as error:
                 self._full(error)
                 return False

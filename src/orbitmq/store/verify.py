@@ -156,7 +156,7 @@ class _Verification:
             tail = "" if unit.physical_offset < self._known_end else "cut" if self._gaps else "unfinished"
             code = tags_code(find_property(properties, _TAGS))
             self._meet(unit, (unit.topic, unit.queue_id), unit.queue_offset, code, tail)
-            for topic, queue_id, queue_offset in self._multi_dispatch.entries(unit.queue_id, properties):
+            for topic, queue_id, queue_offset in self._multi_dispatch.entries(unit.topic, unit.queue_id, properties):
                 if (topic, queue_id) in self._queues or (self._has_light_queues and topic.startswith(LMQ_PREFIX)):
                     self._meet(unit, (topic, queue_id), queue_offset, code, tail)
         keys = keys_of(properties)

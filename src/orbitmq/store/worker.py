@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 
 class Worker:
-    """Runs `step` until stopped; a step may return after how many milliseconds the next one should come.
+    """Runs `step` until stopped; a step may return after how many milliseconds the next one should come at the latest.
 
     An error that leaves `step` ends the thread and is given to `on_failure`.
     """
 
     def __init__(
-        self, name: str, step: Callable[[], int | None], interval_ms: int, on_failure: Callable[[Exception], None]
+        self, name: str, step: Callable[[], float | None], interval_ms: int, on_failure: Callable[[Exception], None]
     ) -> None:
         self._step = step
         self._interval_s = interval_ms / 1000
@@ -27,7 +27,8 @@ class Worker:
 
     def wake(self) -> None:
         """Run the step soon."""
-        self._woken.set()
+        if not self._woken.is_set():  # which is cheaper than to tell a thread that knows
+            self._woken.set()
 
     def stop(self) -> None:
         """Return when the step under way is done; no further one begins."""

@@ -22,6 +22,7 @@ from orbitmq.message.config import SubscriptionData
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.properties import INNER_MULTI_DISPATCH
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, QueueLocks
 from orbitmq.wire.codes import RequestCode, SerializeType
@@ -43,7 +44,7 @@ from tests.support.access import (
     signed,
     write_acl,
 )
-from tests.support.live import made_broker, running, send_header
+from tests.support.live import long_header, made_broker, running, send_header
 from tests.support.loops import until
 from tests.support.peers import BarePeer, bare_peer
 
@@ -81,6 +82,26 @@ async def refusal(peer: BarePeer, command: Command) -> str | None:
 async def send(peer: BarePeer, credentials: Credentials | None, topic: str = TOPIC, body: bytes = b"body") -> Command:
     command = request(RequestCode.SEND_MESSAGE_V2, send_header(topic), body)
     return await peer.ask(signed(command, credentials))
+
+
+async def test_a_message_enters_only_queues_that_its_sender_may_send_to(tmp_path: Path) -> None:
+    async with guarded(tmp_path, enableMultiDispatch="true") as (_, peer):
+        for names, is_allowed in ((TOPIC, True), (f"{TOPIC},unwanted", False)):
+            header = send_header(TOPIC, {INNER_MULTI_DISPATCH: names})
+            for code, fields in (
+                (RequestCode.SEND_MESSAGE, long_header(header)),
+                (RequestCode.SEND_MESSAGE_V2, header),
+            ):
+                answer = await peer.ask(signed(request(code, fields, b"body"), OWNER))
+                assert (answer.code == 0) is is_allowed, answer.remark
+                assert is_allowed or "topic:unwanted" in (answer.remark or "")
+
+
+async def test_a_consumers_copy_to_its_retry_topic_enters_no_further_queue(tmp_path: Path) -> None:
+    async with guarded(tmp_path, enableMultiDispatch="true") as (_, peer):
+        header = send_header(f"%RETRY%{GROUP}", {INNER_MULTI_DISPATCH: "unwanted"})
+        answer = await peer.ask(signed(request(RequestCode.SEND_MESSAGE_V2, header, b"body"), OWNER))
+        assert answer.code == 0, answer.remark
 
 
 # --------------------------------------------------------------------------------------------------------- the table

@@ -218,6 +218,23 @@ async def test_with_synchronous_flush_the_answer_waits_for_the_disk(tmp_path: Pa
         assert [message.body for message in await reader.read("Orders")] == [b"true", b"false"]
 
 
+async def test_a_decision_counts_though_its_producer_leaves_before_the_disk_has_the_half_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = made_broker(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running(broker), client_of(broker) as reader:
+        with monkeypatch.context() as still:
+            still.setattr(broker.store._log, "flush", lambda: broker.store.flushed_offset)
+            async with raw_producer(broker.address, "payers") as producer:
+                prepared = await producer.prepare("Orders", b"paid", "u", {"WAIT": "false"})
+                await end_transaction_oneway(producer.remoting, broker.address, producer.end_header(prepared, COMMIT))
+                await until(lambda: len(broker.store.flush_waits) == 1)
+            await until(lambda: len(broker._server.connections) == 0)
+        broker.store._ask_flush()
+        await until(lambda: broker.store.max_offset("Orders", 0) == 1)
+        assert [message.body for message in await reader.read("Orders")] == [b"paid"]
+
+
 # ------------------------------------------------------------------------------------------------------- the question
 
 

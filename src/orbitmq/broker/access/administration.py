@@ -36,9 +36,9 @@ class AccessAdministration:
         """Name, address and cluster of the broker."""
 
     def add_to(self, router: Router) -> None:
-        router.add(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, self.put_account)
-        router.add(RequestCode.DELETE_ACL_CONFIG, self.delete_account)
-        router.add(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, self.put_white_list)
+        router.add_change(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, self.put_account)
+        router.add_change(RequestCode.DELETE_ACL_CONFIG, self.delete_account)
+        router.add_change(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, self.put_white_list)
         router.add(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, self.versions)
         router.add(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, self.everything)
 

@@ -14,6 +14,8 @@ from enum import Enum
 from orbitmq.broker.access.accounts import ANY, PUB, SUB, group_resource
 from orbitmq.errors import MessageIllegal, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id
+from orbitmq.message.properties import INNER_MULTI_DISPATCH
+from orbitmq.store.multi_dispatch import dispatch_names, is_dispatched
 from orbitmq.wire.bodies import HeartbeatData, QueueLocks
 from orbitmq.wire.codes import RequestCode as R
 from orbitmq.wire.codes import ResponseCode
@@ -90,14 +92,23 @@ def _group_and_topic_if_given(group: str, topic: str) -> Needs:
     return needs
 
 
-def _send(name: str) -> Needs:
-    """A topic is published to; a retry topic belongs to the group that consumes it."""
+def _send(name: str, properties: str) -> Needs:
+    """A topic is published to, and so is each further queue that the message names; a retry topic belongs to the group
+    that consumes it, and what is sent there enters no further queue.
+    """
 
     def needs(command: Command, _topic_at: TopicAt) -> Resources:
         topic = _field(command, name)
-        yield topic, SUB if topic == group_resource(topic) else PUB
+        yield _published(topic)
+        text = (command.ext or {}).get(properties)
+        if text and INNER_MULTI_DISPATCH in text and is_dispatched(topic):
+            yield from map(_published, dispatch_names(text.encode()))
 
     return needs
+
+
+def _published(topic: str) -> tuple[str, int]:
+    return topic, SUB if topic == group_resource(topic) else PUB
 
 
 def _heartbeat(command: Command, _topic_at: TopicAt) -> Resources:
@@ -180,16 +191,19 @@ def _closed(reason: str = _WHOLE) -> Rule:
     return _admin(UNSTATED, reason)
 
 
-_SEND_TEXT = "PUB on the topic; for a retry topic SUB on its group"
+_SEND_TEXT = "PUB on the topic and on each queue of its multi-dispatch; for a retry topic SUB on its group"
 _SUB_TOPIC, _ANY_TOPIC = "SUB on the topic", "PUB or SUB on the topic"
 _SUB_GROUP, _SUB_BOTH = "SUB on the group", "SUB on the group and on the topic"
-_RETRY_DIFFERS = "RocketMQ looks at the producer group of a send to a retry topic, not at whose topic it is"
-_RETRY_ORIGINAL = "PUB on the topic; for a retry topic SUB on the group that the request names as sender"
+_SEND_DIFFERS = (
+    "RocketMQ looks at the producer group of a send to a retry topic, not at whose topic it is, and not at the queues "
+    "that a message enters besides"
+)
+_SEND_ORIGINAL = "PUB on the topic; for a retry topic SUB on the group that the request names as sender"
 
 RULES: Mapping[int, Rule] = {
-    R.SEND_MESSAGE: Rule(_SEND_TEXT, _send("topic"), original=_RETRY_ORIGINAL, reason=_RETRY_DIFFERS),
-    R.SEND_MESSAGE_V2: Rule(_SEND_TEXT, _send("b"), original=_RETRY_ORIGINAL, reason=_RETRY_DIFFERS),
-    R.SEND_BATCH_MESSAGE: Rule(_SEND_TEXT, _send("b"), original=UNSTATED, reason="a batch is a send"),
+    R.SEND_MESSAGE: Rule(_SEND_TEXT, _send("topic", "properties"), original=_SEND_ORIGINAL, reason=_SEND_DIFFERS),
+    R.SEND_MESSAGE_V2: Rule(_SEND_TEXT, _send("b", "i"), original=_SEND_ORIGINAL, reason=_SEND_DIFFERS),
+    R.SEND_BATCH_MESSAGE: Rule(_SEND_TEXT, _send("b", "i"), original=UNSTATED, reason="a batch is a send"),
     R.SEND_REPLY_MESSAGE: Rule("an account"),
     R.SEND_REPLY_MESSAGE_V2: Rule("an account"),
     R.END_TRANSACTION: Rule(

@@ -1,6 +1,9 @@
 """The role a promotion gave a broker, kept beside its store: a slave that became the master must not be one again
 because its configuration, which may be read-only or on a command line, still says so. Whoever wants it to be a slave
 removes the file. Also the broker id that goes with a role.
+
+The file tells as well whether clients may still come with what they know from the former master (`is_fresh`): a broker
+that ends in the minutes after its promotion has to reckon with them when it is started again, and later not.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any, Final
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import ConfigurationError, StoreDamaged
@@ -16,33 +20,72 @@ from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER, StoreOptions
 
 _log = logging.getLogger(__name__)
 
+_ROLE: Final = "brokerRole"
+_SETTLED: Final = "clientsHaveComeOver"
+
 
 def kept_role_path(options: StoreOptions) -> Path:
     return options.root / "config" / "promoted.json"
 
 
-def is_promoted(options: StoreOptions) -> bool:
-    """Whether the store is a former slave's."""
-    return kept_role_path(options).exists()
+def is_fresh(options: StoreOptions) -> bool:
+    """Whether the store is a former slave's, and clients may not have come over yet: so it is, too, when what is kept
+    cannot be read.
+    """
+    try:
+        kept = _load(options)
+    except StoreDamaged as error:
+        _log.warning("event=kept_role_unreadable error=%s", error)
+        return True
+    return kept is not None and not kept.get(_SETTLED)
 
 
 def keep_role(options: StoreOptions, role: str) -> None:
-    """Remember the role. OSError when the disk refuses."""
-    save_with_backup(kept_role_path(options), json.dumps({"brokerRole": role}))
+    """Remember the role of a slave that is promoted. OSError when the disk refuses."""
+    save_with_backup(kept_role_path(options), json.dumps({_ROLE: role}))
+
+
+def settle_role(options: StoreOptions) -> None:
+    """Remember that clients have come over. OSError when the disk refuses."""
+    try:
+        kept = _load(options)
+    except StoreDamaged:
+        return  # which the start has told
+    if kept is not None and not kept.get(_SETTLED):
+        save_with_backup(kept_role_path(options), json.dumps({**kept, _SETTLED: True}))
 
 
 def with_kept_role(options: StoreOptions) -> StoreOptions:
     """The options, with the role of a promotion where they still say SLAVE. StoreDamaged when that cannot be read."""
-    path = kept_role_path(options)
-    if not options.is_slave or not path.exists():
+    if not options.is_slave or (kept := _load(options)) is None:
         return options
-    role = load_with_backup(path, lambda text: json.loads(text)["brokerRole"])
-    if role not in (ASYNC_MASTER, SYNC_MASTER):
-        raise StoreDamaged(f"{path}: brokerRole {role!r} is none of a master; repair or remove it")
     _log.warning(
-        "event=role_kept role=%s configured=%s remedy=set_brokerRole_or_remove path=%s", role, options.broker_role, path
+        "event=role_kept role=%s configured=%s remedy=set_brokerRole_or_remove path=%s",
+        kept[_ROLE],
+        options.broker_role,
+        kept_role_path(options),
     )
-    return options.replace(broker_role=role)
+    return options.replace(broker_role=kept[_ROLE])
+
+
+def _load(options: StoreOptions) -> dict[str, Any] | None:
+    path = kept_role_path(options)
+    if not path.exists():
+        return None  # with its backup, if there is one: it is the file that the operator removes
+    kept = load_with_backup(path, _parsed)
+    if kept is None:
+        raise StoreDamaged(f"{path} cannot be read; repair or remove it")
+    return kept
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        kept = json.loads(text)
+    except ValueError as error:
+        raise StoreDamaged(f"no JSON: {error}") from error
+    if not isinstance(kept, dict) or kept.get(_ROLE) not in (ASYNC_MASTER, SYNC_MASTER):
+        raise StoreDamaged("no role of a master")
+    return kept
 
 
 def with_fitting_id(options: BrokerOptions, store_options: StoreOptions) -> BrokerOptions:

@@ -26,6 +26,7 @@ from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
+from orbitmq.runtime.finishing import Finishing
 from orbitmq.runtime.turns import in_turns
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
@@ -63,8 +64,10 @@ class Promotion:
         self._file = file
         self._become = become
         self._working = asyncio.Lock()
+        self._finishing = Finishing()
 
     def add_to(self, router: Router) -> None:
+        self._finishing = router.finishing
         router.add(RequestCode.PROMOTE_SLAVE, self.promote)
 
     async def promote(self, connection: Connection, command: Command) -> Command:
@@ -77,15 +80,22 @@ class Promotion:
             role = SYNC_MASTER if header.sync else ASYNC_MASTER
             saved = False
             if done:
-                saved = await self._write(role)
-                await self._find_topics()
-                _log.warning(
-                    "event=promoted name=%s role=%s log_end=%d forced=%s peer=%s",
-                    self._options.broker_name, role, self._store.copied_to, header.force, connection.address,
-                )  # fmt: skip
-                self._become(role)
+                # From here on it is done, whether or not somebody still waits for the answer. Not before: to ask for
+                # the master takes time, and a broker that is stopped meanwhile could not hear it answer.
+                saved = await self._finishing.run(self._take_over(role, connection, forced=header.force))
         report = self._report(alive, doubts, done=done, saved=saved)
         return command.response(ResponseCode.SUCCESS, body=encode(report))
+
+    async def _take_over(self, role: str, connection: Connection, *, forced: bool) -> bool:
+        """Become the master; whether the configuration could be rewritten, too."""
+        saved = await self._write(role)
+        await self._find_topics()
+        _log.warning(
+            "event=promoted name=%s role=%s log_end=%d forced=%s peer=%s",
+            self._options.broker_name, role, self._store.copied_to, forced, connection.address,
+        )  # fmt: skip
+        self._become(role)
+        return saved
 
     def _report(self, alive: str | None, doubts: list[str], *, done: bool, saved: bool) -> PromotionReport:
         state = self._following.state

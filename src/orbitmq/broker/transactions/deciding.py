@@ -20,6 +20,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTI
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.finishing import Finishing
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -46,6 +47,7 @@ class Deciding:
         self._ledger = ledger
         self._options = options
         self._clock = clock
+        self._finishing = Finishing()
         self.store_host = b""  # known when the port is
         self.on_end: Callable[[str, bool, int], object] | None = None
         """Told topic, whether it was committed, and milliseconds since the half message, while somebody wants to know
@@ -53,6 +55,7 @@ class Deciding:
         """
 
     def add_to(self, router: Router) -> None:
+        self._finishing = router.finishing
         router.add(RequestCode.END_TRANSACTION, self.end)
 
     def prepare(self, record: PutRecord, text: str) -> PutResult:
@@ -79,7 +82,8 @@ class Deciding:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
         unflushed = self._store.flushed_offset <= header.commit_log_offset < self._store.commit_log_max_offset
         if unflushed and self._store.unit_at(header.commit_log_offset) is None:
-            return self._decide_when_flushed(command, header)  # its sender did not wait until it can be read
+            # Its sender did not wait until it can be read, and may not wait now.
+            return self._finishing.run(self._decide_when_flushed(command, header))
         return self._decide(command, header)
 
     async def _decide_when_flushed(self, command: Command, header: EndTransactionHeader) -> Answer:
