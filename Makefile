@@ -97,7 +97,7 @@ bytecode: setup
 # The wheel of this platform, in which the way of a message is compiled. PLATFORM is what it holds: a PYTHONPATH that names
 # it runs that instead of the sources.
 PLATFORM := $(CURDIR)/.venv/platform
-SOURCES := $(shell find src -name '*.py')
+SOURCES := $(shell find src supply -name "*.py" -o -name "*.pxd")
 
 wheel: setup
 	$(BIN)/python -m supply.platform_wheel dist

@@ -1,5 +1,6 @@
 """The wheel for this platform and this Python: the one for all, with the modules on the way of a message compiled from
-the same source by mypyc (`make wheel`). Which ones is in pyproject.toml. Works without a network.
+the same source (`make wheel`): by mypyc those that pyproject.toml names, by Cython those with a `.pxd` beside them.
+Works without a network.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ def build(directory: Path) -> Path:
                 shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
             else:
                 shutil.copy(source, tree / name)
+        loops = [typed.with_suffix(".py") for typed in tree.glob("src/**/*.pxd")]
         subprocess.run(  # noqa: S603 - this Python, and files of the project
+            [sys.executable, "-m", "Cython.Build.Cythonize", "--inplace", "--quiet", *loops], cwd=tree, check=True
+        )
+        for source in loops:
+            source.with_suffix(".c").unlink()
+        subprocess.run(  # noqa: S603
             [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made],
             cwd=tree,
             env={**os.environ, **ENABLED},

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.store.files import Files
-from orbitmq.store.index_file import ENTRY, IndexFile, IndexShape
+from orbitmq.store.index_file import ENTRY, HEADER, IndexFile, IndexShape
+from orbitmq.store.index_loops import enter
 from tests.support.disk import FaultyDisk
 from tests.support.indexes import SHAPE, T0, Row, add, new_file, rows
 
@@ -57,6 +58,40 @@ def file_with(directory: Path, stored: list[Row], data: st.DataObject) -> IndexF
     for start, stop in zip([0, *cuts], [*cuts, len(stored)], strict=True):
         add(file, stored[start:stop])
     return file
+
+
+@given(data=st.data(), stored=some_rows(st.sampled_from([0, 900, 1500, -4000, 10**13])))
+def test_one_by_one_rows_are_entered_like_together(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, stored: list[Row]
+) -> None:
+    """Where nothing is compiled the file enters them together; compiled, both are the loop."""
+    file = file_with(tmp_path_factory.mktemp("index"), stored, data)
+    table, begin, used = bytearray(SHAPE.file_size), 0, 0
+    for number, (key_hash, offset, timestamp) in enumerate(stored, start=1):
+        used += enter(table, SHAPE.slots, number, begin, [key_hash], [offset], [timestamp])
+        begin = begin or timestamp
+    assert table[HEADER.size :] == file.file.view[HEADER.size :]
+    assert used == file.slots_used
+
+
+@pytest.mark.parametrize(
+    ("slots", "number", "offsets"),
+    [
+        (7, 20, [0]),
+        (7, 0, [0]),
+        (7, -1, [0]),
+        (7, 1 << 40, [0]),
+        (0, 1, [0]),
+        (-7, 1, [0]),
+        (1 << 40, 1, [0]),
+        (7, 1, []),
+    ],
+)
+def test_no_row_is_entered_outside_its_file(slots: int, number: int, offsets: list[int]) -> None:
+    table = bytearray(SHAPE.file_size)
+    with pytest.raises(IndexError, match=f"no place for 1 entries from {number} on"):
+        enter(table, slots, number, 0, [3], offsets, [T0])
+    assert not any(table)
 
 
 @given(some_rows(st.integers(-3000, 9000)), st.data())

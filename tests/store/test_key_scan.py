@@ -9,8 +9,9 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRAN
 from orbitmq.message.hashing import CELL_SIZE_MAX
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import MAGIC_LONG_TOPIC, body_crc, pack_unit, unit_size
-from orbitmq.store.hash_scan import HashedKeys, hashed, scan_hashes, scan_one_hashes, walk
-from orbitmq.store.key_scan import FoundKeys, key_hash, key_hashes, keys_of, scan, scan_one
+from orbitmq.store.hash_scan import hashed, scan_hashes, scan_one_hashes
+from orbitmq.store.index_loops import walk
+from orbitmq.store.key_scan import FoundKeys, HashedKeys, key_hash, key_hashes, keys_of, scan, scan_one
 from tests.support.golden import vectors
 from tests.support.stores import HOST, HOST_V6
 

@@ -5,6 +5,7 @@
     dispatch     log to queues, for puts and recovery    recovery     what to believe after a start
     flushing     worker threads that sync                walk         units of a log file, one after another
     index_file   a hash table on disk, key to messages   index        the row of index files
+    index_loops  what touches each key, for machine numbers
     index_proof  what to believe of one after a crash    key_scan     log to keys and their hashes
     indexing     log to index, beside the messages' way  key_search   messages by key: the index as the engine sees it
     arrivals     when readers may see a message          retention    which files have had their day

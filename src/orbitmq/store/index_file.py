@@ -27,6 +27,7 @@ from itertools import repeat
 from typing import Final
 
 from orbitmq.store.files import PAGE, MappedFile, Read
+from orbitmq.store.index_loops import IS_COMPILED, enter
 
 HEADER: Final = struct.Struct(">qqqqii")
 NUMBER: Final = struct.Struct(">i")
@@ -101,13 +102,13 @@ class IndexFile:
         if room <= 0:
             return 0
         self.reserve(self.shape.entry_position(self.count + room))
-        seconds: list[int] = []
+        first = 0
         if self.is_empty:
             # RocketMQ counts the seconds of the first entry from the end of the last file; `find` knows better.
-            seconds = _seconds_since(self.begin_timestamp, timestamps[:1])
+            first = 1
+            self._enter(self.count, hashes[:first], offsets, timestamps)
             self.begin_timestamp, self.begin_offset = timestamps[0], offsets[0]
-        seconds += _seconds_since(self.begin_timestamp, timestamps[len(seconds) : room])
-        self._enter(hashes[:room], offsets, seconds)
+        self._enter(self.count + first, hashes[first:room], offsets[first:], timestamps[first:])
         self.end_timestamp, self.end_offset = timestamps[room - 1], offsets[room - 1]
         self.count += room
         self._write_header()
@@ -122,15 +123,20 @@ class IndexFile:
             self.file.reserve(start, RESERVE_STEP)
             self._reserved = start + RESERVE_STEP
 
-    def _enter(self, hashes: Sequence[int], offsets: Sequence[int], seconds: Sequence[int]) -> None:
-        """Write entries, then the slots that lead to them."""
-        data, number = self.file.data, self.count
-        slot_count, slots_start, slot_size = self.shape.slots, HEADER.size, NUMBER.size
+    def _enter(self, number: int, hashes: Sequence[int], offsets: Sequence[int], timestamps: Sequence[int]) -> None:
+        """Write an entry for each hash, from `number` on, and the slots that lead to them."""
+        data, slot_count = self.file.data, self.shape.slots
+        if IS_COMPILED:
+            used = enter(data, slot_count, number, self.begin_timestamp, hashes, offsets, timestamps)
+            self.slots_used = min(self.slots_used + used, slot_count)  # a damaged header says anything
+            return
+        seconds = _seconds_since(self.begin_timestamp, timestamps[: len(hashes)])
+        slots_start, slot_size = HEADER.size, NUMBER.size
         slots = [slots_start + slot_size * (key_hash % slot_count) for key_hash in hashes]
         previous = [head for (head,) in map(NUMBER.unpack_from, repeat(data), slots)]
         if len(set(slots)) < len(slots):
             _chain_within(slots, previous, number)
-        self.slots_used = min(self.slots_used + previous.count(0), slot_count)  # a damaged header says anything
+        self.slots_used = min(self.slots_used + previous.count(0), slot_count)
         start = self.shape.entry_position(number)
         entries = b"".join(map(ENTRY.pack, hashes, offsets, seconds, previous))
         data[start : start + len(entries)] = entries

@@ -33,6 +33,14 @@ class FoundKeys(NamedTuple):
     timestamps: list[int]
 
 
+class HashedKeys(NamedTuple):
+    """The same, with the hash of each key instead of its topic and itself."""
+
+    hashes: list[int]
+    offsets: list[int]
+    timestamps: list[int]
+
+
 def scan(data: bytes, offset: int, count_max: int) -> tuple[int, FoundKeys]:
     """The keys of up to `count_max` whole units from the start of `data` on, which lies at `offset` of the log; how
     many bytes those units take comes first. The scan ends before anything that is no whole unit.

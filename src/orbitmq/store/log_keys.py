@@ -15,7 +15,8 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store import searching
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.files import MappedFile
-from orbitmq.store.hash_scan import HashedKeys, scan_hashes, scan_one_hashes
+from orbitmq.store.hash_scan import scan_hashes, scan_one_hashes
+from orbitmq.store.key_scan import HashedKeys
 from orbitmq.store.progress import Progress
 
 _log = logging.getLogger(__name__)
