@@ -24,7 +24,7 @@ from orbitmq.errors import MessageIllegal, StoreError, UnitError
 from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.javajson import dumps_pretty
-from orbitmq.message.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, decode_properties
+from orbitmq.message.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, EncodedProperties
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import Clock
@@ -196,7 +196,8 @@ class DelayedDelivery:
         except UnitError as error:
             _log.error("event=delayed_message_skipped offset=%d error=%s", physical_offset, error)
             return True
-        properties = decode_properties(unit.properties)
+        text = unit.properties.encode()
+        properties = EncodedProperties(text)
         place = _place(properties)
         if place is None:
             self._drop(unit, properties, "it names no topic and queue to go to")
@@ -206,7 +207,7 @@ class DelayedDelivery:
             topic=topic,
             queue_id=queue_id,
             body=unit.body,
-            properties=unit.properties.encode(),
+            properties=text,
             flag=unit.flag,
             sys_flag=unit.sys_flag,
             born_timestamp=unit.born_timestamp,
@@ -236,11 +237,11 @@ class DelayedDelivery:
             text = "event=delivery_waits level=%d offset=%d reason=%s"
             _log.warning(text, level, unit.queue_offset, status.name)
 
-    def _drop(self, unit: Unit, properties: dict[str, str], reason: str) -> None:
+    def _drop(self, unit: Unit, properties: EncodedProperties, reason: str) -> None:
         """Say what is not delivered, and where it lies: with that id it can be read until the log has expired."""
         stored_id = offset_message_id(unit.store_host, unit.physical_offset)
         text = "event=delayed_message_dropped topic=%.300s level=%d offset=%d id=%.300s stored_id=%s reason=%.300s"
-        topic, unique_id = properties.get(REAL_TOPIC, ""), properties.get(UNIQ_KEY, "")
+        topic, unique_id = properties.get(REAL_TOPIC) or "", properties.get(UNIQ_KEY) or ""
         what = topic, unit.queue_id + 1, unit.queue_offset, unique_id, stored_id, reason
         self._lines.tell(_log, text, *what, level=logging.ERROR, lines=DROPPED_LINES)
 
@@ -253,9 +254,9 @@ class DelayedDelivery:
         return dumps_pretty(plain(DelayOffsetTable(offset_table=self._safe)))
 
 
-def _place(properties: dict[str, str]) -> tuple[str, int] | None:
+def _place(properties: EncodedProperties) -> tuple[str, int] | None:
     """Topic and queue of a delayed message; None when it names none where a delayed message belongs."""
-    topic, number = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
+    topic, number = properties.get(REAL_TOPIC), properties.get(REAL_QID) or ""
     if topic is None or topic == HALF_TOPIC or not number.isdecimal() or len(number) > QUEUE_DIGITS_MAX:
         return None
     queue_id = int(number)
