@@ -16,7 +16,7 @@ help:
 	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
 	@echo "make demo       send, consume and analyse 12,506 order events on a broker of its own"
 	@echo "make check      format, lint, types, import contracts, documentation; under a minute"
-	@echo "make test       everything, also against Apache RocketMQ; under 20 minutes"
+	@echo "make test       everything, also against Apache RocketMQ; half an hour on two cores"
 	@echo "make test-compiled   tests of the rooms whose modules are compiled in the wheel of a platform, with these"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; figures and plots in docs/performance"

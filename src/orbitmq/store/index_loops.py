@@ -34,7 +34,7 @@ _PAIR_END = 2
 _BLANK = 32
 _JOINT = 35
 _ASCII_END = 128
-_SLOTS_AT = 40  # in an index file
+_SLOTS_AT = 40  # in an index file, whose layout `index_file` tells
 _ENTRY_SIZE = 20
 _SECONDS_MAX = 0x7FFFFFFF
 
