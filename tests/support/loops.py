@@ -16,7 +16,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 LOOPS: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
-PATIENCE_SECONDS = 20.0  # a condition that is not met after so long never will be
+PATIENCE_SECONDS = 60.0  # a condition that is not met after so long never will be, not even by a cold Java broker
 
 
 class TurnedLoop(asyncio.SelectorEventLoop):
@@ -68,11 +68,12 @@ async def settle(turns: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def until(condition: Callable[[], Any], what: str = "the condition") -> None:
-    """Wait until `condition()` is true."""
+async def until(condition: Callable[[], Any], what: str | Callable[[], str] = "the condition") -> None:
+    """Wait until `condition()` is true; `what` says in the end what was waited for."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"{what} did not come true"
+        if asyncio.get_running_loop().time() >= deadline:
+            raise AssertionError(f"{what() if callable(what) else what} did not come true")
         await asyncio.sleep(0.001)
 
 
