@@ -84,7 +84,7 @@ def test_an_arrival_wakes_those_who_want_it_and_no_others() -> None:
     bench.hold(5, matcher={BLUE}.__contains__)
     bench.hold(6)
     bench.hold(5, queue=1)
-    bench.held.arrived("Orders", 0, 6, RED)
+    bench.held.arrived("Orders", 0, 6, [RED])
     assert bench.turn() == [wants_all, wants_red]
     assert len(bench.held) == 3
 
@@ -93,27 +93,35 @@ def test_what_arrives_in_one_turn_is_answered_together() -> None:
     bench = Bench()
     pull = bench.hold(0, matcher={BLUE}.__contains__)
     for offset in range(10):
-        bench.held.arrived("Orders", 0, offset + 1, BLUE if offset == 7 else RED)
+        bench.held.arrived("Orders", 0, offset + 1, [BLUE if offset == 7 else RED])
     assert len(bench.turns) == 1
     assert bench.turn() == [pull]
-    bench.held.arrived("Orders", 0, 11, BLUE)
+    bench.held.arrived("Orders", 0, 11, [BLUE])
     assert bench.turns == []
+
+
+@pytest.mark.parametrize(("offset", "is_woken"), [(6, True), (7, True), (8, False)])
+def test_a_batch_wakes_by_those_of_its_messages_that_are_ahead(offset: int, is_woken: bool) -> None:
+    bench = Bench()
+    pull = bench.hold(offset, matcher={BLUE}.__contains__)
+    bench.held.arrived("Orders", 0, 7, [BLUE, BLUE, RED])
+    assert bench.turn() == [pull] * is_woken
 
 
 def test_an_arrival_nobody_waits_for_costs_no_turn() -> None:
     bench = Bench()
     bench.hold(0, queue=1)
-    bench.held.arrived("Orders", 0, 1, RED)
-    bench.held.arrived("Other", 1, 1, RED)
+    bench.held.arrived("Orders", 0, 1, [RED])
+    bench.held.arrived("Other", 1, 1, [RED])
     assert bench.turns == []
 
 
 def test_a_pull_that_waits_on_wakes_at_the_next_message_it_wants() -> None:
     bench = Bench()
     pull = bench.hold(0, matcher={BLUE}.__contains__)
-    bench.held.arrived("Orders", 0, 1, RED)
+    bench.held.arrived("Orders", 0, 1, [RED])
     assert bench.turn() == []
-    bench.held.arrived("Orders", 0, 2, BLUE)
+    bench.held.arrived("Orders", 0, 2, [BLUE])
     assert bench.turn() == [pull]
     assert len(bench.held) == 0
 
@@ -122,27 +130,27 @@ def test_a_pull_with_an_expression_wakes_for_messages_that_match_it() -> None:
     bench = Bench()
     pulls = [bench.hold(3, look=Takes(7)), bench.hold(8, look=Takes(7, 9)), bench.hold(3, look=Takes(7))]
     for offset in (5, 6):
-        bench.held.arrived("Orders", 0, offset + 1, RED)
+        bench.held.arrived("Orders", 0, offset + 1, [RED])
     assert bench.turn() == []
     assert bench.read == [5, 6], "each message is read once for all of them, and those before a pull not at all"
-    bench.held.arrived("Orders", 0, 8, RED)
+    bench.held.arrived("Orders", 0, 8, [RED])
     assert bench.turn() == [pulls[0], pulls[2]]
-    bench.held.arrived("Orders", 0, 10, RED)
+    bench.held.arrived("Orders", 0, 10, [RED])
     assert bench.turn() == [pulls[1]]
 
 
 def test_a_pull_runs_when_a_message_is_gone_or_there_are_many() -> None:
     bench = Bench()
     pull = bench.hold(0, look=Takes())
-    bench.held.arrived("Orders", 0, 102, RED)
+    bench.held.arrived("Orders", 0, 102, [RED])
     assert bench.turn() == [pull]
     pull = bench.hold(0, look=Takes())
     for offset in range(LOOKED_AT_MAX):
-        bench.held.arrived("Orders", 0, offset + 1, RED)
+        bench.held.arrived("Orders", 0, offset + 1, [RED])
     assert bench.turn() == []
     bench.read.clear()
     for offset in range(LOOKED_AT_MAX + 1):
-        bench.held.arrived("Orders", 0, offset + 1, RED)
+        bench.held.arrived("Orders", 0, offset + 1, [RED])
     assert bench.turn() == [pull]
     assert bench.read == []
 
@@ -170,7 +178,7 @@ def test_a_closed_connection_is_dropped_without_running() -> None:
     assert bench.scan(0) == []
     assert len(bench.held) == 1
     there.connection.is_open = False
-    bench.held.arrived("Orders", 0, 1, RED)
+    bench.held.arrived("Orders", 0, 1, [RED])
     assert bench.turn() == []
     assert len(bench.held) == 0
 
@@ -183,7 +191,7 @@ def test_more_than_the_limit_are_not_held(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.WARNING):
         assert not bench.held.hold("Orders", 0, surplus)
     assert "limit=2" in caplog.text
-    bench.held.arrived("Orders", 1, 1, RED)
+    bench.held.arrived("Orders", 1, 1, [RED])
     assert bench.turn() == [first]
     assert bench.held.hold("Orders", 0, surplus)
 
@@ -200,7 +208,7 @@ def test_many_pulls_that_one_message_wakes_run_in_turns(monkeypatch: pytest.Monk
     monkeypatch.setattr(holding, "TURN_PULLS", 10)
     bench = Bench()
     pulls = [bench.hold(0) for _ in range(25)]
-    bench.held.arrived("Orders", 0, 1, RED)
+    bench.held.arrived("Orders", 0, 1, [RED])
     assert [bench.turn() for _ in range(3)] == [pulls[:10], pulls[10:20], pulls[20:]]
     assert bench.turns == []
     assert len(bench.held) == 0
@@ -230,7 +238,7 @@ def test_at_the_end_everything_is_answered_at_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(holding, "TURN_PULLS", 2)
     bench = Bench()
     pulls = [bench.hold(0) for _ in range(5)]
-    bench.held.arrived("Orders", 0, 1, RED)
+    bench.held.arrived("Orders", 0, 1, [RED])
     bench.turn()
     bench.held.release_all()
     assert bench.ran == pulls
@@ -250,7 +258,7 @@ def test_one_connection_leaves_room_for_others(
     assert [hold(greedy) for _ in range(3)] == [True, True, False]
     assert "event=pull_not_held" in caplog.text
     assert hold(Client())
-    bench.held.arrived("Orders", 0, 1, RED)
+    bench.held.arrived("Orders", 0, 1, [RED])
     bench.turn()
     assert hold(greedy), "what was answered counts no more"
 
@@ -264,7 +272,7 @@ def test_a_heavy_pull_counts_as_many_until_it_is_answered() -> None:
 
     assert [hold(7), hold(4), hold(3), hold(1)] == [True, False, True, False]
     assert len(bench.held) == 2
-    bench.held.arrived("Orders", 0, 1, RED)
+    bench.held.arrived("Orders", 0, 1, [RED])
     bench.turn()
     assert len(bench.held) == 0
     assert hold(10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from tests.support.batches import BatchItem, put_batch
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, bodies, open_store, record, small_options
 
-Told = tuple[str, int, int, int, int]
+Told = tuple[str, int, int, Sequence[int], int]
 NOW = 1_700_000_000_000
 
 
@@ -53,7 +53,7 @@ def test_a_message_is_shown_when_it_is_on_disk(store: MessageStore, told: list[T
     assert store.unit_at(place.physical_offset) is None
     assert (store.offset_by_time("T", 0, NOW), store.earliest_store_time("T", 0)) == (0, -1)
     flush(store)
-    assert told == [("T", 0, 1, 2598919, NOW)]
+    assert told == [("T", 0, 1, (2598919,), NOW)]
     assert store.max_offset("T", 0) == len(bodies(store)) == len(store.entries("T", 0, 0, 10)) == 1
     assert store.unit_at(place.physical_offset) is not None
 

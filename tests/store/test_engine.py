@@ -7,7 +7,7 @@ import errno
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,12 +58,16 @@ def test_host_lengths_set_their_bits(tmp_path: Path, born: bytes, stored: bytes,
 
 
 def test_arrivals_are_told_with_the_next_offset(tmp_path: Path) -> None:
-    arrived: list[tuple[str, int, int, int, int]] = []
-    store = MessageStore(small_options(tmp_path), clock=ManualClock(NOW), on_arrival=lambda *told: arrived.append(told))
+    arrived: list[tuple[str, int, int, tuple[int, ...], int]] = []
+
+    def note(topic: str, queue_id: int, next_offset: int, codes: Sequence[int], stored_ms: int) -> None:
+        arrived.append((topic, queue_id, next_offset, tuple(codes), stored_ms))
+
+    store = MessageStore(small_options(tmp_path), clock=ManualClock(NOW), on_arrival=note)
     store.open()
     store.put(record(properties=b"TAGS\x01TagA"))
     put_batch(store, record(queue_id=1), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"TAGS\x01TagB")])
-    assert arrived == [("T", 0, 1, 2598919, NOW), ("T", 1, 1, 0, NOW), ("T", 1, 2, 2598920, NOW)]
+    assert arrived == [("T", 0, 1, (2598919,), NOW), ("T", 1, 1, (0, 2598920), NOW)]
     store.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -566,8 +566,8 @@ class Broker:
         if "brokerPermission" in keys:
             self.topics.touch()  # every topic is registered anew, with the new permission
 
-    def _arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int, _store_timestamp: int) -> None:
-        self._pulling.held.arrived(topic, queue_id, next_offset, tags_code)
+    def _arrived(self, topic: str, queue_id: int, next_offset: int, codes: Sequence[int], _stored_ms: int) -> None:
+        self._pulling.held.arrived(topic, queue_id, next_offset, codes)
         if self.replicas.links:
             self.replicas.wake()
         if self._copying is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -87,14 +87,16 @@ class HeldPulls:
         self._weight += pull.weight
         return True
 
-    def arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int) -> None:
-        """The store tells of a message; `next_offset` is its queue offset + 1. Costs one look-up while nobody waits."""
+    def arrived(self, topic: str, queue_id: int, next_offset: int, codes: Sequence[int]) -> None:
+        """The store tells of messages that follow one another in a queue, with the hashes of their tags; `next_offset`
+        is the queue offset of the first + 1. Costs one look-up while nobody waits.
+        """
         key = (topic, queue_id)
         if key not in self._held:
             return
         if not self._arrived:
             self._call_soon(self._wake)
-        self._arrived.setdefault(key, []).append((next_offset, tags_code))
+        self._arrived.setdefault(key, []).extend(enumerate(codes, next_offset))
 
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}

@@ -17,8 +17,8 @@ from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
 
 UNSEEN_MAX = 1_000_000  # messages; a disk that stopped answering must not fill the memory, some 200 bytes each
 
-# topic, queue id, queue offset of the message + 1, tag hash, store timestamp
-OnArrival = Callable[[str, int, int, int, int], object]
+# topic, queue id, queue offset of the first message + 1, tag hashes of that one and those behind it, store timestamp
+OnArrival = Callable[[str, int, int, Sequence[int], int], object]
 
 
 class _Unseen(msgspec.Struct, gc=False):
@@ -52,7 +52,7 @@ class Arrivals:
             return
         queue.readable = queue.end
         if self._on_arrival is not None:
-            self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code, now_ms)
+            self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, (code,), now_ms)
 
     def add_run(
         self, queue: ConsumeQueue, queue_offset: int, ends: Sequence[int], codes: Sequence[int], now_ms: int
@@ -61,8 +61,7 @@ class Arrivals:
         if self._at_once:
             queue.readable = queue.end
             if self._on_arrival is not None:
-                for next_offset, code in enumerate(codes, queue_offset + 1):
-                    self._on_arrival(queue.topic, queue.queue_id, next_offset, code, now_ms)
+                self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, codes, now_ms)
             return
         for next_offset, (end, code) in enumerate(zip(ends, codes, strict=True), queue_offset + 1):
             self._unseen.append(_Unseen(end, queue, next_offset * ENTRY_SIZE, next_offset, code, now_ms))
@@ -80,4 +79,4 @@ class Arrivals:
             queue = first.queue
             queue.readable = first.queue_end
             if self._on_arrival is not None:
-                self._on_arrival(queue.topic, queue.queue_id, first.next_offset, first.code, first.timestamp)
+                self._on_arrival(queue.topic, queue.queue_id, first.next_offset, (first.code,), first.timestamp)
