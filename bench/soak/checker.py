@@ -10,8 +10,8 @@ What is promised, while processes are killed and disks keep what they took (`kil
 5. What a listener got is in the log where it said. Everything with a receipt is delivered, some more than once.
 6. A group's progress at a node only falls within SETTLED_MS of a fault of the pair, and never below what the node had
    told SAVED_MS + SLACK_MS before the earliest such fault: a broker saves progress every 5 s, a slave copies it every
-   10 s, and a node or a link that was silent may let an old commit through behind a newer one. In the end it is at the
-   end of each queue.
+   10 s, and a node or a link that was silent may let an old commit through behind a newer one. What went with a master
+   takes the progress behind it along: that falls to where the queue ends then. At last it is at the end of each one.
 7. A slave's log is, byte for byte, the beginning of its master's.
 8. When a master dies for good and its slave is promoted, what is missing is what lay behind the end of the slave's log,
    and none of it had SEND_OK of a SYNC_MASTER; whatever came later is there as ever.
@@ -148,7 +148,7 @@ def check(
             verdict.judge("logs differ", [f"{pair.slave} ends at {slave.end}, {pair.master} at {master.end}"])
     verdict.judge("out of order", disordered(sent))
     verdict.judge("never delivered", undelivered(sent, delivered))
-    verdict.judge("progress fell", fallen(of_kind(events, Progress), of_kind(events, Fault), pairs))
+    verdict.judge("progress fell", fallen(events, pairs))
     return verdict
 
 
@@ -253,19 +253,47 @@ def falls(progress: Iterable[Progress]) -> Iterator[tuple[Progress, Progress, li
         history.append(one)
 
 
-def fallen(progress: Iterable[Progress], faults: Sequence[Fault], pairs: Iterable[Pair]) -> Iterator[str]:
-    """Progress that fell without a fault, or further than a fault allows."""
+def fallen(events: Sequence[Event], pairs: Iterable[Pair]) -> Iterator[str]:
+    """Progress that fell without a fault, or further than a fault and what went with a master allow."""
     pair_of = {node: pair for pair in pairs for node in (pair.master, pair.slave)}
-    for before, after, history in falls(progress):
+    faults = of_kind(events, Fault)
+    cuts = {pair.name: list(_cuts(pair, events)) for pair in set(pair_of.values())}
+    for before, after, history in falls(of_kind(events, Progress)):
         begun = _felt_since(faults, pair_of[after.node], before.at, after.at)
         text = f"{after.node}/{after.queue} fell from {before.offset} to {after.offset}"
         if begun is None:
             yield f"{text} without a fault"
             continue
         safe = begun - (SAVED_MS + SLACK_MS) * SECOND // 1000
-        floor = max((one.offset for one in history if one.at < safe), default=0)
+        own = cuts[pair_of[after.node].name]
+        floor = max((_left_of(one, own, after.at) for one in history if one.at < safe), default=0)
         if after.offset < floor:
             yield f"{text}, although {floor} was there {SAVED_MS + SLACK_MS} ms before the fault"
+
+
+class Cut(NamedTuple):
+    """A log lost its end: after `at`, `queues` had so many messages that are known by their receipts; others none."""
+
+    at: int
+    queues: Mapping[int, int]
+
+
+def _cuts(pair: Pair, events: Sequence[Event]) -> Iterator[Cut]:
+    """By the promotions of the pair, in their order."""
+    deaths = sorted((one for one in of_kind(events, Promoted) if one.broker == pair.name), key=attrgetter("killed"))
+    sent = [one for one in of_kind(events, Sent) if one.broker == pair.name and one.status]
+    for number, death in enumerate(deaths, 1):
+        queues: defaultdict[int, int] = defaultdict(int)
+        for one in sent:
+            if one.begun <= death.killed and not may_be_lost(one, one.place, pair, deaths[:number]):
+                queues[one.queue] = max(queues[one.queue], one.offset + 1)
+        yield Cut(death.killed, queues)
+
+
+def _left_of(reading: Progress, cuts: Iterable[Cut], until: int) -> int:
+    """What is left of a group's progress after what the log has lost since."""
+    since = (cut.queues.get(reading.queue, 0) for cut in cuts if reading.at <= cut.at <= until)
+    return min([reading.offset, *since])
 
 
 def _felt_since(faults: Iterable[Fault], pair: Pair, begin: int, end: int) -> int | None:

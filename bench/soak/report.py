@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bench.soak.campaign import Outcome
-from bench.soak.checker import falls
+from bench.soak.checker import falls, may_be_lost
+from bench.soak.cluster import PAIRS
 from bench.soak.history import Copied, Delivered, Fault, Moved, Progress, Promoted, Sent, of_kind
 from bench.soak.plan import KINDS, PROMOTE
 
@@ -24,6 +25,11 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield ""
     forced, emptied = sum(one.forced for one in deaths), sum(one.emptied for one in deaths)
     yield f"promotions: {len(deaths)}, forced: {forced}; refused former masters that came back empty: {emptied}"
+    if deaths:
+        pairs = {pair.name: pair for pair in PAIRS}
+        receipts = [one for one in of_kind(outcome.events, Sent) if one.status]
+        gone = sum(may_be_lost(one, one.place, pairs[one.broker], deaths) for one in receipts)
+        yield f"messages with a receipt that only a dead master had: {gone:,}"
     yield ""
     yield from _sends(of_kind(outcome.events, Sent))
     yield ""

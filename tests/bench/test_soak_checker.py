@@ -243,6 +243,27 @@ def test_each_era_has_its_own_slave() -> None:
     assert "m ended at 1000 when a.later" in found[1]
 
 
+@pytest.mark.parametrize(("fell_to", "is_promised"), [(5, False), (4, True)])
+def test_progress_behind_what_went_with_a_master_falls_to_the_end_of_the_queue(
+    fell_to: int, *, is_promised: bool
+) -> None:
+    """Of the six messages in queue 0 the slave had five when its master died."""
+    death = Promoted("sync", "s", "m", FAR, 1000, FAR + SECOND, forced=True, emptied=True)
+    told = [Progress("s", 0, 6, FAR - 2 * SAVED), Progress("s", 0, fell_to, FAR + 2), Progress("s", 0, 5, FAR + 3)]
+    faults = [Fault(PROMOTE, "m", FAR - 5, FAR + SECOND), Fault("kill -9", "s", FAR - 5, FAR + SECOND)]
+    again = Progress("s", 0, 4, FAR + SAVED + 9 * SECOND)
+    later = Fault("kill -9", "s", FAR + SAVED + 8 * SECOND, FAR + SAVED + 9 * SECOND)
+    logs = {"m": Log(rows()[:10], 1000), "s": Log(rows()[:10], 1000)}
+    done = [Progress("s", 1, 5, 2 * FAR), Progress("s", 0, 5, 2 * FAR)]
+    events: list[Event] = [*sends(), *seen(), *told, death, *faults]
+    found = check([*events, *done], [LOOSE], logs, {"sync": None}, T).violations
+    assert [text for text in found if text.startswith("progress fell")] == [
+        f"progress fell: s/0 fell from 6 to {fell_to}, although 5 was there 10000 ms before the fault"
+    ] * is_promised
+    found = check([*events, again, later, *done], [LOOSE], logs, {"sync": None}, T).violations
+    assert "progress fell: s/0 fell from 5 to 4, although 5 was there 10000 ms before the fault" in found
+
+
 # ------------------------------------------------------------------------------------------------- planted on the disk
 
 
