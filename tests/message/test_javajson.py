@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError
 from orbitmq.message import javajson
-from orbitmq.message.javajson import DEPTH_MAX, LENIENT_MAX, REFERRED_TEXT, ObjectKey, dumps, dumps_pretty, loads
+from orbitmq.message.javajson import (
+    DEPTH_MAX,
+    LENIENT_MAX,
+    REFERRED_TEXT,
+    Allowance,
+    ObjectKey,
+    dumps,
+    dumps_pretty,
+    loads,
+)
 from tests.support.golden import GOLDEN, unpack
 
 PRETTY_FILES = ["consumerFilter", "consumerOffset", "delayOffset", "subscriptionGroup", "topics"]
@@ -280,6 +289,19 @@ def test_what_is_no_standard_json_may_cost_so_much_where_a_stranger_sends_it(tex
     loads(text)
     with pytest.raises(BodyError, match="not standard JSON"):
         loads(text, LENIENT_MAX)
+
+
+def test_all_strangers_together_have_an_allowance_that_comes_back() -> None:
+    """Nineteen texts of 2,008 units are read at first, and one more each tenth of a second."""
+    allowance, text = Allowance(), b"{a:[" + b"0," * 249 + b"]}"
+    for _ in range(LENIENT_MAX // 2_008):
+        loads(text, allowance)
+    with pytest.raises(BodyError, match="not standard JSON"):
+        loads(text, allowance)
+    assert len(loads(b"{a:[" + b"0," * 240 + b"]}", allowance)["a"]) == 240, "a small one is always read"
+    assert len(loads(b"[" + b"0," * 100_000 + b"0]", allowance)) == 100_001, "and standard JSON"
+    allowance.refill(0.5)
+    loads(text, allowance)
 
 
 def test_a_long_text_is_one_value() -> None:

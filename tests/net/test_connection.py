@@ -14,7 +14,7 @@ import pytest
 
 from orbitmq.errors import RemotingTimeout, RequestRejected, SendRequestError
 from orbitmq.net import connection as connection_module
-from orbitmq.net.connection import GATHERED_FROM, WRITE_BUFFER_HIGH, Connection
+from orbitmq.net.connection import GATHERED_FROM, TURN_COMMANDS, WRITE_BUFFER_HIGH, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
@@ -210,7 +210,7 @@ async def test_answers_of_one_turn_leave_in_one_write(both_loops: LoopFactory) -
     connection = Connection(Desk().router)
     transport = PaperTransport()
     connection.connection_made(transport)
-    connection.data_received(b"".join(encode_frame(request(ECHO)) for _ in range(50)))
+    connection.data_received(b"".join(encode_frame(request(ECHO)) for _ in range(TURN_COMMANDS)))
     assert len(transport.written) == 1
     connection.send(request(ECHO))
     connection.send(request(ECHO))
@@ -386,6 +386,30 @@ async def test_requests_that_came_together_and_take_long_leave_others_their_turn
         assert len(set(served_in)) == 9
         assert (await peer.ask(request(ECHO, body=b"again"))).body == b"again"
     counting[-1].cancel()
+
+
+async def test_of_one_read_so_many_requests_are_decoded_a_turn(both_loops: LoopFactory) -> None:
+    """However short they are; all are answered in their order, and others have their turns between them."""
+    count, order, router = 10 * TURN_COMMANDS, list[bytes](), Router("desk")
+
+    def serve(_connection: Connection, command: Command) -> Command:
+        order.append(command.body)
+        return command.response(0, body=command.body)
+
+    router.add(ECHO, serve)
+    async with serving(router) as (server, address), bare_peer(address) as peer:
+        await until(lambda: server.connections)
+        (first,) = server.connections
+        first.data_received(b"".join(encode_frame(request(ECHO, body=b"%d" % number)) for number in range(count)))
+        assert len(order) == TURN_COMMANDS
+        assert not first.is_idle
+        turns = 0
+        while len(order) < count:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= count // TURN_COMMANDS - 1
+        assert [(await peer.read()).body for _ in range(count)] == [b"%d" % number for number in range(count)]
+        await until(lambda: first.is_idle)
 
 
 async def test_a_peer_whose_bytes_lie_ready_has_one_read_a_turn(both_loops: LoopFactory) -> None:

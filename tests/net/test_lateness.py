@@ -7,11 +7,13 @@ import time
 
 import pytest
 
+from orbitmq.message.javajson import LENIENT_ALWAYS, LENIENT_MAX
 from orbitmq.net.connection import WRITE_BUFFER_HIGH, Connection
 from orbitmq.net.lateness import TICK_SECONDS, Lateness
 from orbitmq.net.routing import Router
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import encode_frame
+from orbitmq.wire.objects import STRANGERS
 from tests.support.loops import LoopFactory, settle, turned_loop, until
 from tests.support.peers import bare_peer, serving
 
@@ -140,10 +142,18 @@ async def test_requests_of_a_peer_that_takes_no_answers_have_waited(turned_clock
     async with serving(desk.router) as (server, address), bare_peer(address) as peer:
         frames = [request(LARGE) for _ in range(asked)] + [request(LIMITED, body=b"late")]
         await peer.send(*frames)
-        await until(lambda: [one for one in server.connections if one._backlog])
+        await until(lambda: [one for one in server.connections if not one.takes_more])
         await turned_loop().turn(1)
         assert sorted([(await peer.read()).code for _ in frames]) == [0] * asked + [2]
         assert b"late" not in desk.seen
+
+
+async def test_what_requests_may_cost_is_refilled_while_a_server_runs() -> None:
+    STRANGERS.spend(LENIENT_MAX + 5_000)
+    assert STRANGERS.most == LENIENT_ALWAYS
+    async with serving(Desk().router):
+        await until(lambda: STRANGERS.most > LENIENT_ALWAYS)
+    STRANGERS.refill(10)
 
 
 async def test_the_measure_ends_with_the_server() -> None:

@@ -96,3 +96,22 @@ def test_light_queues_are_counted_by_their_names(tmp_path: Path) -> None:
         queues.create(topic, 0)
     assert queues.has_light_queues(2)
     assert not queues.has_light_queues(3)
+
+
+def reads_ahead(path: Path) -> bool:
+    """Whether a page that is missed in this process's map of the file brings its neighbours along."""
+    mapped = Path("/proc/self/smaps").read_text().partition(f" {path}\n")[2]
+    flags = next(line for line in mapped.splitlines() if line.startswith("VmFlags:"))
+    return "rr" not in flags.split()
+
+
+def test_the_first_entry_of_a_file_does_not_bring_the_whole_file_into_memory(tmp_path: Path) -> None:
+    """Where the device reads megabytes ahead a new topic would cost as many, filled with zeros."""
+    queues = ConsumeQueues(Files(), tmp_path, 200)
+    queues.load()
+    queue = queues.create("T", 0)
+    for number in range(11):  # a file has ten
+        queue.put(number, 100 * number, 100, 0)
+    first, second = (file.path for file in queue.files.files)
+    assert (reads_ahead(first), reads_ahead(second)) == (True, False)
+    queues.close()

@@ -71,6 +71,25 @@ def test_any_cut_of_the_stream_gives_the_same_commands(commands: list[Command], 
     assert decoder.pending_size == 0
 
 
+@given(st.lists(COMMANDS, max_size=6), st.integers(1, 4), st.data())
+def test_so_many_commands_at_a_time_are_the_same_commands(
+    commands: list[Command], count_max: int, data: st.DataObject
+) -> None:
+    stream = b"".join(map(encode_frame, commands))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=4)))
+    decoder, found = FrameDecoder(typed=False, count_max=count_max), []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        portions = [decoder.feed(stream[start:end])]
+        while decoder.has_more and data.draw(st.booleans()):  # new data may also find what is left
+            portions.append(decoder.feed(b""))
+        assert all(len(portion) <= count_max for portion in portions)
+        found += portions
+    while decoder.has_more:
+        found.append(decoder.feed(b""))
+    assert [command for portion in found for command in portion] == commands
+    assert decoder.pending_size == 0
+
+
 def test_stream_may_come_byte_by_byte() -> None:
     frame = encode_frame(pull_request())
     decoder = FrameDecoder()

@@ -12,7 +12,7 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, OrbitMQError, RequestRejected
 from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, TopicConfig
-from orbitmq.message.javajson import LENIENT_MAX, loads
+from orbitmq.message.javajson import loads
 from orbitmq.message.topics import check_group, check_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
@@ -27,7 +27,7 @@ from orbitmq.wire.headers_admin import (
     GetSubscriptionGroupConfigHeader,
     GetTopicConfigHeader,
 )
-from orbitmq.wire.objects import decode_request, encode, from_plain
+from orbitmq.wire.objects import STRANGERS, decode_request, encode, from_plain
 
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ def _refuse_illegal(check: Callable[[str], None], name: str) -> None:
 
 async def _listed(kind: type[T], body: bytes, member: str) -> AsyncIterator[T]:
     """The objects of a list that may be long, read and given out in turns of the event loop."""
-    found = loads(body, LENIENT_MAX) if body else None
+    found = loads(body, STRANGERS) if body else None
     if not isinstance(found, dict) or not isinstance(found.get(member), list):
         raise BodyError(f"an object with the list {member} expected")
     async for one in in_turns(found[member], LISTED_A_TURN):

@@ -13,7 +13,7 @@ from orbitmq.broker.groups import Groups
 from orbitmq.broker.locks import QueueLocks as LockTable
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, RequestRejected
-from orbitmq.message.javajson import LENIENT_MAX, loads
+from orbitmq.message.javajson import loads
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
@@ -28,7 +28,7 @@ from orbitmq.wire.bodies import (
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
-from orbitmq.wire.objects import decode_request, encode, from_plain
+from orbitmq.wire.objects import STRANGERS, decode_request, encode, from_plain
 
 GROUPS_MAX = 10_000  # of one client: nobody runs so many, and each costs memory in this process and a retry topic
 SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a broker is made for
@@ -162,10 +162,11 @@ def _read(body: bytes) -> dict[str, Any]:
     """The members of a heartbeat as they stand in it."""
     if not body:
         raise BodyError("HeartbeatData: the body is empty")
-    if body.count(b"{") + body.count(b"[") > CONTAINERS_MAX:
+    objects = body.count(b"{")
+    if objects > CONTAINERS_MAX or objects + body.count(b"[") > CONTAINERS_MAX:  # a count of megabytes takes its time
         remark = f"a heartbeat may have {CONTAINERS_MAX} objects and lists, not more"
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
-    found = loads(body, LENIENT_MAX)
+    found = loads(body, STRANGERS)
     if not isinstance(found, dict) or not isinstance(found.get(_CONSUMERS) or [], list):
         raise BodyError("HeartbeatData: an object with lists expected")
     return found

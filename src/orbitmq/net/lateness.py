@@ -15,10 +15,15 @@ TICK_SECONDS = 0.02  # how often lateness is measured; costs 50 timers a second
 
 
 class Lateness:
-    """Measures from `start` to `stop`. `clock` tells seconds of real time: a loop's own may stand still in a turn."""
+    """Measures from `start` to `stop`. `clock` tells seconds of real time: a loop's own may stand still in a turn.
+    `each` is told at every measurement how many seconds apart they are.
+    """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, each: Callable[[float], None] = lambda _: None
+    ) -> None:
         self._clock = clock
+        self._each = each
         self._due: float | None = None
         self._late_seconds = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -52,6 +57,7 @@ class Lateness:
             # this one begins.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self._forget)
+        self._each(TICK_SECONDS)
         self._arm()
 
     def _forget(self) -> None:

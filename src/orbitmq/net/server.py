@@ -19,6 +19,7 @@ from orbitmq.net.tls import ServerTls
 from orbitmq.runtime.limits import CONNECTIONS_SHARE, open_files
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.frame import FRAME_SIZE_MAX
+from orbitmq.wire.objects import STRANGERS
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Server:
         self._typed = typed
         self._servers: list[asyncio.Server] = []
         self._scan: asyncio.TimerHandle | None = None
-        self._lateness = Lateness()
+        self._lateness = Lateness(each=STRANGERS.refill)
         self._refusals = refusals or Refusals()
         self.budgets = Budgets(self._limits.memory_max, self._refusals)
         self.connections: set[Connection] = set()

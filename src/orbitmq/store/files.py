@@ -217,6 +217,12 @@ class MappedFile:
         """Let it look as if it had been written then."""
         os.utime(self._descriptor, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
+    def expect_reads(self, *, is_likely: bool) -> None:
+        """Whether a page that is missed may bring its neighbours along, as it does at first. In a file that is only
+        begun these are holes: a device that reads megabytes ahead has the first write fill as many with zeros.
+        """
+        self.data.madvise(mmap.MADV_NORMAL if is_likely else mmap.MADV_RANDOM)
+
     def forget_pages(self, start: int, size: int) -> None:
         """Take pages out of the map, not out of the file: a map that holds few is let go in no time."""
         self.data.madvise(mmap.MADV_DONTNEED, start, min(size, self.size - start))

@@ -134,7 +134,10 @@ class ConsumeQueue:
         while self._claimed < self.end + count * ENTRY_SIZE:
             self._claim_step()
         if not self.files.files or self.end == self.files.end:
+            if self.files.files:
+                self.files.files[-1].expect_reads(is_likely=True)
             self.files.add(self._ahead.pop(0))
+            self.files.files[-1].expect_reads(is_likely=False)
             self._write_into(self.files.files[-1])
         self.limit = min(self._claimed, self.files.end) // ENTRY_SIZE * ENTRY_SIZE
 

@@ -9,6 +9,7 @@ body        the rest
 from __future__ import annotations
 
 import struct
+import sys
 from typing import Final
 
 from orbitmq.errors import FrameError
@@ -32,11 +33,16 @@ _HEAD_SIZE: Final = _HEAD.size
 
 
 class FrameDecoder:
-    """One decoder a connection. Holds at most one incomplete frame, so its memory is bounded by `size_max`."""
+    """One decoder a connection. Holds at most one incomplete frame, so its memory is bounded by `size_max`. Of what was
+    fed at once it takes no more than `count_max` commands at a time; while `has_more`, others come with the next call.
+    """
 
-    def __init__(self, *, size_max: int = FRAME_SIZE_MAX, typed: bool = True) -> None:
+    def __init__(self, *, size_max: int = FRAME_SIZE_MAX, typed: bool = True, count_max: int = sys.maxsize) -> None:
         self._size_max = size_max
         self._typed = typed
+        self._count_max = count_max
+        self._uncut = b""  # what follows the commands that were taken, from `_uncut_at` on
+        self._uncut_at = 0
         self._pending = bytearray()
         self._wanted = _HEAD_SIZE  # bytes the pending part must reach before another look is worth it
 
@@ -45,8 +51,16 @@ class FrameDecoder:
         """Bytes of the incomplete frame held."""
         return len(self._pending)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `feed` stopped at `count_max`; call it again, with nothing new or with what came since."""
+        return bool(self._uncut)
+
     def feed(self, data: bytes) -> list[Command]:
-        """All commands complete with `data`. FrameError or HeaderError: the stream is lost, close the connection."""
+        """The commands complete with `data`. FrameError or HeaderError: the stream is lost, close the connection."""
+        if self._uncut:
+            uncut, self._uncut = self._uncut, b""
+            return self._cut(uncut + data if data else uncut, self._uncut_at)
         if self._pending:
             self._pending += data
             if len(self._pending) < self._wanted:
@@ -55,7 +69,7 @@ class FrameDecoder:
                 return self._large()
             data = bytes(self._pending)
             self._pending.clear()
-        return self._cut(data)
+        return self._cut(data, 0)
 
     def _large(self) -> list[Command]:
         """Take a large frame that is complete now, and what follows; nothing of its body is copied twice."""
@@ -66,13 +80,17 @@ class FrameDecoder:
             command = self._command(bytes(view[:body_at]), _HEAD_SIZE, word, body_at)
             command.body = bytes(view[body_at:size])
             rest = bytes(view[size:])
-        return [command, *self._cut(rest)]
+        return [command, *self._cut(rest, 0)]
 
-    def _cut(self, data: bytes) -> list[Command]:
-        """The commands that are complete in `data`; the rest is kept."""
+    def _cut(self, data: bytes, at: int) -> list[Command]:
+        """The commands that are complete in `data` from `at` on; the rest is kept."""
         commands: list[Command] = []
-        at, end = 0, len(data)
+        end, left = len(data), self._count_max
         while end - at >= _HEAD_SIZE:
+            if not left:
+                self._uncut, self._uncut_at = data, at
+                return commands
+            left -= 1
             total, word = _HEAD.unpack_from(data, at)
             size = total + _LENGTH_SIZE
             if size > self._size_max:

@@ -22,7 +22,7 @@ import msgspec
 
 from orbitmq.errors import BodyError
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
-from orbitmq.message.javajson import LENIENT_MAX, ObjectKey, dumps, loads
+from orbitmq.message.javajson import Allowance, ObjectKey, dumps, loads
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
@@ -50,6 +50,10 @@ SPELLINGS: Mapping[type, Mapping[str, str]] = {
     },
     SubscriptionData: {"expression": "subString", "version": "subVersion", "tags": "tagsSet", "codes": "codeSet"},
 }
+
+
+STRANGERS = Allowance()
+"""What all requests of this process may cost together whose bodies are no standard JSON; servers refill it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def decode_request(kind: type[T], body: bytes | None) -> T:
     """The same of what anybody may send: a long text that is no standard JSON is a BodyError as well."""
     if not body:
         raise BodyError(f"{kind.__name__}: the body is empty")
-    return from_plain(kind, loads(body, LENIENT_MAX))
+    return from_plain(kind, loads(body, STRANGERS))
 
 
 def from_plain(kind: type[T], value: Any) -> T:
