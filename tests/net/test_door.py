@@ -14,7 +14,7 @@ import pytest
 
 from orbitmq.errors import ConfigurationError, ConnectError, RemotingError
 from orbitmq.net import door
-from orbitmq.net.connection import Connection
+from orbitmq.net.connection import TURN_COMMANDS, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
@@ -220,6 +220,22 @@ async def test_garbage_after_the_handshake_closes_the_connection(both_loops: Loo
         await pumped(peer, incoming, outgoing, tls.do_handshake)
         peer.writer.write(b"\x17\x03\x03\x00\x20" + b"?" * 32)
         await until(lambda: not server.connections)
+
+
+async def test_what_came_with_the_peers_goodbye_is_served(both_loops: LoopFactory) -> None:
+    """However many turns it takes."""
+    count, seen, desk = 10 * TURN_COMMANDS, list[bytes](), Router()
+    desk.add(ECHO, lambda _connection, command: seen.append(command.body))
+    async with serving(desk, tls=ServerTls(TlsOptions())) as (server, address), bare_peer(address) as peer:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = ANYBODY.wrap_bio(incoming, outgoing)
+        await pumped(peer, incoming, outgoing, tls.do_handshake)
+        tls.write(b"".join(encode_frame(request(ECHO, oneway=True, body=b"%d" % number)) for number in range(count)))
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.unwrap()
+        peer.writer.write(outgoing.read())
+        await until(lambda: not server.connections)
+    assert seen == [b"%d" % number for number in range(count)]
 
 
 async def test_a_peer_that_takes_no_answers_is_not_read_from(both_loops: LoopFactory) -> None:

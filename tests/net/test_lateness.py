@@ -8,7 +8,7 @@ import time
 import pytest
 
 from orbitmq.message.javajson import LENIENT_ALWAYS, LENIENT_MAX
-from orbitmq.net.connection import WRITE_BUFFER_HIGH, Connection
+from orbitmq.net.connection import TURN_COMMANDS, WRITE_BUFFER_HIGH, Connection
 from orbitmq.net.lateness import TICK_SECONDS, Lateness
 from orbitmq.net.routing import Router
 from orbitmq.wire.command import Command, request
@@ -99,6 +99,17 @@ async def test_what_waited_longer_than_its_limit_is_refused_and_nothing_else() -
             assert (refused.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]")
             assert "250 ms" in (refused.remark or "")
             assert desk.seen[3:] == [b"free"], "nothing that is refused is done, answered or not"
+
+
+async def test_what_is_decoded_in_later_turns_has_waited_as_long() -> None:
+    desk, count = Desk(), 3 * TURN_COMMANDS
+    async with serving(desk.router) as (server, address), bare_peer(address) as peer:
+        await until(lambda: server.connections)
+        (first,) = server.connections
+        first._waited_ms = lambda: LIMIT_MS + 1.0
+        first.data_received(b"".join(encode_frame(request(LIMITED, body=b"late")) for _ in range(count)))
+        assert [(await peer.read()).code for _ in range(count)] == [2] * count
+        assert desk.seen == []
 
 
 def test_without_a_limit_nothing_is_ever_overdue() -> None:

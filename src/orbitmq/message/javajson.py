@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the stubs leave it out
 from typing import Any
 
@@ -65,7 +64,7 @@ class Allowance:
     def spend(self, cost: float) -> None:
         """So much was taken."""
         if cost > LENIENT_ALWAYS:
-            self._left -= cost
+            self._left = max(self._left - cost, 0.0)  # a debt would be paid by others
 
 
 def loads(text: str | bytes | bytearray | memoryview, lenient_max: int | Allowance | None = None) -> Any:
@@ -133,6 +132,7 @@ class _Reader:
     def __init__(self, text: str, cost_max: float) -> None:
         self._text = text
         self.left = cost_max
+        self._scans = True  # as long as JSON's own scanner takes all texts: its error counts lines from the beginning
         self._at = 0
         self._references: list[tuple[Any, Any, str]] = []
 
@@ -226,10 +226,12 @@ class _Reader:
 
     def _string(self, quote: str) -> str:
         self._at += 1
-        if quote == '"':
-            with suppress(ValueError):  # it has escapes that JSON does not know, or no end
+        if quote == '"' and self._scans:
+            try:
                 text, self._at = scanstring(self._text, self._at, False)
                 return _join_surrogates(text)
+            except ValueError:  # it has escapes that JSON does not know, or no end
+                self._scans = False
         parts: list[str] = []
         while True:
             plain = _PLAIN[quote].match(self._text, self._at)

@@ -79,6 +79,7 @@ class Connection(asyncio.Protocol):
         self._does_not_read = False
         self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
         self._backlog_since = 0.0
+        self._goes_on = False  # whether a turn is scheduled that serves it
         self._flush_scheduled = False
         self._gathers = False  # something in _out is not to be copied together
         self._in_turn = False
@@ -176,6 +177,7 @@ class Connection(asyncio.Protocol):
             self._cut_off.cancel()
         self._out.clear()
         self._backlog.clear()
+        self._decoder.drop()
         self._hold(0)
         self._count_open(0)
         self._budgets.unread.hold(self, 0)
@@ -196,7 +198,7 @@ class Connection(asyncio.Protocol):
         self._paused_by_writes = False
         self._budgets.unread.hold(self, 0)
         self._release_callers()
-        self.loop.call_soon(self._go_on)
+        self._go_on_soon()
 
     def _release_callers(self) -> None:
         if self._writable is not None and not self._writable.done():
@@ -224,39 +226,43 @@ class Connection(asyncio.Protocol):
                 if self._out_size > WRITE_BUFFER_HIGH and self._serving:
                     self._flush()
                     if self._paused_by_writes:
-                        self._leave(commands[count:])
+                        self._leave(commands[count:], waited_ms)
                         break
                 if count < last and monotonic() > ends and self._serving:
-                    self._leave(commands[count:])
+                    self._leave(commands[count:], waited_ms)
                     self._regulate()
-                    self.loop.call_soon(self._go_on)
+                    self._go_on_soon()
                     break
         else:
             if self._decoder.has_more and self.is_open:
-                self._leave([])
+                self._leave([], waited_ms)
                 self._regulate()
-                self.loop.call_soon(self._go_on)
+                self._go_on_soon()
         self._in_turn = False
         if self._out:
             self._flush()
 
-    def _leave(self, rest: list[Command]) -> None:
-        """These have to wait."""
+    def _leave(self, rest: list[Command], waited_ms: float) -> None:
+        """These, and what is not decoded yet, have to wait, as they have since so long."""
         self._backlog = rest
-        self._backlog_since = self.loop.time()
+        self._backlog_since = self.loop.time() - waited_ms / 1000
+
+    def _go_on_soon(self) -> None:
+        if not self._goes_on:
+            self._goes_on = True
+            self.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """The peer has taken what was sent, and others have had their turn: serve what was left, then read again."""
+        self._goes_on = False
         if self._serving and self._paused_by_writes:
             return  # it takes nothing again; another call comes when it does
         backlog, self._backlog = self._backlog, []
-        since = self._backlog_since
         if not backlog and self._decoder.has_more and self.is_open:
             if (more := self._cut(b"")) is None:
                 return
             backlog = more
-        self._take(backlog, (self.loop.time() - since) * 1000)
-        self._backlog_since = since  # what is left again has waited since then
+        self._take(backlog, (self.loop.time() - self._backlog_since) * 1000)
         self._regulate()
 
     def _refuse_overdue(self, command: Command, waited_ms: float) -> bool:
@@ -389,7 +395,7 @@ class Connection(asyncio.Protocol):
         """Read from the peer only while it takes its answers and has not too many requests open."""
         if self.transport is None or self.transport.is_closing():
             return
-        if (self._serving and (self._paused_by_writes or self._backlog or self._decoder.has_more)) or self._is_full:
+        if (self._serving and (self._paused_by_writes or self.has_left)) or self._is_full:
             self._does_not_read = True
             self.transport.pause_reading()
         else:
@@ -460,9 +466,14 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------------------------------------------ closing
 
     @property
+    def has_left(self) -> bool:
+        """Whether some of what was read is not served yet, and not refused."""
+        return bool(self._backlog) or self._decoder.has_more
+
+    @property
     def is_idle(self) -> bool:
         """Whether neither side waits for anything: no answer is due, none is unsent."""
-        if self._calls or self._tasks or self._owed or self._out or self._backlog or self._decoder.has_more:
+        if self._calls or self._tasks or self._owed or self._out or self.has_left:
             return False
         return self.transport is None or self.transport.get_write_buffer_size() == 0
 
@@ -482,6 +493,7 @@ class Connection(asyncio.Protocol):
         self._flush()
         self.is_open = False
         self._backlog.clear()
+        self._decoder.drop()
         self.transport.close()
         self._cut_off = self.loop.call_later(CLOSE_GRACE_SECONDS, self.transport.abort)
         self._fail_calls()

@@ -105,7 +105,7 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         self._connection = connection
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._is_ready = False
+        self._is_ready = self._is_over = False
         self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._give_up)
 
     # ------------------------------------------------------------------------------------------ as protocol
@@ -138,20 +138,20 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         self._connection.abort()
 
     def _read(self) -> None:
-        chunks, is_over = [], False
+        chunks: list[bytes] = []
         try:
             while chunk := self._tls.read(READ_SIZE):
                 chunks.append(chunk)
-            is_over = True
+            self._is_over = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
             _log.info("event=tls_broken peer=%s reason=%s", self._connection.address, error.reason or error)
-            is_over = True
+            self._is_over = True
         self._send()
         if chunks:
             self._connection.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        if is_over:
+        if self._is_over and not self._connection.has_left:
             self._transport.close()
 
     def eof_received(self) -> bool:
@@ -204,7 +204,11 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        self._transport.resume_reading()
+        """The connection has served what it read: if the peer has said goodbye behind that, it ends now."""
+        if self._is_over:
+            self._transport.close()
+        else:
+            self._transport.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._transport.set_write_buffer_limits(high, low)

@@ -136,8 +136,8 @@ class ConsumeQueue:
         if not self.files.files or self.end == self.files.end:
             if self.files.files:
                 self.files.files[-1].expect_reads(is_likely=True)
+            self._ahead[0].expect_reads(is_likely=False)
             self.files.add(self._ahead.pop(0))
-            self.files.files[-1].expect_reads(is_likely=False)
             self._write_into(self.files.files[-1])
         self.limit = min(self._claimed, self.files.end) // ENTRY_SIZE * ENTRY_SIZE
 

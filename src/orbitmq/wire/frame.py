@@ -56,6 +56,10 @@ class FrameDecoder:
         """Whether `feed` stopped at `count_max`; call it again, with nothing new or with what came since."""
         return bool(self._uncut)
 
+    def drop(self) -> None:
+        """Forget what `feed` has not come to."""
+        self._uncut = b""
+
     def feed(self, data: bytes) -> list[Command]:
         """The commands complete with `data`. FrameError or HeaderError: the stream is lost, close the connection."""
         if self._uncut:
