@@ -206,7 +206,8 @@ async def test_every_outcome_is_answered_in_the_serialization_of_the_request(
         assert (await peer.ask(request(ECHO))).code == 0
 
 
-async def test_answers_of_one_turn_leave_in_one_write(both_loops: LoopFactory) -> None:
+async def test_answers_of_one_turn_leave_in_one_write(both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "monotonic", lambda: 0.0)  # a busy machine may end a turn sooner
     connection = Connection(Desk().router)
     transport = PaperTransport()
     connection.connection_made(transport)
@@ -388,8 +389,11 @@ async def test_requests_that_came_together_and_take_long_leave_others_their_turn
     counting[-1].cancel()
 
 
-async def test_of_one_read_so_many_requests_are_decoded_a_turn(both_loops: LoopFactory) -> None:
+async def test_of_one_read_so_many_requests_are_decoded_a_turn(
+    both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However short they are; all are answered in their order, and others have their turns between them."""
+    monkeypatch.setattr(connection_module, "monotonic", lambda: 0.0)  # a busy machine may end a turn sooner
     count, order, router = 10 * TURN_COMMANDS, list[bytes](), Router("desk")
 
     def serve(_connection: Connection, command: Command) -> Command:

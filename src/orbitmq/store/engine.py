@@ -71,9 +71,9 @@ class MessageStore:
 
     `on_arrival` is told of the messages that readers can get from now on, of those of a batch together unless they
     become visible one by one. `deliver` runs completion callbacks, which come from a worker thread: a broker gives its
-    event loop's `call_soon_threadsafe`. `delay_levels` are the
-    milliseconds of each delay level, level 1 first. `filter_bitmap` tells which filters take a message, for the queues'
-    extensions. From the place `keeps_from` tells, the log stays as long as the disk has room.
+    event loop's `call_soon_threadsafe`. `delay_levels` are the milliseconds of each delay level, level 1 first.
+    `filter_bitmap` tells which filters take a message, for the queues' extensions. From the place `keeps_from` tells,
+    the log stays as long as the disk has room.
     """
 
     def __init__(
