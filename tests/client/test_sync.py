@@ -287,8 +287,18 @@ def test_an_interrupted_poll_takes_no_messages(system: FakeSystem) -> None:
         assert [message.body for message in consumer.poll(10)] == [b"x"]
 
 
-def test_an_interrupt_while_the_loop_is_woken_stops_no_later_call() -> None:
-    thread = LoopThread()
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    """One that ends, and its loop with it: a loop that is not closed is found by each garbage collection, and stays."""
+    made = LoopThread()
+    loop = made.loop
+    yield made
+    loop.call_soon_threadsafe(loop.stop)
+    made._thread.join(10)
+    loop.close()
+
+
+def test_an_interrupt_while_the_loop_is_woken_stops_no_later_call(thread: LoopThread) -> None:
     loop, left = thread.loop, [KeyboardInterrupt]
 
     class Interrupted:
@@ -377,8 +387,10 @@ def test_calls_from_many_threads_lose_nothing() -> None:
     assert sorted(results) == [n * 1000 + i for n in range(8) for i in range(100)]
 
 
-def test_threads_that_call_much_leave_the_loop_its_turns_and_wait_when_it_cannot_follow() -> None:
-    thread, begin, order = LoopThread(), threading.Event(), list[object]()
+def test_threads_that_call_much_leave_the_loop_its_turns_and_wait_when_it_cannot_follow(
+    thread: LoopThread,
+) -> None:
+    begin, order = threading.Event(), list[object]()
 
     def slow(number: int) -> None:
         time.sleep(0.001)
@@ -399,7 +411,6 @@ def test_threads_that_call_much_leave_the_loop_its_turns_and_wait_when_it_cannot
     done.result(10)
     assert [one for one in order if isinstance(one, int)] == list(range(CALLS_MAX))
     assert order.index("a timer") < CALLS_MAX // 2
-    thread.loop.call_soon_threadsafe(thread.loop.stop)
 
 
 def test_a_process_that_ends_may_leave_its_shutdown_to_atexit(system: FakeSystem) -> None:
