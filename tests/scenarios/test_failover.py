@@ -5,20 +5,24 @@ both within one look at the routes. Prints how long it took.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 
 import pytest
 
 from orbitmq.client import (
+    BrokerError,
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
     Message,
     MessageExt,
     OrbitMQError,
     Producer,
+    PullConsumer,
     PushConsumer,
 )
+from tests.support.loops import PATIENCE_SECONDS, until
 from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 from tests.support.python_client import FIRST
 
@@ -77,9 +81,23 @@ class Reader:
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
 
+async def the_slave_knows_the_topic(names: str, name: str) -> None:
+    """It asks its master three seconds after its start, and has nobody to ask when that is dead."""
+    reader = PullConsumer("looking", names, pull_from_broker_id=1, poll_namesrv_interval_ms=200)
+    async with reader, asyncio.timeout(PATIENCE_SECONDS):
+        queue = next(one for one in await reader.fetch_queues("T") if one.broker_name == name)
+        await until(lambda: 1 in reader._instance.routes.addresses(name), "the route to the slave")
+        while True:
+            with contextlib.suppress(BrokerError):
+                await reader.pull(queue, "*", 0, 1)
+                return
+            await asyncio.sleep(0.1)
+
+
 async def scenario(names: str, master: OrbitBroker) -> tuple[float, Sends, Sends]:
     plain, tolerant = Sends("plain", names, latency_fault=False), Sends("tolerant", names, latency_fault=True)
     await asyncio.gather(plain.begin(), tolerant.begin())
+    await the_slave_knows_the_topic(names, master.name)
     reader = Reader()
     consumer = PushConsumer("readers", names, consume_from_where=FIRST)
     consumer.subscribe("T")
