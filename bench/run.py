@@ -96,6 +96,7 @@ class Run:
         self._results: dict[str, dict[str, list[Measurement]]] = {}
         self._start_seconds: dict[str, float] = {}
         self._memory: dict[str, dict[str, int]] = {}
+        self._fill_notes: list[str] = []
 
     def all(self) -> dict[str, Any]:
         """The report."""
@@ -106,7 +107,13 @@ class Run:
             except ProcessFailed as error:  # the minutes spent on the other rows were not in vain
                 failures.append(f"{key}: {error}")
         return {
-            "notes": [*_machine(), *_notes(self._arguments), *lag_notes(self._results), *error_notes(self._results)],
+            "notes": [
+                *_machine(),
+                *_notes(self._arguments),
+                *lag_notes(self._results),
+                *error_notes(self._results),
+                *self._fill_notes,
+            ],
             "failures": failures,
             "start_seconds": self._start_seconds,
             "memory": self._memory,
@@ -139,18 +146,24 @@ class Run:
             if setting.backlog:
                 self._say(f"sending {setting.backlog:,} messages to {system}")
                 side.create(READS)
-                side.load("fill", "--threads", 4, "--count", setting.backlog, topic=READS)
+                self._fill(system, side, setting.backlog, READS)
             else:
                 self._say(f"warming {system}")
                 side.create("warm")
                 side.load("sync", "--threads", 16, "--seconds", WARM_SECONDS, "--warm-up", 0, topic="warm")
             if setting.loses_files:
-                side.load("fill", "--threads", 4, "--count", FILES_MESSAGES, topic="warm")
+                self._fill(system, side, FILES_MESSAGES, "warm")
             self._progress.advance(self._task)
         if setting.loses_files:
             self._say("waiting until both have removed their first file")
             for side in sides.values():
                 side.await_removal()
+
+    def _fill(self, system: str, side: Side, count: int, topic: str) -> None:
+        """Batches that fail are told: who asks for one of their messages later does not find it."""
+        row = side.load("fill", "--threads", 4, "--count", count, topic=topic)
+        if row["errors"]:
+            self._fill_notes.append(f"{system}: {row['errors']} batches of the {count:,} messages it holds have failed")
 
     def _measure(self, name: str, sides: dict[str, Side]) -> dict[str, list[Measurement]]:
         """The rounds of one row; the two systems take turns."""
