@@ -6,6 +6,7 @@ import asyncio
 
 from orbitmq.message.config import TopicConfig
 from orbitmq.operations.topics import (
+    DISPATCH_SECONDS,
     all_topics,
     create_topic,
     delete_topic,
@@ -13,10 +14,14 @@ from orbitmq.operations.topics import (
     system_topics,
     topic_stats,
 )
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.bodies import KVTable
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.header import from_ext
 from orbitmq.wire.headers_admin import CreateTopicHeader
-from tests.support.recorded import ADDRESS, exchange
+from orbitmq.wire.objects import encode
+from tests.support.loops import JumpingLoop, run
+from tests.support.recorded import ADDRESS, Recorded, exchange
 
 
 def test_a_topic_is_created() -> None:
@@ -38,7 +43,40 @@ def test_a_topic_is_created() -> None:
 def test_a_topic_is_deleted() -> None:
     found = exchange(RequestCode.DELETE_TOPIC_IN_BROKER)
     asyncio.run(delete_topic(found.remoting, ADDRESS, found.ext["topic"]))
+    assert found.remoting.asked.pop(0).code == RequestCode.GET_BROKER_RUNTIME_INFO  # its answer has no figures here
     found.assert_asked_as_java()
+
+
+class Entering(Recorded):
+    """A broker that is behind with entering messages into their queues; `figures` are its end and how far behind."""
+
+    def __init__(self, *figures: tuple[int, int]) -> None:
+        super().__init__()
+        self.figures = iter(figures)
+
+    async def call(self, address: str, command: Command, timeout_ms: float) -> Command:
+        self.asked.append(command)
+        answer = command.response(ResponseCode.SUCCESS)
+        if command.code == RequestCode.GET_BROKER_RUNTIME_INFO:
+            end, behind = next(self.figures)
+            answer.body = encode(KVTable({"commitLogMaxOffset": str(end), "dispatchBehindBytes": str(behind)}))
+        return answer
+
+
+def test_a_topic_is_deleted_when_what_was_stored_before_is_in_its_queues() -> None:
+    behind = Entering((1000, 300), (1200, 300), (1500, 400))  # others go on
+    run(delete_topic(behind, ADDRESS, "Orders"), JumpingLoop)
+    assert [command.code for command in behind.asked] == [RequestCode.GET_BROKER_RUNTIME_INFO] * 3 + [
+        RequestCode.DELETE_TOPIC_IN_BROKER
+    ]
+    assert next(behind.figures, None) is None
+
+
+def test_a_deletion_waits_no_longer_than_is_said() -> None:
+    asked = Entering(*[(1000, 300)] * 1000)
+    run(delete_topic(asked, ADDRESS, "Orders"), JumpingLoop)
+    assert asked.asked[-1].code == RequestCode.DELETE_TOPIC_IN_BROKER
+    assert 100 < len(asked.asked) <= DISPATCH_SECONDS / 0.01 + 2
 
 
 def test_all_topics_of_a_broker() -> None:

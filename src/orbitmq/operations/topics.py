@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from orbitmq.errors import BodyError, BrokerError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
+from orbitmq.operations.figures import runtime_info
 from orbitmq.wire.bodies import GroupList, TopicList, TopicStatsTable, TopicTable
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_admin import (
@@ -17,6 +19,12 @@ from orbitmq.wire.headers_admin import (
     QueryTopicConsumeByWhoHeader,
 )
 from orbitmq.wire.objects import decode
+
+
+DISPATCH_SECONDS = 5.0
+"""How long a deletion waits for a broker to enter what it has stored: one that is further behind has more of others'
+messages to enter than a deletion should wait for.
+"""
 
 
 async def create_topic(
@@ -42,9 +50,30 @@ async def create_topic(
 
 
 async def delete_topic(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> None:
-    """DELETE_TOPIC_IN_BROKER: topic, queues and their messages are gone."""
+    """DELETE_TOPIC_IN_BROKER: topic, queues and their messages are gone.
+
+    RocketMQ ends with a segmentation fault when the queue goes that it is just entering a message into. So this waits,
+    for `DISPATCH_SECONDS` at most, until what was stored before is in its queue.
+    """
+    await _dispatched(remoting, address, timeout_ms)
     header = DeleteTopicHeader(topic=topic)
     await ask(remoting, address, RequestCode.DELETE_TOPIC_IN_BROKER, header, timeout_ms=timeout_ms)
+
+
+async def _dispatched(remoting: Remoting, address: str, timeout_ms: float) -> None:
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + DISPATCH_SECONDS
+    stored = None
+    while clock() < deadline:
+        try:
+            figures = await runtime_info(remoting, address, timeout_ms=timeout_ms)
+            end, behind = int(figures["commitLogMaxOffset"]), int(figures["dispatchBehindBytes"])
+        except (BrokerError, BodyError, KeyError, ValueError):
+            return  # it does not say; who may delete need not be one who may look
+        stored = end if stored is None else stored
+        if behind <= 0 or end - behind >= stored:
+            return
+        await asyncio.sleep(0.01)
 
 
 async def all_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> TopicTable:

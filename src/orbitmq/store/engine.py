@@ -561,6 +561,11 @@ class MessageStore:
         return self._log.end
 
     @property
+    def readable_offset(self) -> PhysicalOffset:
+        """How far readers see the log. With SYNC_FLUSH it follows `flushed_offset` a turn of the event loop later."""
+        return self._log.readable
+
+    @property
     def flushed_offset(self) -> PhysicalOffset:
         """How far the log is on disk."""
         return self._log.flushed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -231,6 +231,25 @@ async def test_a_decision_counts_though_its_producer_leaves_before_the_disk_has_
                 await until(lambda: len(broker.store.flush_waits) == 1)
             await until(lambda: len(broker._server.connections) == 0)
         broker.store._ask_flush()
+        await until(lambda: broker.store.max_offset("Orders", 0) == 1)
+        assert [message.body for message in await reader.read("Orders")] == [b"paid"]
+
+
+async def test_a_decision_counts_that_comes_between_the_flush_and_the_turn_that_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = made_broker(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running(broker), client_of(broker) as reader, raw_producer(broker.address, "payers") as producer:
+        told: list[Callable[[], object]] = []
+        with monkeypatch.context() as late:
+            late.setattr(broker.store, "_deliver", told.append)
+            prepared = await producer.prepare("Orders", b"paid", "u", {"WAIT": "false"})
+            await until(lambda: len(told) > 0 and broker.store.flushed_offset == broker.store.commit_log_max_offset)
+            end = asyncio.ensure_future(producer.end(prepared, COMMIT))
+            await until(lambda: len(broker.store.flush_waits) == 1)
+        for tell in told:
+            tell()
+        await end
         await until(lambda: broker.store.max_offset("Orders", 0) == 1)
         assert [message.body for message in await reader.read("Orders")] == [b"paid"]
 

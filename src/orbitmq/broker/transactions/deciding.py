@@ -80,13 +80,12 @@ class Deciding:
             return None  # the producer does not know yet, and expects no answer either
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
-        unflushed = self._store.flushed_offset <= header.commit_log_offset < self._store.commit_log_max_offset
-        if unflushed and self._store.unit_at(header.commit_log_offset) is None:
+        if self._store.readable_offset <= header.commit_log_offset < self._store.commit_log_max_offset:
             # Its sender did not wait until it can be read, and may not wait now.
-            return self._finishing.run(self._decide_when_flushed(command, header))
+            return self._finishing.run(self._decide_when_readable(command, header))
         return self._decide(command, header)
 
-    async def _decide_when_flushed(self, command: Command, header: EndTransactionHeader) -> Answer:
+    async def _decide_when_readable(self, command: Command, header: EndTransactionHeader) -> Answer:
         await self._writing.flushed()
         answer = self._decide(command, header)
         return await answer if isawaitable(answer) else answer
