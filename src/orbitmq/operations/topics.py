@@ -20,7 +20,6 @@ from orbitmq.wire.headers_admin import (
 )
 from orbitmq.wire.objects import decode
 
-
 DISPATCH_SECONDS = 5.0
 """How long a deletion waits for a broker to enter what it has stored: one that is further behind has more of others'
 messages to enter than a deletion should wait for.
