@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import pytest
 
 from orbitmq.message.javajson import LENIENT_ALWAYS, LENIENT_MAX
 from orbitmq.net.connection import TURN_COMMANDS, WRITE_BUFFER_HIGH, Connection
-from orbitmq.net.lateness import TICK_SECONDS, Lateness
+from orbitmq.net.lateness import HELD_UP_MS, TICK_SECONDS, Lateness
 from orbitmq.net.routing import Router
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import encode_frame
@@ -62,6 +63,40 @@ async def test_a_busy_turn_shows_before_and_right_after_the_timer_and_not_for_ev
     assert lateness.waited_ms() == 0, "nothing is measured after the end"
 
 
+async def test_of_a_time_the_loop_was_held_up_counts_what_it_has_worked(turned_clock: LoopFactory) -> None:
+    hand, worked = Hand(), Hand()
+    lateness = Lateness(hand, worked=worked)
+    assert lateness.busy_ms(300) == 300, "without a measure nothing is forgiven"
+    lateness.start()
+    assert lateness.busy_ms(300) == 300, "it is not known how the time before the start was spent"
+    for _ in range(5):
+        hand.seconds += TICK_SECONDS
+        worked.seconds += TICK_SECONDS / 2
+        await turned_loop().turn(TICK_SECONDS)
+    hand.seconds += 0.3
+    worked.seconds += 0.05
+    assert lateness.busy_ms(300) == pytest.approx(50)
+    assert lateness.busy_ms(310) == pytest.approx(60), "from the last measurement before"
+    assert lateness.busy_ms(HELD_UP_MS) == HELD_UP_MS, "whoever has waited so long may have given up"
+    worked.seconds += 1
+    assert lateness.busy_ms(300) == 300, "never more than the time itself"
+    lateness.stop()
+    assert lateness.busy_ms(300) == 300
+
+
+async def test_how_the_time_was_spent_is_known_for_as_long_as_it_may_be_forgiven(turned_clock: LoopFactory) -> None:
+    hand, worked = Hand(), Hand()
+    lateness = Lateness(hand, worked=worked)
+    lateness.start()
+    for _ in range(200):
+        hand.seconds += TICK_SECONDS
+        worked.seconds += TICK_SECONDS / 4
+        await turned_loop().turn(TICK_SECONDS)
+    assert lateness.busy_ms(HELD_UP_MS - 1) == pytest.approx(HELD_UP_MS / 4, abs=TICK_SECONDS * 250)
+    assert len(lateness._marks) <= HELD_UP_MS / 1000 / TICK_SECONDS + 1
+    lateness.stop()
+
+
 # ------------------------------------------------------------------------------------------------------------- refusing
 
 
@@ -85,6 +120,7 @@ async def test_what_waited_longer_than_its_limit_is_refused_and_nothing_else() -
     async with serving(desk.router) as (server, address):
         waited = [0.0]
         server._lateness.waited_ms = lambda: waited[0]  # type: ignore[method-assign]
+        server._lateness.busy_ms = lambda waited_ms: waited_ms  # type: ignore[method-assign]
         async with bare_peer(address) as peer:
             for waited[0], code in ((0.0, 0), (LIMIT_MS, 0), (LIMIT_MS + 1, 2), (5.0, 0)):
                 answer = await peer.ask(request(LIMITED, body=b"x"))
@@ -106,7 +142,7 @@ async def test_what_is_decoded_in_later_turns_has_waited_as_long() -> None:
     async with serving(desk.router) as (server, address), bare_peer(address) as peer:
         await until(lambda: server.connections)
         (first,) = server.connections
-        first._waited_ms = lambda: LIMIT_MS + 1.0
+        first._waited_ms, first._busy_ms = lambda: LIMIT_MS + 1.0, lambda waited_ms: waited_ms
         first.data_received(b"".join(encode_frame(request(LIMITED, body=b"late")) for _ in range(count)))
         assert [(await peer.read()).code for _ in range(count)] == [2] * count
         assert desk.seen == []
@@ -122,21 +158,38 @@ def test_without_a_limit_nothing_is_ever_overdue() -> None:
     assert router.overdue(request(BUSY), 1e9) is None
 
 
-async def test_bytes_that_come_while_the_loop_is_busy_have_waited(both_loops: LoopFactory) -> None:
+def work(seconds: float) -> None:
+    """What a busy loop does: the processor is its own."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("hold", "seconds", "code"),
+    [
+        pytest.param(work, 0.3, 2, id="worked"),
+        pytest.param(time.sleep, 0.3, 0, id="held-up"),
+        pytest.param(time.sleep, HELD_UP_MS / 1000 + 0.1, 2, id="held-up-for-long"),
+    ],
+)
+async def test_bytes_that_come_while_the_loop_is_busy_have_waited(
+    both_loops: LoopFactory, hold: Callable[[float], None], seconds: float, code: int
+) -> None:
     desk = Desk()
     async with serving(desk.router) as (server, address), bare_peer(address) as late, bare_peer(address) as busy:
         await until(lambda: len(server.connections) == 2)
 
         def block(_connection: Connection, command: Command) -> Command:
             late.writer.write(encode_frame(request(LIMITED, body=b"meanwhile")))  # goes to the kernel at once
-            time.sleep(0.3)  # the busy loop is what is tested
+            hold(seconds)  # a loop that cannot turn is what is tested
             return command.response(0)
 
         desk.router.add(BUSY, block)
-        await settle()
+        await until(lambda: server._lateness.busy_ms(1) < 1)  # measured for long enough to be told apart
         assert (await busy.ask(request(BUSY))).code == 0
-        assert (await late.read()).code == 2
-        assert desk.seen == []
+        assert (await late.read()).code == code
+        assert desk.seen == ([] if code else [b"meanwhile"])
         assert (await late.ask(request(LIMITED, body=b"then"))).code == 0
 
 
@@ -154,7 +207,7 @@ async def test_requests_of_a_peer_that_takes_no_answers_have_waited(turned_clock
         frames = [request(LARGE) for _ in range(asked)] + [request(LIMITED, body=b"late")]
         await peer.send(*frames)
         await until(lambda: [one for one in server.connections if not one.takes_more])
-        await turned_loop().turn(1)
+        await turned_loop().turn(1.5 * HELD_UP_MS / 1000)
         assert sorted([(await peer.read()).code for _ in frames]) == [0] * asked + [2]
         assert b"late" not in desk.seen
 

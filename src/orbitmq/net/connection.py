@@ -57,11 +57,12 @@ class Connection(asyncio.Protocol):
         typed: bool = True,
         serving: bool = True,
         waited_ms: Callable[[], float] = lambda: 0.0,
+        busy_ms: Callable[[float], float] = lambda waited_ms: waited_ms,
         budgets: Budgets | None = None,
         refusals: Refusals | None = None,
     ) -> None:
-        """`waited_ms` tells how long what is read at a moment has waited; `budgets` and `refusals` are shared with
-        other connections.
+        """`waited_ms` tells how long what is read at a moment has waited, `busy_ms` how much of such a time counts;
+        `budgets` and `refusals` are shared with other connections.
         """
         self._router = router
         self._handlers = router.handlers
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._waited_ms = waited_ms
+        self._busy_ms = busy_ms
         self.refusals = refusals or Refusals()
         self._budgets = budgets or Budgets(refusals=self.refusals)
         self._counted = 0  # bytes of the incomplete frame that the budget knows of
@@ -213,8 +215,8 @@ class Connection(asyncio.Protocol):
         One read may bring thousands of short requests for long answers: pausing the reader alone would bound nothing.
         """
         self._in_turn = True
-        if waited_ms > self._router.patience_ms:
-            commands = [command for command in commands if not self._refuse_overdue(command, waited_ms)]
+        if waited_ms > self._router.patience_ms and (busy_ms := self._busy_ms(waited_ms)) > self._router.patience_ms:
+            commands = [command for command in commands if not self._refuse_overdue(command, busy_ms)]
         ends, last = monotonic() + TURN_SECONDS, len(commands)
         for count, command in enumerate(commands, 1):
             if command.flag & FLAG_RESPONSE:

@@ -126,6 +126,7 @@ class Server:
             frame_size_max=self._frame_size_max,
             typed=self._typed,
             waited_ms=self._lateness.waited_ms,
+            busy_ms=self._lateness.busy_ms,
             budgets=self.budgets,
             refusals=self._refusals,
         )
