@@ -80,18 +80,34 @@ class Bench:
     def step(
         self, growth: str, step: float, targets: dict[str, Target], works: Sequence[str] = WORKS, **options: object
     ) -> None:
-        """Measure the works at one step; systems take turns in each round."""
+        """Measure the works at one step."""
+        self.steps(growth, {step: options}, targets, works)
+
+    def steps(
+        self,
+        growth: str,
+        steps: dict[float, dict[str, object]],
+        targets: dict[str, Target],
+        works: Sequence[str] = WORKS,
+    ) -> None:
+        """Measure the works at several steps, each with its options, that need nothing done between them.
+
+        In each round come all steps, and the systems take turns at each: a machine that is slow for a minute is so for
+        all of them.
+        """
         window = {"seconds": self.seconds, "prefix": PREFIX, "in_flight": IN_FLIGHT}
         for work in works:
-            rounds: dict[str, list[Measurement]] = {system: [] for system in targets}
+            measured: dict[tuple[float, str], list[Measurement]] = {}
             for _ in range(self.rounds):
-                for system, target in targets.items():
-                    os.sync()  # what the other one left in the page cache is not written at this one's expense
-                    warm_up = self.warm_up if (target, work) in self.warm else FIRST_WARM_UP
-                    self.warm.add((target, work))
-                    rounds[system].append(self.load(work, target, warm_up=warm_up, **window, **options))
-            for system, measured in rounds.items():
-                self.rows.append(row(growth, step, work, system, measured))
+                for step, options in steps.items():
+                    for system, target in targets.items():
+                        os.sync()  # what the other one left in the page cache is not written at this one's expense
+                        warm_up = self.warm_up if (target, work) in self.warm else FIRST_WARM_UP
+                        self.warm.add((target, work))
+                        one = self.load(work, target, warm_up=warm_up, **window, **options)
+                        measured.setdefault((step, system), []).append(one)
+            for (step, system), rounds in measured.items():
+                self.rows.append(row(growth, step, work, system, rounds))
                 print(f"  {line(self.rows[-1])}", flush=True)
 
     @contextlib.contextmanager
@@ -144,8 +160,8 @@ def grow_connections(bench: Bench, steps: Sequence[float]) -> None:
     with bench.systems(1, QUEUES) as targets:
         depth = FILLED // QUEUES
         bench.fill(targets, 1, QUEUES, depth)
-        for step in map(int, steps):
-            bench.step("connections", step, targets, queues=QUEUES, depth=depth, connections=step)
+        options = {step: {"queues": QUEUES, "depth": depth, "connections": step} for step in map(int, steps)}
+        bench.steps("connections", options, targets)
 
 
 def grow_backlog(bench: Bench, steps: Sequence[float]) -> None:

@@ -115,7 +115,7 @@ def _headings(joint: str) -> list[str]:
 
 
 def _lines(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    lines = [(_title(name), *_cells(row[RIVAL], row[OURS], WORKS[name].bars)) for name, row in report["rows"].items()]
+    lines = [(title(name), *_cells(row[RIVAL], row[OURS], WORKS[name].bars)) for name, row in report["rows"].items()]
     if report["memory"]:  # else no setting was measured to its end
         lines += _process(report["start_seconds"], report["memory"])
     return lines
@@ -131,7 +131,8 @@ def _process(start: Mapping[str, float], memory: Mapping[str, Mapping[str, int]]
     ]
 
 
-def _title(name: str) -> str:
+def title(name: str) -> str:
+    """Of a row, with what it counts where that is no message."""
     work = WORKS[name]
     return work.title if work.each == "messages" else f"{work.title}: {work.each}"
 
@@ -150,14 +151,15 @@ def _compared(
 ) -> tuple[str, str, str]:
     if rival is None or ours is None:
         return "", "", ""
-    return form.format(rival), form.format(ours), _ratio(ours / rival, least, most) if rival else ""
+    return form.format(rival), form.format(ours), ratio(ours / rival, least, most) if rival else ""
 
 
-def _ratio(ratio: float, least: float | None = None, most: float | None = None) -> str:
+def ratio(value: float, least: float | None = None, most: float | None = None, *, with_bar: bool = True) -> str:
+    """The figure, its bar, and a mark where that is missed."""
     bar = "" if least is None else f" ≥{least:.1f}"
     bar += "" if most is None else f" ≤{most:.2f}"
-    missed = (least is not None and ratio < least) or (most is not None and ratio > most)
-    return f"{ratio:.2f}{bar}{' !' if missed else ''}"
+    missed = (least is not None and value < least) or (most is not None and value > most)
+    return f"{value:.2f}{bar if with_bar else ''}{' !' if missed else ''}"
 
 
 def _times(row: Measurement) -> str:
@@ -171,4 +173,4 @@ def _times_bar(rival: Measurement, ours: Measurement, most: float | None) -> str
     """Of the middle and the 99th of a hundred."""
     if most is None:
         return ""
-    return "".join(f" ({_ratio(ours[name] / rival[name], most=most)})" for name in TIMES[:2])
+    return "".join(f" ({ratio(ours[name] / rival[name], most=most)})" for name in TIMES[:2])

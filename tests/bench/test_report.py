@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from bench import runs
 from bench.report import best, lag_notes, line, page, rows_of, table
 from bench.systems import OURS, RIVAL
 from bench.works import SETTINGS, WORKS
@@ -78,6 +79,26 @@ def test_the_page_has_the_same_table_and_the_facts_of_the_run() -> None:
     assert rows[2][:5] == ["sync send, 16 threads", "1,000", "1,499", "1.50 ≥1.5 !", "10.0"]
     assert [row[0] for row in rows[3:]] == ["start-up, s", "own memory, MiB", "resident memory, MiB"]
     assert told[-2:] == ["- two cores", "- the best of 3 rounds"]
+
+
+def test_runs_stand_side_by_side_with_the_medians_of_all_their_rounds() -> None:
+    def run(time: str, *ours: float) -> dict[str, Any]:
+        rounds = {"sync16": {RIVAL: [measured(1000)], OURS: [measured(rate, cpuMicros=4.0) for rate in ours]}}
+        return reported(rounds) | {"time": time, "measurements": rounds}
+
+    told = runs.page([run("2026-11-22T01:02:03Z", 1400, 1300), run("2026-11-23T01:02:03Z", 1700, 1650)]).splitlines()
+    assert told[0].startswith("Runs of 2026-11-22 01:02:03, 2026-11-23 01:02:03: ")
+    assert told[4:] == [
+        "| sync send, 16 threads | a second | 1.40 ! | 1.70 | 1.52 ≥1.5 |",
+        "| sync send, 16 threads | CPU | 0.40 | 0.40 | 0.40 ≤0.50 |",
+    ]
+
+
+def test_a_row_that_one_of_the_runs_has_not_measured_is_left_out_of_them() -> None:
+    rounds = {"sync16": {RIVAL: [measured(1000)], OURS: [measured(2000, cpuMicros=None)]}}
+    told = runs.page([reported(rounds) | {"measurements": rounds}])
+    assert "a second" in told
+    assert "CPU" not in told
 
 
 def test_each_row_has_a_setting_and_each_setting_a_row() -> None:
