@@ -14,6 +14,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +27,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bench import clients  # noqa: E402
+from bench import clients, memory  # noqa: E402
 from bench.report import error_notes, lag_notes, line, page, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
@@ -80,6 +81,9 @@ def _arguments() -> argparse.Namespace:
     rows = [*WORKS, *clients.WORKS, "client"]
     parser.add_argument("--only", nargs="+", choices=rows, help="these rows alone; `client` is all rows of clients")
     parser.add_argument("--directory", type=Path, help="where the stores go; they take up to 15 GB at a time")
+    parser.add_argument(
+        "--fresh-memory", action="store_true", help="measure with memory that was free, not with such as was in use"
+    )
     return parser.parse_args()
 
 
@@ -123,8 +127,14 @@ class Run:
 
     def _measure_all(self, key: str) -> None:
         """The rows of one setting, and what the first one tells beside them."""
-        with both(SETTINGS[key], self._arguments.directory) as sides:
+        with (
+            both(SETTINGS[key], self._arguments.directory) as sides,
+            tempfile.TemporaryDirectory(prefix="bench-", dir=self._arguments.directory) as used,
+        ):
             self._prepare(SETTINGS[key], sides)
+            if not self._arguments.fresh_memory:
+                self._say("putting memory into use")
+                memory.put_into_use(Path(used))
             for name in self._names:
                 if WORKS[name].setting == key:
                     self._results[name] = self._measure(name, sides)
@@ -205,6 +215,11 @@ def _notes(arguments: argparse.Namespace) -> list[str]:
         f"the best of {arguments.rounds} rounds of {arguments.seconds} s, each after {arguments.warm_up} s of warming",
         "messages a second where nothing else is said; bodies of 1 KiB with KEYS, TAGS and UNIQ_KEY, all indexed",
         "flushed asynchronously where nothing else is said; the load generator shares the cores",
+        (
+            "memory was free before, and is of the kind that the machine's host takes back"
+            if arguments.fresh_memory
+            else "memory was in use before, as it is on a machine that has run for a while"
+        ),
         "CPU is user and system time of the broker process; start-up ends when the broker is registered",
         f"pulls, consumers and queries find {BACKLOG:,} messages; those are what a killed broker walks",
         "a killed broker finds no checkpoint, so that both look at their whole log; the process's start is in the time",

@@ -109,7 +109,7 @@ def check_batch(data: bytes) -> None:
     units = decode_units(packed.units)
     assert [unit.size for unit in units] == packed.sizes
     assert [unit.properties.encode() for unit in units if _is_faithful(unit)] == [
-        text for unit, text in zip(units, packed.properties, strict=True) if _is_faithful(unit)
+        text for unit, text in zip(units, packed.texts(), strict=True) if _is_faithful(unit)
     ]
     assert sum(len(unit.body) for unit in units) == packed.bodies_size <= len(data)
     assert all(unit.body_crc == body_crc(unit.body) for unit in units)

@@ -25,6 +25,7 @@ from orbitmq.store.reader import StoreReader
 from orbitmq.store.reading import GetStatus, Selection
 from orbitmq.store.records import PutRecord
 from tests.support.golden import manifest, unpack
+from tests.support.stores import units_of
 
 CLEAN = [
     "batch", "broadcast", "compressed", "cqext", "delay", "expired", "index", "ipv6", "lmq", "plain", "retry_dlq",
@@ -120,10 +121,8 @@ def test_pulls_get_the_same_messages(opened: Opened) -> None:
         )
         assert found.status is GetStatus[expected["status"]], expected
         assert (found.min_offset, found.max_offset) == (expected["minOffset"], expected["maxOffset"])
-        assert [decode_unit(buffer).physical_offset for buffer in found.buffers] == expected["physicalOffsets"], (
-            expected
-        )
-        assert (len(found.buffers), found.size) == (expected["count"], expected["bytes"])
+        assert [decode_unit(unit).physical_offset for unit in units_of(found)] == expected["physicalOffsets"], expected
+        assert (found.count, found.size) == (expected["count"], expected["bytes"])
         if is_corrected(opened.manifest, found.status):
             assert found.next_offset == expected["nextBeginOffset"], expected
 
@@ -182,7 +181,7 @@ def test_the_store_goes_on_where_java_left_it(case: str, tmp_path: Path) -> None
     assert again.commit_log_max_offset > end
     for queue in queues:
         found = again.get(queue["topic"], queue["queueId"], queue["maxOffset"] - 1, 32)
-        assert [decode_unit(buffer).body for buffer in found.buffers][1:] == [b"new"]
+        assert [decode_unit(unit).body for unit in units_of(found)][1:] == [b"new"]
         assert found.max_offset == queue["maxOffset"] + 1
     again.close()
 

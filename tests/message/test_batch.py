@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -9,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError, MessageIllegal
-from orbitmq.message.batch import PackedBatch, encode_batch, pack_batch
+from orbitmq.message import batch_loops
+from orbitmq.message.batch import TAGS_START, PackedBatch, encode_batch, pack_batch, pack_by_struct
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
-from orbitmq.message.unit import body_crc, pack_unit, unit_size
+from orbitmq.message.hashing import tags_code
+from orbitmq.message.properties import find_property
+from orbitmq.message.unit import HEADS, SYS_FLAG_LOW_BYTE, body_crc, pack_unit, unit_size
 from tests.support.batches import BatchItem, decode_batch
 
 ITEMS = st.lists(
@@ -27,7 +31,8 @@ def test_item_of_the_sheet() -> None:
     text = "KEYS\x01k1\x02UNIQ_KEY\x010A000009\x02WAIT\x01true\x02TAGS\x01A"
     assert encode_batch([(0, b"hi", text)]) == data
     assert decode_batch(data) == [BatchItem(0, b"hi", text.encode())]
-    assert packed(data).properties == [text.encode()]
+    assert packed(data).texts() == [text.encode()]
+    assert packed(data).codes == [ord("A")]
 
 
 @given(ITEMS)
@@ -61,7 +66,45 @@ def test_a_batch_is_stored_as_its_messages_would_be(
         units.append(unit_of(sys_flag, (10 + number, 1000 + sum(sizes)), body, texts[-1], flag))
         sizes.append(len(units[-1]))
     bodies_size = sum(len(body) for _, body, _ in items)
-    assert packed(encode_batch(items), common.encode(), sys_flag) == (b"".join(units), sizes, texts, bodies_size)
+    made = packed(encode_batch(items), common.encode(), sys_flag)
+    assert (made.units, made.sizes, made.texts(), made.bodies_size) == (b"".join(units), sizes, texts, bodies_size)
+    assert made.codes == [tags_code(find_property(text, TAGS_START)) for text in texts]
+
+
+TEXTS = st.lists(st.sampled_from(["TAGS\x01", "TAGS", "KEYS\x01k", "\x01", "\x02", "a", "é", "長"]), max_size=9).map(
+    "".join
+)
+MADE = tuple[object, ...] | type[Exception]
+
+
+def made_by(pack: Callable[..., tuple[object, ...]], data: bytes, common: bytes, sys_flag: int) -> MADE:
+    empty = unit_of(sys_flag, (0, 0), b"", b"")
+    try:
+        return pack(data, empty, common, HEADS[empty[SYS_FLAG_LOW_BYTE] >> 4 & 3].size, 10, 1000)
+    except (BodyError, MessageIllegal) as error:
+        return type(error)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=100), TEXTS), max_size=5),
+    st.sampled_from([b"", b"CLUSTER\x01c", b"TAGS\x01c", b"c" * 32_760]),
+    st.sampled_from([0, BORN_HOST_V6, STORE_HOST_V6 | 9]),
+    st.data(),
+)
+def test_both_ways_make_the_same(
+    items: list[tuple[int, bytes, str]], common: bytes, sys_flag: int, data: st.DataObject
+) -> None:
+    """The loop that is compiled in the wheel of a platform, and what stands for it elsewhere; of damaged ones, too."""
+    batch = bytearray(encode_batch(items))
+    if batch and data.draw(st.booleans()):
+        batch[data.draw(st.integers(0, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    whole = bytes(batch[: len(batch) - data.draw(st.sampled_from([0, 0, 1, 30]))])
+    assert made_by(batch_loops.pack, whole, common, sys_flag) == made_by(pack_by_struct, whole, common, sys_flag)
+
+
+def test_both_ways_look_at_large_bodies() -> None:
+    batch = encode_batch([(1, b"x" * (batch_loops.COPIED_MAX + more), "TAGS\x01t") for more in (-1, 0, 1, 5000)])
+    assert made_by(batch_loops.pack, batch, b"", 0) == made_by(pack_by_struct, batch, b"", 0)
 
 
 @given(ITEMS.filter(bool), st.data())

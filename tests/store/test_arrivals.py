@@ -64,7 +64,7 @@ def test_offsets_go_on_while_nothing_is_shown(store: MessageStore) -> None:
     flush(store)
     assert store.put(record()).queue_offset == 5
     result = store.get("T", 0, 2, 32)
-    assert (len(result.buffers), result.next_offset, result.max_offset) == (3, 5, 5)
+    assert (result.count, result.next_offset, result.max_offset) == (3, 5, 5)
 
 
 def test_a_flush_shows_what_came_before_it(store: MessageStore, told: list[Told], disk: FaultyDisk) -> None:

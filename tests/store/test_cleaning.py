@@ -242,7 +242,7 @@ def test_a_message_that_is_going_is_passed_over(store: MessageStore, clock: Manu
     fill(store, clock, 2)
     store._log.files.remove_first()
     result = store.get("T", 0, 0, 32)
-    assert (result.status, len(result.buffers)) == (GetStatus.FOUND, PER_FILE)
+    assert (result.status, result.count) == (GetStatus.FOUND, PER_FILE)
 
 
 def test_a_reader_keeps_what_it_holds(store: MessageStore, clock: ManualClock, disk: FaultyDisk) -> None:

@@ -15,7 +15,7 @@ from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reading import GetStatus, Selection
 from tests.support.disk import FaultyDisk
-from tests.support.stores import abandon, bodies, open_store, record
+from tests.support.stores import abandon, bodies, open_store, record, units_of
 
 NOW = 1_700_000_000_000
 FILE_SIZE = 4096
@@ -127,7 +127,7 @@ def test_pulls_by_tag_look_into_the_extension(tmp_path: Path) -> None:
     wanted = Selection({tags_code("Tag1")}.__contains__)
     found, offset = [], 0
     while (result := store.get("T", 0, offset, 32, wanted)).status is not GetStatus.OFFSET_OVERFLOW_ONE:
-        found += result.buffers
+        found += units_of(result)
         offset = result.next_offset
     assert len(found) == 100
     assert [extension and extension.code for extension in (store.extension("T", 0, number) for number in (1, 300))] == [
@@ -145,7 +145,7 @@ def test_a_message_whose_unit_is_lost_is_taken_for_a_match(tmp_path: Path) -> No
     path = tmp_path / "consumequeue_ext" / "T" / "0" / f"{0:020d}"
     path.write_bytes(bytes(FILE_SIZE))
     store = open_store(tmp_path, **EXTENDED)
-    assert len(store.get("T", 0, 0, 32, Selection(lambda code: False)).buffers) == 1
+    assert len(units_of(store.get("T", 0, 0, 32, Selection(lambda code: False)))) == 1
     assert store.entries("T", 0, 0, 1)[0][2] == tags_code("TagA")  # said by the message itself
     store.close()
 
@@ -163,7 +163,7 @@ def test_extensions_are_read_when_they_are_switched_off_again(tmp_path: Path) ->
     store.close()
     store = open_store(tmp_path)
     for wanted, count in (("TagA", 1), ("TagB", 0)):
-        assert len(store.get("T", 0, 0, 32, Selection({tags_code(wanted)}.__contains__)).buffers) == count
+        assert len(units_of(store.get("T", 0, 0, 32, Selection({tags_code(wanted)}.__contains__)))) == count
     store.put(record(topic="U", properties=b"TAGS\x01TagA"))
     assert store._queues.table["U", 0].extended is None
     store.close()
@@ -220,9 +220,9 @@ def test_a_killed_store_has_its_extension(tmp_path: Path) -> None:
     disk.kill()
     store = open_store(tmp_path, **EXTENDED)
     result = store.get("T", 0, 0, 32, Selection({tags_code("Tag7")}.__contains__))
-    assert len(result.buffers) == 1
+    assert len(units_of(result)) == 1
     store.put(record(properties=b"TAGS\x01Tag7"))
-    assert len(store.get("T", 0, 30, 32, Selection({tags_code("Tag7")}.__contains__)).buffers) == 1
+    assert len(units_of(store.get("T", 0, 30, 32, Selection({tags_code("Tag7")}.__contains__)))) == 1
     store.close()
 
 
@@ -251,7 +251,7 @@ def test_files_go_with_the_entries_that_lead_there(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "consumequeue_ext" / "T" / "0").iterdir()] == [
         f"{start:020d}" for start in (4096, 8192)
     ]
-    assert len(store.get("T", 0, 250, 32, Selection({tags_code("Tag255")}.__contains__)).buffers) == 1
+    assert len(units_of(store.get("T", 0, 250, 32, Selection({tags_code("Tag255")}.__contains__)))) == 1
     store.close()
     store = open_store(tmp_path, **EXTENDED)
     assert store.entries("T", 0, 499, 1)[0][2] == tags_code("Tag499")

@@ -26,7 +26,7 @@ from orbitmq.store.records import PutResult, PutStatus
 from tests.support.batches import BatchItem, put_batch
 from tests.support.crashes import SimulatedStore
 from tests.support.power import PowerDisk
-from tests.support.stores import record, small_options
+from tests.support.stores import record, small_options, units_of
 
 QUEUES = [("T", 0), ("T", 1), ("Other", 0)]
 MEMORY = Path("/dev/shm")
@@ -185,7 +185,7 @@ class StoreModel(RuleBasedStateMachine):
         while offset < self.store.max_offset(*queue):
             result = self.store.get(*queue, offset, 32)
             assert result.status in (GetStatus.FOUND, GetStatus.MESSAGE_WAS_REMOVING)
-            found += [(unit.queue_offset, unit.body) for unit in map(decode_unit, result.buffers)]
+            found += [(unit.queue_offset, unit.body) for unit in map(decode_unit, units_of(result))]
             offset = result.next_offset
         return found
 
@@ -204,7 +204,7 @@ class StoreModel(RuleBasedStateMachine):
         elif offset > stop:
             self.expect(result, GetStatus.OFFSET_OVERFLOW_BADLY, stop)
         else:
-            found = {unit.queue_offset: unit.body for unit in map(decode_unit, result.buffers)}
+            found = {unit.queue_offset: unit.body for unit in map(decode_unit, units_of(result))}
             there = {message.queue_offset: message.body for message in self.there(queue)}
             scanned = range(offset, result.next_offset)
             assert len(found) <= count

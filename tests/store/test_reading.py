@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from orbitmq.message.hashing import tags_code
-from orbitmq.message.unit import decode_unit
+from orbitmq.message.unit import decode_unit, decode_units
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.extended_queue import Extension
-from orbitmq.store.reading import GetStatus, Selection
-from tests.support.stores import open_store, record
+from orbitmq.store.reading import GetStatus, Matcher, Selection
+from tests.support.stores import open_store, record, units_of
 
 BIG_FILES = {"mapped_file_size_commit_log": 4 << 20, "mapped_file_size_consume_queue": 40_000}
 
@@ -32,30 +32,30 @@ def put(store: MessageStore, count: int, size: int = 10, tag: str = "A") -> None
 
 def test_at_most_as_many_as_asked_for_and_32(store: MessageStore) -> None:
     put(store, 50)
-    assert len(store.get("T", 0, 0, 5).buffers) == 5
+    assert len(units_of(store.get("T", 0, 0, 5))) == 5
     result = store.get("T", 0, 10, 1000)
-    assert (result.status, len(result.buffers), result.next_offset) == (GetStatus.FOUND, 32, 42)
+    assert (result.status, len(units_of(result)), result.next_offset) == (GetStatus.FOUND, 32, 42)
     assert (result.min_offset, result.max_offset, result.is_behind) == (0, 50, False)
 
 
 def test_at_most_256_kib_but_always_one(store: MessageStore) -> None:
     put(store, 3, size=300_000)
     put(store, 5, size=100_000)
-    assert len(store.get("T", 0, 0, 32).buffers) == 1
+    assert len(units_of(store.get("T", 0, 0, 32))) == 1
     result = store.get("T", 0, 3, 32)
-    assert len(result.buffers) == 2
-    assert result.size == sum(len(buffer) for buffer in result.buffers) <= 256 << 10
+    assert len(units_of(result)) == 2
+    assert result.size == sum(map(len, result.buffers)) <= 256 << 10
 
 
 def test_fewer_when_they_are_no_longer_in_memory(tmp_path: Path) -> None:
     store = open_store(tmp_path, **BIG_FILES, access_message_in_memory_max_ratio=0)
     put(store, 20)
     result = store.get("T", 0, 0, 32)
-    assert (len(result.buffers), result.is_behind) == (8, True)
+    assert (len(units_of(result)), result.is_behind) == (8, True)
     assert store.is_on_disk("T", 0, 0)
     assert not store.is_on_disk("T", 0, 20)
     put(store, 3, size=40_000)
-    assert len(store.get("T", 0, 20, 32).buffers) == 1
+    assert len(units_of(store.get("T", 0, 20, 32))) == 1
     store.close()
 
 
@@ -64,9 +64,33 @@ def test_messages_that_do_not_match_are_passed_over(store: MessageStore) -> None
     put(store, 2, tag="B")
     put(store, 3, tag="A")
     result = store.get("T", 0, 0, 32, Selection({tags_code("B")}.__contains__))
-    assert (len(result.buffers), result.next_offset) == (2, 8)
+    assert (len(units_of(result)), result.next_offset) == (2, 8)
     result = store.get("T", 0, 0, 1, Selection({tags_code("B")}.__contains__))
-    assert (len(result.buffers), result.next_offset) == (1, 4)
+    assert (len(units_of(result)), result.next_offset) == (1, 4)
+
+
+def test_units_that_follow_one_another_are_one_buffer(tmp_path: Path) -> None:
+    """Two queues that take turns, then one alone, over the end of a file: each buffer ends where the next unit is
+    somebody else's, not wanted, or in another file; together they are what was stored, in order.
+    """
+    store = open_store(tmp_path, mapped_file_size_consume_queue=20 * 100)
+    for number, queue_id in enumerate([0, 1, 0, 0, 1, *[0] * 60]):
+        tag = "B" if number == 3 else "A"
+        store.put(record(b"%02d" % number, queue_id=queue_id, properties=f"TAGS\x01{tag}".encode()))
+
+    def bodies_of(offset: int, count: int, *matcher: Matcher) -> list[list[bytes]]:
+        result = store.get("T", 0, offset, count, Selection(*matcher))
+        units_of(result)
+        return [[unit.body for unit in decode_units(buffer)] for buffer in result.buffers]
+
+    assert bodies_of(0, 3) == [[b"00"], [b"02", b"03"]], "what another queue has between them parts them"
+    assert bodies_of(0, 5) == [[b"00"], [b"02", b"03"], [b"05", b"06"]]
+    assert bodies_of(0, 4, {tags_code("A")}.__contains__) == [[b"00"], [b"02"], [b"05", b"06"]]
+    assert [sum(map(len, bodies_of(3, count))) for count in (1, 2, 7)] == [1, 2, 7]
+    first, second = store.get("T", 0, 20, 32).buffers
+    last, following = decode_units(first)[-1], decode_units(second)[0]
+    assert (following.queue_offset, following.physical_offset) == (last.queue_offset + 1, 4096)
+    store.close()
 
 
 class Longer:
@@ -90,9 +114,9 @@ def test_a_closer_look_decides_about_each_message(store: MessageStore) -> None:
     put(store, 2, size=500, tag="A")
     put(store, 2, size=500, tag="B")
     result = store.get("T", 0, 0, 32, Selection(None, Longer(400)))
-    assert (result.status, len(result.buffers), result.next_offset) == (GetStatus.FOUND, 4, 6)
+    assert (result.status, len(units_of(result)), result.next_offset) == (GetStatus.FOUND, 4, 6)
     result = store.get("T", 0, 0, 32, Selection({tags_code("B")}.__contains__, Longer(400)))
-    assert (len(result.buffers), result.next_offset) == (2, 6)
+    assert (len(units_of(result)), result.next_offset) == (2, 6)
     result = store.get("T", 0, 0, 32, Selection(None, Longer(4000)))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
 
@@ -104,10 +128,10 @@ def test_a_pull_looks_closely_at_so_many(store: MessageStore) -> None:
     result = store.get("T", 0, 0, 32, Selection(None, Longer(400, looks_max=4)))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 4)
     result = store.get("T", 0, 4, 32, Selection(None, Longer(400, looks_max=4)))
-    assert (result.status, len(result.buffers), result.next_offset) == (GetStatus.FOUND, 3, 8)
+    assert (result.status, len(units_of(result)), result.next_offset) == (GetStatus.FOUND, 3, 8)
     wanted = {tags_code("B")}.__contains__
     result = store.get("T", 0, 0, 32, Selection(wanted, Longer(400, looks_max=4)))
-    assert (len(result.buffers), result.next_offset) == (4, 14), "what its tag rules out is not looked at"
+    assert (len(units_of(result)), result.next_offset) == (4, 14), "what its tag rules out is not looked at"
 
 
 def test_an_extension_is_asked_before_its_message_is_read(tmp_path: Path) -> None:
@@ -119,7 +143,7 @@ def test_an_extension_is_asked_before_its_message_is_read(tmp_path: Path) -> Non
     look = Longer(0)
     result = store.get("T", 0, 0, 32, Selection(None, look))
     assert len(look.asked) == 4
-    assert [decode_unit(buffer).store_timestamp % 2 for buffer in result.buffers] == [0, 0]
+    assert [decode_unit(unit).store_timestamp % 2 for unit in units_of(result)] == [0, 0]
     store.close()
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from orbitmq.message.unit import decode_unit
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.reading import GetStatus
+from tests.support.stores import units_of
 
 Place: TypeAlias = tuple[int, int, int, str]  # queue offset, physical offset, size, SHA-256 of the unit
 Contents: TypeAlias = dict[tuple[str, int], list[Place]]  # of each queue that has messages
@@ -25,7 +26,7 @@ def places(store: MessageStore, topic: str, queue_id: int) -> list[Place]:
     while offset < store.max_offset(topic, queue_id):
         result = store.get(topic, queue_id, offset, 32)
         assert result.status is GetStatus.FOUND, (topic, queue_id, offset, result.status)
-        found += map(_place, result.buffers)
+        found += map(_place, units_of(result))
         offset = result.next_offset
     return found
 

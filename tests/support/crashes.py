@@ -28,7 +28,7 @@ from orbitmq.store.walk import Walk
 from orbitmq.store.worker import Worker
 from tests.support.batches import BatchItem, put_batch
 from tests.support.power import SECTOR, PowerDisk, PowerLost
-from tests.support.stores import record, small_options
+from tests.support.stores import record, small_options, units_of
 
 QUEUES = [("T", 0), ("T", 1), ("Other", 0), (SCHEDULE_TOPIC, 2)]
 LIGHT_QUEUES = [("%LMQ%one", 0), ("%LMQ%two", 0)]
@@ -429,7 +429,7 @@ class History:
         """Place -> message, from a queue offset on, as a consumer gets them."""
         found: dict[int, Content] = {}
         while (result := self.store.get(topic, queue_id, offset, 32)).buffers:
-            for buffer in result.buffers:
+            for buffer in units_of(result):
                 unit = decode_unit(buffer)
                 assert (unit.topic, unit.queue_id) == (topic, queue_id), "an entry leads to another queue's message"
                 content = unit.queue_offset, hashlib.sha256(unit.body).digest(), unit.properties.encode()

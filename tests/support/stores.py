@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orbitmq.message.unit import Unit, decode_unit
+from orbitmq.message.unit import INT32, Unit, decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.reading import GetResult
 from orbitmq.store.records import PutRecord
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
@@ -53,12 +54,26 @@ def record(
     return PutRecord(topic, queue_id, body, properties, 1_600_000_000_000, HOST, HOST, **fields)
 
 
+def units_of(result: GetResult) -> list[memoryview]:
+    """The units of a read, one by one."""
+    found = []
+    for buffer in result.buffers:
+        rest = buffer
+        while rest:
+            (size,) = INT32.unpack_from(rest)
+            assert 0 < size <= len(rest), "a buffer holds whole units"
+            found.append(rest[:size])
+            rest = rest[size:]
+    assert (len(found), sum(map(len, found))) == (result.count, result.size)
+    return found
+
+
 def units(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[Unit]:
     """Every message of a queue, read the way a consumer reads."""
     found: list[Unit] = []
     offset = int(store.min_offset(topic, queue_id))
     while (result := store.get(topic, queue_id, offset, 32)).buffers:
-        found += [decode_unit(buffer) for buffer in result.buffers]
+        found += map(decode_unit, units_of(result))
         offset = result.next_offset
     return found
 

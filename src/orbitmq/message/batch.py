@@ -14,20 +14,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from orbitmq.errors import BodyError, MessageIllegal
+from orbitmq.message.batch_loops import COPIED_MAX, IS_COMPILED, pack
 from orbitmq.message.checksum import CRC_MASK, crc32
-from orbitmq.message.properties import PROPERTIES_SIZE_MAX
+from orbitmq.message.hashing import tags_code
+from orbitmq.message.properties import NAME_END, PROPERTIES_SIZE_MAX, TAGS, find_property
 from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64  # a machine word where this is compiled; an int of Python's otherwise
 
 ITEM_HEAD: Final = struct.Struct(">i8xii")  # size, flag, body size
 ITEM_OVERHEAD: Final = ITEM_HEAD.size + PROPERTIES_LENGTH.size
 PAIR_END: Final = b"\x02"
-COPIED_MAX: Final = 2048  # bytes of a body: a view of it would cost more
+TAGS_START: Final = (TAGS + NAME_END).encode()
 MAGIC_AT, QUEUE_ID_AT, SHARED_AT = 4, 12, 36  # in a unit; what follows from system flag on is the same in a whole batch
 
 
@@ -49,12 +49,20 @@ def encode_batch(items: Iterable[tuple[int, bytes, str]]) -> bytes:
 
 
 class PackedBatch(NamedTuple):
-    """The units of a batch as they go into the log; of each message its size there and its properties."""
+    """The units of a batch as they go into the log; of each message its size there, that of its properties, and the
+    hash of its tags.
+    """
 
-    units: bytes
+    units: bytes | bytearray
     sizes: list[int]
-    properties: list[bytes]
+    text_sizes: list[int]
+    codes: list[int]
     bodies_size: int
+
+    def texts(self) -> list[bytes]:
+        """The properties of each message, with which its unit ends."""
+        ends = accumulate(self.sizes)
+        return [bytes(self.units[end - size : end]) for end, size in zip(ends, self.text_sizes, strict=True)]
 
 
 def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int, physical_offset: int) -> PackedBatch:
@@ -62,39 +70,40 @@ def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int
     it come the fields that the messages share. `common` are properties that each gets behind its own.
 
     BodyError when an item is truncated or its lengths disagree, MessageIllegal when a properties text gets too long.
-    One pass without an object a message: batches are how the highest rates come in.
     """
-    head_end = HEADS[empty_unit[SYS_FLAG_LOW_BYTE] >> 4 & 3].size
-    magic, shared = empty_unit[MAGIC_AT : MAGIC_AT + 4], empty_unit[SHARED_AT : head_end - INT32.size]
-    topic = empty_unit[head_end : -PROPERTIES_LENGTH.size]  # with its length
+    head_size = HEADS[empty_unit[SYS_FLAG_LOW_BYTE] >> 4 & 3].size
+    make = pack if IS_COMPILED else pack_by_struct
+    return PackedBatch(*make(items, empty_unit, common, head_size, queue_offset, physical_offset))
+
+
+def pack_by_struct(
+    items: bytes, empty_unit: bytes, common: bytes, head_size: int, queue_offset: int, physical_offset: int
+) -> tuple[bytes, list[int], list[int], list[int], int]:
+    """`batch_loops.pack` for where that is not compiled: one pass without an object a message, for batches are how the
+    highest rates come in.
+    """
+    magic, shared = empty_unit[MAGIC_AT : MAGIC_AT + 4], empty_unit[SHARED_AT : head_size - INT32.size]
+    topic = empty_unit[head_size : -PROPERTIES_LENGTH.size]  # with its length
     (queue_id,) = INT32.unpack_from(empty_unit, QUEUE_ID_AT)
     pack_head = _head(len(shared)).pack
     unpack_item, unpack_length = ITEM_HEAD.unpack_from, PROPERTIES_LENGTH.unpack_from
     view = memoryview(items)
     common_after_pair = PAIR_END + common if common else b""
-    before_text = b""  # topic and length of the properties, which are as long as the last ones as a rule
+    before_text, last_text_size = b"", -1  # topic and length of the properties, which are as long as the last as a rule
     parts: list[bytes | memoryview] = []
     sizes: list[int] = []
-    texts: list[bytes] = []
-    head_size: i64 = ITEM_HEAD.size
-    length_size: i64 = PROPERTIES_LENGTH.size
-    overhead: i64 = len(empty_unit)
-    end: i64 = len(items)
-    offset: i64 = queue_offset
-    place: i64 = physical_offset
-    position: i64 = 0
-    bodies_size: i64 = 0
-    last_text_size: i64 = -1
-    item_size: i64
-    body_size: i64
-    text_size: i64
+    text_sizes: list[int] = []
+    codes: list[int] = []
+    overhead, end = len(empty_unit), len(items)
+    offset, place = queue_offset, physical_offset
+    position = bodies_size = 0
     try:
         while position < end:
             item_size, flag, body_size = unpack_item(items, position)
-            body_at = position + head_size
+            body_at = position + ITEM_HEAD.size
             body_end = body_at + body_size
             (text_size,) = unpack_length(items, body_end)
-            text_at = body_end + length_size
+            text_at = body_end + PROPERTIES_LENGTH.size
             item_end = position + item_size
             if body_size < 0 or text_size < 0 or text_at + text_size != item_end or item_end > end:
                 raise BodyError(f"the lengths of the batch item at {position} disagree")
@@ -112,14 +121,15 @@ def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int
             parts.append(before_text)
             parts.append(text)
             sizes.append(size)
-            texts.append(text)
+            text_sizes.append(text_size)
+            codes.append(tags_code(find_property(text, TAGS_START)))
             offset += 1
             place += size
             bodies_size += body_size
             position = item_end
     except struct.error as error:
         raise BodyError(f"the batch item at {position} is truncated") from error
-    return PackedBatch(b"".join(parts), sizes, texts, bodies_size)
+    return b"".join(parts), sizes, text_sizes, codes, bodies_size
 
 
 @cache

@@ -36,7 +36,8 @@ WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyon
 # Bytes a caller who waits for nothing may queue before others and the socket get a turn.
 WRITE_TURN_MAX: Final = 256 << 10
 SILENCE_MIN_MS: Final = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
-GATHERED_FROM: Final = 64 << 10  # bytes of a body in parts that go to the kernel as they are: less is cheaper copied
+GATHERED_FROM: Final = 64 << 10  # bytes of a body in parts that go to the kernel as they are: less is cheaper copied,
+GATHERED_PART_FROM: Final = 8 << 10  # unless its parts are so large
 FAIR_FROM: Final = 32 << 10  # bytes of a read after which others get a turn; uvloop makes 32 reads of 250 KiB in one
 CLOSE_GRACE_SECONDS: Final = 3.0  # how long a closed connection may wait for its peer to take the last bytes
 TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
@@ -355,7 +356,7 @@ class Connection(asyncio.Protocol):
         if not self.is_open:
             return
         body_size = parts_size(command)
-        if body_size >= GATHERED_FROM:
+        if body_size >= GATHERED_FROM or (body_size and body_size >= GATHERED_PART_FROM * len(command.body_parts)):
             self._out += (encode_head(command, body_size), *command.body_parts)
             self._gathers = True
             self._out_size += body_size

@@ -138,7 +138,7 @@ class CommitLog:
 
     # ------------------------------------------------------------------------------------------------------ writing
 
-    def append(self, units: bytes, store_timestamp: int) -> None:
+    def append(self, units: bytes | bytearray, store_timestamp: int) -> None:
         """Write whole units at `end`. They must fit below `limit`. StoreError when the disk fails, for large ones."""
         start = self.end - self._file_start
         stop = start + len(units)
@@ -151,7 +151,7 @@ class CommitLog:
             self.readable = self.end if self.whole is None else self.whole
         self.last_store_timestamp = store_timestamp
 
-    def _write_by_call(self, file: MappedFile, start: int, units: bytes) -> None:
+    def _write_by_call(self, file: MappedFile, start: int, units: bytes | bytearray) -> None:
         try:
             file.write(start, units)
         except OSError as error:

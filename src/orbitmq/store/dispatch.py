@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from orbitmq.message.batch import TAGS_START, PackedBatch
 from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.hashing import tags_code
-from orbitmq.message.properties import DELAY, NAME_END, TAGS, find_property
+from orbitmq.message.properties import DELAY, NAME_END, find_property
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.store.extended_queue import ExtendedQueue
 from orbitmq.store.multi_dispatch import MultiDispatch
@@ -22,7 +23,6 @@ from orbitmq.store.queues import ConsumeQueues, is_storable
 
 _log = logging.getLogger(__name__)
 
-_TAGS: Final = (TAGS + NAME_END).encode()
 _DELAY: Final = (DELAY + NAME_END).encode()
 
 FilterBitmap = Callable[[str, bytes], bytes]  # topic and properties of a message -> which filters of the topic take it
@@ -66,7 +66,7 @@ class Dispatcher:
             level = delay_level(properties)
             if level > 0:
                 return delivery_timestamp(self._delay_levels, min(level, len(self._delay_levels)), store_timestamp)
-        return tags_code(find_property(properties, _TAGS))
+        return tags_code(find_property(properties, TAGS_START))
 
     def resolved(self, queue: ConsumeQueue, entry: Entry, unit_at: Callable[[int], memoryview | None]) -> Entry:
         """The entry with what an address in it leads to; where that is lost, with what the message itself says."""
@@ -101,18 +101,20 @@ class Dispatcher:
         self,
         queue: ConsumeQueue,
         places: Sequence[int],
-        sizes: Sequence[int],
-        properties: Sequence[bytes],
+        batch: PackedBatch,
         store_timestamp: int,
     ) -> list[int]:
         """The same for new messages that follow one another in the log; they become the last of the queue."""
-        codes = fields = [self.code_of(queue, text, store_timestamp) for text in properties]
+        codes = batch.codes
+        if queue.is_schedule:
+            codes = [self.code_of(queue, text, store_timestamp) for text in batch.texts()]
+        fields = codes
         if (extended := queue.extended) is not None:
             fields = [
                 self._extend(queue, extended, code, text, store_timestamp)
-                for code, text in zip(codes, properties, strict=True)
+                for code, text in zip(codes, batch.texts(), strict=True)
             ]
-        queue.put_run(places, sizes, fields)
+        queue.put_run(places, batch.sizes, fields)
         self.store_timestamp = store_timestamp
         return codes
 

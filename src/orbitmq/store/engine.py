@@ -300,7 +300,7 @@ class MessageStore:
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
         except MessageIllegal:
             return PROPERTIES_TOO_LONG
-        if self._multi_dispatch.is_wanted(batch.properties):
+        if self._multi_dispatch.is_wanted(batch):
             # Each would need offsets of its own in them, and a start after a crash would believe forged ones.
             return ILLEGAL
         total = len(batch.units)
@@ -315,7 +315,7 @@ class MessageStore:
         if self._wakes_flusher:
             self._wake_flusher()
         *places, _ = ends = cast("list[PhysicalOffset]", list(accumulate(batch.sizes, initial=offset)))
-        codes = self._dispatcher.enter_run(queue, places, batch.sizes, batch.properties, now_ms)
+        codes = self._dispatcher.enter_run(queue, places, batch, now_ms)
         self._arrivals.add_run(queue, first, ends[1:], codes, now_ms)
         self.put_count += len(places)
         self.put_bytes += total

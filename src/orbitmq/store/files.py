@@ -186,7 +186,7 @@ class MappedFile:
         finally:
             self._leave()
 
-    def write(self, start: int, data: mmap.mmap | memoryview | bytes) -> None:
+    def write(self, start: int, data: mmap.mmap | memoryview | bytes | bytearray) -> None:
         """Write past the map; readers of `view` see it. OSError when the disk fails, or the file is closed."""
         if not self._enter():
             raise OSError(errno.EBADF, f"{self.path} is closed")

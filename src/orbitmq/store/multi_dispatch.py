@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from orbitmq.errors import MessageIllegal
+from orbitmq.message.batch import PackedBatch
 from orbitmq.message.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -83,9 +84,9 @@ class MultiDispatch(NamedTuple):
             if name not in SEND_FORBIDDEN_TOPICS
         ]
 
-    def is_wanted(self, properties: Iterable[bytes]) -> bool:
+    def is_wanted(self, batch: PackedBatch) -> bool:
         """Whether one of these messages wants to enter further queues."""
-        return self.is_enabled and any(_NAMES in one for one in properties)
+        return self.is_enabled and any(_NAMES in text for text in batch.texts())
 
     def _queue_id(self, name: str, queue_id: int) -> int:
         return 0 if self.with_light_queues and is_lmq(name) else queue_id

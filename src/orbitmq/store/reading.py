@@ -62,7 +62,8 @@ class GetStatus(Enum):
 
 
 class GetResult(msgspec.Struct):
-    """`buffers` are units of the log, uncopied; `next_offset` is where the next pull should begin.
+    """`buffers` are `count` units of the log, uncopied; those that follow one another there are in one buffer.
+    `next_offset` is where the next pull should begin.
 
     `is_behind` says that the reader is further behind than the machine's memory reaches.
     """
@@ -72,6 +73,7 @@ class GetResult(msgspec.Struct):
     min_offset: QueueOffset
     max_offset: QueueOffset
     buffers: list[memoryview]
+    count: int = 0
     size: int = 0
     is_behind: bool = False
 
@@ -137,13 +139,17 @@ def _scan(
     skip_below: i64 = 0
     consumed: i64 = 0
     looks: i64 = 0
+    count: i64 = 0
+    run_start: i64 = 0  # the units of the last buffer, when they are some
+    run_end: i64 = -1
+    run_limit: i64 = 0
+    is_run = False
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start: i64 = log.end - limits.memory_bytes
     scan_bytes = max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)
     for place, size, code in ENTRY.iter_unpack(view[:scan_bytes]):
-        if buffers:
+        if count:
             bytes_max, count_max = limits.in_memory if place >= memory_start else limits.on_disk
-            count = len(buffers)
             if count >= max_count or count >= count_max or total + size > bytes_max:
                 break
         consumed += 1
@@ -162,19 +168,43 @@ def _scan(
                 consumed -= 1
                 break
             looks += 1
+        if place == run_end and look is None:
+            if not is_run:
+                run_limit = min(log.readable, log.files.start_of(run_start) + log.files.file_size)
+            if 0 < size <= run_limit - place:
+                is_run = True
+                run_end += size
+                total += size
+                count += 1
+                continue
         unit = log.slice(place, size)
         if unit is None:
             # Its file was removed meanwhile: the other messages of that file are gone with it.
             skip_below = log.files.start_of(place) + log.files.file_size
-            status = status if buffers else GetStatus.MESSAGE_WAS_REMOVING
+            status = status if count else GetStatus.MESSAGE_WAS_REMOVING
             continue
         if look is not None and not look.takes(unit):
             continue
+        if is_run:
+            buffers[-1] = _joined(log, run_start, run_end)
+            is_run = False
+        run_start, run_end = place, place + size
         buffers.append(unit)
+        count += 1
         total += size
         status = GetStatus.FOUND
         skip_below = 0
-    return GetResult(status, QueueOffset(offset + consumed), low, high, buffers, total, is_behind=place < memory_start)
+    if is_run:
+        buffers[-1] = _joined(log, run_start, run_end)
+    following = QueueOffset(offset + consumed)
+    return GetResult(status, following, low, high, buffers, count, total, is_behind=place < memory_start)
+
+
+def _joined(log: CommitLog, start: int, end: int) -> memoryview:
+    """The units between two places of one file."""
+    units = log.slice(start, end - start)
+    assert units is not None, "the first of them was there, and nothing was awaited since"
+    return units
 
 
 def _entries_a_file(queue: ConsumeQueue) -> int:
