@@ -1,7 +1,7 @@
 """Memory in use, as it is on a machine that has run for a while: files take what programs leave free.
 
-A hypervisor may take back what is free. To get such a page again costs a virtual machine some 8 us, six times what a
-broker spends to fill it with messages, and a measurement that begins with free memory is one of that.
+A hypervisor may take back what is free. To get such a page again costs a virtual machine some 8 us, several times what
+a broker spends to fill it with messages, and a measurement that begins with free memory is one of that.
 """
 
 from __future__ import annotations
@@ -14,17 +14,23 @@ STEP = 1 << 20
 NAME = "memory-{}"
 
 
-def put_into_use(directory: Path) -> int:
-    """Have the system keep a file without content in what is free; how many bytes. It gives way to any other use of
-    memory. The file takes no blocks of the disk, and what it holds in memory goes with it.
+def put_into_use(directory: Path, size: int | None = None) -> int:
+    """Have the system keep a file without content in what is free, or in so many bytes; how many that are. It gives way
+    to any other use of memory. The file takes no blocks of the disk, and what it holds in memory goes with it. OSError
+    where files without content take no memory.
     """
-    size = max(0, _free_bytes() - KEPT_FREE)
+    free = _free_bytes()
+    size = max(0, free - KEPT_FREE) if size is None else size
     path = directory / NAME.format(len(list(directory.glob(NAME.format("*")))))
     piece = bytearray(STEP)
     with path.open("w+b", buffering=0) as file:
         os.truncate(file.fileno(), size)
         while file.readinto(piece):
             pass
+    if free - _free_bytes() < size // 2:
+        raise OSError(
+            f"{path} took no memory: its file system keeps none of a file without content; name a --directory"
+        )
     return size
 
 

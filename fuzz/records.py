@@ -103,7 +103,7 @@ _EMPTY_UNIT = _unit(0, b"", b"")
 
 
 def check_batch(data: bytes) -> None:
-    packed = outcome((BodyError, MessageIllegal), lambda: pack_batch(data, _EMPTY_UNIT, _COMMON, 5, 1000))
+    packed = outcome((BodyError, MessageIllegal), lambda: pack_batch(data, _EMPTY_UNIT, _COMMON, 5, 1000, 1 << 40))
     if is_refused(packed):
         return
     units = decode_units(packed.units)

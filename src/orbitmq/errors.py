@@ -15,6 +15,7 @@ answers when the error reaches the border of a request.
     |   +-- FrameError              a frame that cannot be cut from the stream; the connection closes
     |   +-- HeaderError             a header that cannot be decoded
     |   +-- BodyError               a body that is not what its request code promises
+    |   |   +-- BodyTooLarge        one that would take more room than it may
     |   +-- UnitError               a stored message unit that cannot be decoded
     |   +-- BrokerError             the peer answered with a response code that means failure
     +-- HookFailed                  the application's: its hook failed a request
@@ -111,6 +112,10 @@ class HeaderError(PeerError):
 
 class BodyError(PeerError):
     """A body does not have the form its request code promises."""
+
+
+class BodyTooLarge(BodyError):
+    """A body that would become more than the store may be asked for; the text names the limit."""
 
 
 class UnitError(PeerError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.errors import BodyError, MessageIllegal
+from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
 from orbitmq.message import batch_loops
 from orbitmq.message.batch import TAGS_START, PackedBatch, encode_batch, pack_batch, pack_by_struct
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
@@ -50,8 +51,8 @@ def unit_of(sys_flag: int, place: tuple[int, int], body: bytes, properties: byte
     )  # fmt: skip
 
 
-def packed(data: bytes, common: bytes = b"", sys_flag: int = 0) -> PackedBatch:
-    return pack_batch(data, unit_of(sys_flag, (0, 0), b"", b""), common, 10, 1000)
+def packed(data: bytes, common: bytes = b"", sys_flag: int = 0, size_max: int = 1 << 40) -> PackedBatch:
+    return pack_batch(data, unit_of(sys_flag, (0, 0), b"", b""), common, 10, 1000, size_max)
 
 
 @given(ITEMS, st.sampled_from(["", "CLUSTER\x01c"]), st.sampled_from([0, BORN_HOST_V6, STORE_HOST_V6 | 9]))
@@ -77,10 +78,12 @@ TEXTS = st.lists(st.sampled_from(["TAGS\x01", "TAGS", "KEYS\x01k", "\x01", "\x02
 MADE = tuple[object, ...] | type[Exception]
 
 
-def made_by(pack: Callable[..., tuple[object, ...]], data: bytes, common: bytes, sys_flag: int) -> MADE:
+def made_by(
+    pack: Callable[..., tuple[object, ...]], data: bytes, common: bytes, sys_flag: int, size_max: int = 1 << 40
+) -> MADE:
     empty = unit_of(sys_flag, (0, 0), b"", b"")
     try:
-        return pack(data, empty, common, HEADS[empty[SYS_FLAG_LOW_BYTE] >> 4 & 3].size, 10, 1000)
+        return pack(data, empty, common, HEADS[empty[SYS_FLAG_LOW_BYTE] >> 4 & 3].size, 10, 1000, size_max)
     except (BodyError, MessageIllegal) as error:
         return type(error)
 
@@ -100,6 +103,42 @@ def test_both_ways_make_the_same(
         batch[data.draw(st.integers(0, len(batch) - 1))] = data.draw(st.integers(0, 255))
     whole = bytes(batch[: len(batch) - data.draw(st.sampled_from([0, 0, 1, 30]))])
     assert made_by(batch_loops.pack, whole, common, sys_flag) == made_by(pack_by_struct, whole, common, sys_flag)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("TAGS\x01a", b"a"),
+        ("TAGS\x01a\x02TAGS\x01", b"a"),
+        ("TAGS\x01a\x02TAGS\x01\x02", b"a"),
+        ("TAGS\x01a\x02TAGS\x01b", b"b"),
+        ("TAGS\x01é\x02KEYS\x01k", "é".encode()),
+        ("KEYS\x01TAGS\x01b", None),
+        ("TAGS\x02\x01x", None),
+        ("TAGS\x01\x01", b"\x01"),
+        ("XTAGS\x01a", None),
+    ],
+)
+def test_both_ways_read_the_tags_that_count(text: str, value: bytes | None) -> None:
+    batch = encode_batch([(0, b"", text)])
+    for pack in (batch_loops.pack, pack_by_struct):
+        made = made_by(pack, batch, b"", 0)
+        assert isinstance(made, tuple)
+        assert made[3] == [tags_code(value)] == [tags_code(find_property(text.encode(), TAGS_START))]
+
+
+def test_both_ways_stop_before_units_that_take_too_much_room() -> None:
+    """What all messages share is added to each of them: a small request must not ask for gigabytes."""
+    batch = encode_batch([(0, b"", "")] * 100)
+    common = b"c" * 20_000
+    size = len(packed(batch, common).units)
+    for pack in (batch_loops.pack, pack_by_struct):
+        assert made_by(pack, batch, common, 0, size) == made_by(pack_by_struct, batch, common, 0)
+        tracemalloc.start()
+        assert made_by(pack, batch, common, 0, 100_000) is BodyTooLarge
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 300_000
 
 
 def test_both_ways_look_at_large_bodies() -> None:

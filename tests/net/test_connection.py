@@ -14,7 +14,7 @@ import pytest
 
 from orbitmq.errors import RemotingTimeout, RequestRejected, SendRequestError
 from orbitmq.net import connection as connection_module
-from orbitmq.net.connection import GATHERED_FROM, TURN_COMMANDS, WRITE_BUFFER_HIGH, Connection
+from orbitmq.net.connection import GATHERED_FROM, GATHERED_PART_FROM, TURN_COMMANDS, WRITE_BUFFER_HIGH, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
@@ -219,21 +219,33 @@ async def test_answers_of_one_turn_leave_in_one_write(both_loops: LoopFactory, m
     assert len(transport.written) == 2
 
 
-@pytest.mark.parametrize("size", [GATHERED_FROM // 4 - 1, GATHERED_FROM // 4])
-async def test_large_bodies_in_parts_go_to_the_kernel_without_a_copy(size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "count", "uncopied"),
+    [
+        (GATHERED_FROM // 16 - 1, 16, False),
+        (GATHERED_FROM // 16, 16, True),
+        (GATHERED_PART_FROM - 1, 1, False),
+        (GATHERED_PART_FROM, 1, True),
+        (GATHERED_PART_FROM, 3, True),
+        (GATHERED_PART_FROM - 1, 3, False),
+    ],
+)
+async def test_large_bodies_and_parts_go_to_the_kernel_without_a_copy(size: int, count: int, uncopied: bool) -> None:
     log = memoryview(bytes(range(256)) * 256)[:size]
     connection = Connection(Desk().router)
     transport = GatheringTransport()
     connection.connection_made(transport)
     answer = request(ECHO).response(0)
-    answer.body_parts = [log] * 4
+    answer.body_parts = [log] * count
     connection.send(request(ECHO))
     connection.send(answer)
+    connection.send(request(ECHO, body=b"behind"))
     await settle()
-    whole = b"".join(map(encode_frame, (request(ECHO), answer)))
+    whole = b"".join(map(encode_frame, (request(ECHO), answer, request(ECHO, body=b"behind"))))
     assert len(b"".join(transport.written)) == len(whole)
-    assert b"".join(transport.written).endswith(bytes(log) * 4)
-    assert sum(part is log for part in transport.gathered) == (4 if 4 * size >= GATHERED_FROM else 0)
+    assert b"".join(transport.written).endswith(b"behind")
+    assert bytes(log) * count in b"".join(transport.written)
+    assert sum(part is log for part in transport.gathered) == (count if uncopied else 0)
 
 
 async def test_bodies_in_parts_arrive_whole_whatever_their_size(both_loops: LoopFactory) -> None:

@@ -10,6 +10,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRAN
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
+from tests.support.batches import BatchItem, put_batch
 from tests.support.stores import abandon, open_store, record
 
 NOW = 1_700_000_000_000
@@ -49,7 +50,8 @@ def test_an_entry_holds_the_hash_of_the_tags(tmp_path: Path, properties: bytes, 
 def test_an_entry_of_the_delay_topic_holds_when_it_is_due(tmp_path: Path, properties: bytes, expected: int) -> None:
     store = open_store(tmp_path, ManualClock(NOW))
     store.put(record(topic=SCHEDULE_TOPIC, properties=properties))
-    assert code(store, SCHEDULE_TOPIC) == expected
+    put_batch(store, record(topic=SCHEDULE_TOPIC), [BatchItem(0, b"", properties)])
+    assert [code(store, SCHEDULE_TOPIC, offset) for offset in (0, 1)] == [expected] * 2
     store.close()
 
 

@@ -217,6 +217,8 @@ def test_batches_that_cannot_be_stored(tmp_path: Path) -> None:
     long = BatchItem(0, b"", b"a" * 20_000)
     joined_too_long = put_batch(store, record(properties=b"b" * 20_000), [long])
     assert joined_too_long.status is PutStatus.PROPERTIES_SIZE_EXCEEDED
+    shared = record(properties=b"b" * 20_000)  # which each message gets
+    assert put_batch(store, shared, [BatchItem(0, b"", b"")] * 300).status is PutStatus.MESSAGE_ILLEGAL
     assert store.commit_log_max_offset == 0
     store.close()
 

@@ -12,10 +12,14 @@ from orbitmq.message.unit import decode_unit, decode_units
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.extended_queue import Extension
+from orbitmq.store.queue import ENTRY, ENTRY_SIZE
 from orbitmq.store.reading import GetStatus, Matcher, Selection
 from tests.support.stores import open_store, record, units_of
 
 BIG_FILES = {"mapped_file_size_commit_log": 4 << 20, "mapped_file_size_consume_queue": 40_000}
+
+
+FAR_AWAY = (1 << 63) - 1
 
 
 @pytest.fixture
@@ -119,6 +123,39 @@ def test_a_closer_look_decides_about_each_message(store: MessageStore) -> None:
     assert (len(units_of(result)), result.next_offset) == (2, 6)
     result = store.get("T", 0, 0, 32, Selection(None, Longer(4000)))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
+
+
+def test_a_closer_look_leaves_out_what_lies_between_units_it_takes(store: MessageStore) -> None:
+    for size in (500, 10, 500, 500, 10):
+        put(store, 1, size=size)
+    result = store.get("T", 0, 0, 32, Selection(None, Longer(400)))
+    assert [decode_unit(unit).queue_offset for unit in units_of(result)] == [0, 2, 3]
+    assert result.next_offset == 5
+
+
+@pytest.mark.parametrize("more", [-1 << 31, -1, 0, 1, 4096, (1 << 31) - 1, None])
+@pytest.mark.parametrize("is_adjacent", [True, False])
+def test_a_damaged_entry_costs_no_other_message(tmp_path: Path, more: int | None, is_adjacent: bool) -> None:
+    """Its size, or its place, is overwritten: of it comes what the log has there, if anything; the others as ever."""
+    store = open_store(tmp_path)
+    for number in range(5):
+        store.put(record(b"%d" % number))
+    queue = store._queues.table["T", 0]
+    place, size, code = store.entries("T", 0, 2, 1)[0]
+    damaged = (place if is_adjacent else FAR_AWAY, size if more is None else more, code)
+    queue._data[2 * ENTRY_SIZE : 3 * ENTRY_SIZE] = ENTRY.pack(*damaged)
+    offset, units = 0, b""
+    while offset < 5:
+        result = store.get("T", 0, offset, 32)
+        assert result.next_offset > offset
+        offset, units = result.next_offset, units + b"".join(result.buffers)
+    whole = [store.unit_at(store.entries("T", 0, number, 1)[0][0]) for number in (0, 1, 3, 4)]
+    before, behind = b"".join(filter(None, whole[:2])), b"".join(filter(None, whole[2:]))
+    assert units.startswith(before)
+    assert units.endswith(behind)
+    found = store._log.slice(*damaged[:2])
+    assert units[len(before) : len(units) - len(behind)] == (found or b"")
+    store.close()
 
 
 def test_a_pull_looks_closely_at_so_many(store: MessageStore) -> None:

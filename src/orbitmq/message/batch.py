@@ -17,7 +17,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from orbitmq.errors import BodyError, MessageIllegal
+from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
 from orbitmq.message.batch_loops import COPIED_MAX, IS_COMPILED, pack
 from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.hashing import tags_code
@@ -65,19 +65,29 @@ class PackedBatch(NamedTuple):
         return [bytes(self.units[end - size : end]) for end, size in zip(ends, self.text_sizes, strict=True)]
 
 
-def pack_batch(items: bytes, empty_unit: bytes, common: bytes, queue_offset: int, physical_offset: int) -> PackedBatch:
+def pack_batch(
+    items: bytes, empty_unit: bytes, common: bytes, queue_offset: int, physical_offset: int, size_max: int
+) -> PackedBatch:
     """Make units of a batch body, the first for these places. `empty_unit` is one without body and properties: from
     it come the fields that the messages share. `common` are properties that each gets behind its own.
 
-    BodyError when an item is truncated or its lengths disagree, MessageIllegal when a properties text gets too long.
+    BodyError when an item is truncated or its lengths disagree, MessageIllegal when a properties text gets too long,
+    BodyTooLarge, before they are made, for units of more than `size_max` bytes: what all share may be a thousand times
+    an item.
     """
     head_size = HEADS[empty_unit[SYS_FLAG_LOW_BYTE] >> 4 & 3].size
     make = pack if IS_COMPILED else pack_by_struct
-    return PackedBatch(*make(items, empty_unit, common, head_size, queue_offset, physical_offset))
+    return PackedBatch(*make(items, empty_unit, common, head_size, queue_offset, physical_offset, size_max))
 
 
 def pack_by_struct(
-    items: bytes, empty_unit: bytes, common: bytes, head_size: int, queue_offset: int, physical_offset: int
+    items: bytes,
+    empty_unit: bytes,
+    common: bytes,
+    head_size: int,
+    queue_offset: int,
+    physical_offset: int,
+    size_max: int,
 ) -> tuple[bytes, list[int], list[int], list[int], int]:
     """`batch_loops.pack` for where that is not compiled: one pass without an object a message, for batches are how the
     highest rates come in.
@@ -114,6 +124,8 @@ def pack_by_struct(
                 before_text = topic + _length_of(text_size)
                 last_text_size = text_size
             size = overhead + body_size + text_size
+            if place + size - physical_offset > size_max:
+                raise BodyTooLarge(f"the messages of the batch take more than {size_max} bytes")
             body = items[body_at:body_end] if body_size <= COPIED_MAX else view[body_at:body_end]
             crc = crc32(body) & CRC_MASK
             parts.append(pack_head(size, magic, crc, queue_id, flag, offset, place, shared, body_size))

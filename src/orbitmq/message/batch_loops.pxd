@@ -14,7 +14,8 @@ cdef int _NAME_END, _PAIR_END, _ASCII_END, _T, _A, _G, _S
     crc=cython.longlong, end=cython.longlong, text_start=cython.longlong,
 )
 cpdef pack(
-    bytes items, bytes empty_unit, bytes common, long long head_size, long long queue_offset, long long physical_offset
+    bytes items, bytes empty_unit, bytes common, long long head_size, long long queue_offset, long long physical_offset,
+    long long size_max,
 )
 
 @cython.locals(
@@ -22,7 +23,7 @@ cpdef pack(
     text_at=cython.longlong, text_size=cython.longlong,
 )
 cdef long long _measure(
-    const unsigned char *data, long long length, long long overhead, long long more_size
+    const unsigned char *data, long long length, long long overhead, long long more_size, long long size_max
 ) except -1
 
 @cython.locals(

@@ -2,14 +2,14 @@
 """The loop that touches every message of a batch: checks the items, and makes the units that go into the log. Pure.
 
 In the wheel of a platform Cython compiles it, with the types of the `.pxd` beside this file, to a loop over machine
-numbers that copies each byte once. Interpreted it serves tests only; there `batch` does the same with `struct`.
+numbers. Interpreted it serves tests only; there `batch` does the same with `struct`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from orbitmq.errors import BodyError, MessageIllegal
+from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
 from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.hashing import tags_code
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
@@ -41,7 +41,13 @@ _S = 83
 
 
 def pack(
-    items: bytes, empty_unit: bytes, common: bytes, head_size: int, queue_offset: int, physical_offset: int
+    items: bytes,
+    empty_unit: bytes,
+    common: bytes,
+    head_size: int,
+    queue_offset: int,
+    physical_offset: int,
+    size_max: int,
 ) -> tuple[bytearray, list[int], list[int], list[int], int]:
     """What `batch.pack_batch` makes of the items: the units, and of each its size, that of its properties and the hash
     of its tags; the size of all bodies. `head_size` is that of the fields up to and including the length of the body.
@@ -52,7 +58,7 @@ def pack(
     length = len(items)
     overhead = len(empty_unit)
     more_size = len(common)
-    out = bytearray(_measure(items, length, overhead, more_size))
+    out = bytearray(_measure(items, length, overhead, more_size, size_max))
     out_ = out
     sizes: list[int] = []
     text_sizes: list[int] = []
@@ -99,8 +105,8 @@ def pack(
     return out, sizes, text_sizes, codes, bodies_size
 
 
-def _measure(data: bytes, length: int, overhead: int, more_size: int) -> int:
-    """The size of all units. BodyError or MessageIllegal where they cannot be made."""
+def _measure(data: bytes, length: int, overhead: int, more_size: int, size_max: int) -> int:
+    """The size of all units, before there is room for any. Raises what `pack_batch` raises."""
     position = 0
     total = 0
     while position < length:
@@ -119,6 +125,8 @@ def _measure(data: bytes, length: int, overhead: int, more_size: int) -> int:
         if text_size > _TEXT_SIZE_MAX:
             raise MessageIllegal(f"properties of {text_size} bytes, at most {_TEXT_SIZE_MAX} are allowed")
         total += overhead + body_size + text_size
+        if total > size_max:
+            raise BodyTooLarge(f"the messages of the batch take more than {size_max} bytes")
         position = end
     return total
 

@@ -69,7 +69,7 @@ class Router:
         """The refusal of a request that has waited too long, None when it may still be served."""
         if waited_ms <= self._patience.get(command.code, math.inf):
             return None
-        remark = f"[TIMEOUT_CLEAN_QUEUE] the {self.name} is busy: the request has waited {waited_ms:.0f} ms"
+        remark = f"[TIMEOUT_CLEAN_QUEUE] the {self.name} is busy: the request has waited {waited_ms:.0f} ms at least"
         return command.response(ResponseCode.SYSTEM_BUSY, remark)
 
     def limit_bodies(self, limits: Mapping[RequestCode, int], size_max: int, refusals: Refusals) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator
 from itertools import accumulate, islice, starmap
 from typing import Final, cast
 
-from orbitmq.errors import MessageIllegal, StoreError, StorePoisoned
+from orbitmq.errors import BodyTooLarge, MessageIllegal, StoreError, StorePoisoned
 from orbitmq.message.batch import PackedBatch, pack_batch
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_MASK
@@ -56,6 +56,7 @@ from orbitmq.store.worker import Worker
 
 _log = logging.getLogger(__name__)
 
+BATCH_GROWTH_MAX: Final = 8  # times maxMessageSize that a batch may take in the log: RocketMQ gives it that size, once
 UNIT_SIZE_SLACK: Final = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
 RESERVE_INTERVAL_MS: Final = 1000  # the worker is woken when it is needed; this only bounds how late it may be
 INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this bounds how much it finds left to do
@@ -111,6 +112,7 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._queues, delay_levels, self._multi_dispatch, filter_bitmap)
         self._checkpoint = Checkpoint(self._door, options.root / "checkpoint")
         self._limits = BatchLimits(options)
+        self._batch_size_max = min(options.max_message_size * BATCH_GROWTH_MAX, self._log.units_size_max)
         self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
         self._lock: DirectoryLock | None = None
         self._refusal: StoreError | None = StoreError("the store is not open")
@@ -300,11 +302,13 @@ class MessageStore:
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
         except MessageIllegal:
             return PROPERTIES_TOO_LONG
+        except BodyTooLarge:
+            return ILLEGAL
         if self._multi_dispatch.is_wanted(batch):
             # Each would need offsets of its own in them, and a start after a crash would believe forged ones.
             return ILLEGAL
         total = len(batch.units)
-        if batch.bodies_size > self.options.max_message_size or total > self._log.units_size_max:
+        if batch.bodies_size > self.options.max_message_size:
             return ILLEGAL
         if (refusal := self._find_room(total, [queue], len(batch.sizes))) is not None:
             return refusal
@@ -328,7 +332,8 @@ class MessageStore:
             unit_size(sys_flag, b"", topic, b""), 0, record.queue_id, 0, 0, 0, sys_flag, record.born_timestamp,
             record.born_host, now_ms, record.store_host, record.reconsume_times, 0, b"", topic, b"",
         )  # fmt: skip
-        return pack_batch(bytes(record.body), empty, record.properties, queue.max_offset, self._log.end)
+        items, size_max = bytes(record.body), self._batch_size_max
+        return pack_batch(items, empty, record.properties, queue.max_offset, self._log.end, size_max)
 
     def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
         """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` when the disk fails

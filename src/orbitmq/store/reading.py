@@ -140,7 +140,7 @@ def _scan(
     consumed: i64 = 0
     looks: i64 = 0
     count: i64 = 0
-    run_start: i64 = 0  # the units of the last buffer, when they are some
+    run_start: i64 = 0  # of the last buffer, once there is one
     run_end: i64 = -1
     run_limit: i64 = 0
     is_run = False
@@ -179,8 +179,9 @@ def _scan(
                 continue
         unit = log.slice(place, size)
         if unit is None:
-            # Its file was removed meanwhile: the other messages of that file are gone with it.
-            skip_below = log.files.start_of(place) + log.files.file_size
+            if place < log.files.start:
+                # Its file was removed meanwhile: the other messages of that file are gone with it.
+                skip_below = log.files.start_of(place) + log.files.file_size
             status = status if count else GetStatus.MESSAGE_WAS_REMOVING
             continue
         if look is not None and not look.takes(unit):
