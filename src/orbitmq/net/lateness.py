@@ -57,8 +57,8 @@ class Lateness:
 
     def busy_ms(self, waited_ms: float) -> float:
         """How much of the last `waited_ms` counts as waiting for a loop that works: what its thread has had of a
-        processor, from the last measurement before on. All of it from `HELD_UP_MS` on, whatever held the loop up: whoever
-        waits may have given up.
+        processor, from the last measurement before on. All of it from `HELD_UP_MS` on, whatever held the loop up:
+        whoever waits may have given up.
 
         The rest went to a disk or to other programs. The loop had no more to do than before, and refusing what came
         meanwhile would fail calls that are answered in a millisecond now.
