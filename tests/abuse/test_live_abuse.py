@@ -15,6 +15,7 @@ import pytest
 
 from orbitmq.broker.holding import HELD_BY_ONE_MAX
 from orbitmq.broker.offsets import STRANGERS_MAX
+from orbitmq.message.batch import encode_batch
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.runtime.limits import raise_open_files
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -32,6 +33,7 @@ from tests.support.abusers import (
     Page,
     anonymous_bytes,
     attackers,
+    most_bytes,
     send_request,
 )
 from tests.support.orbit_process import ORBITMQ, OrbitUp
@@ -269,6 +271,19 @@ def test_requests_that_are_too_large_are_refused_and_their_connection_lives(abus
         assert [one.ask(command).code for command, _ in asked] == [code for _, code in asked]
     is_refused(abused, "bodies", "body_refused", 2)
     is_refused(abused, "expressions", "expression_refused", 1)
+
+
+def test_a_batch_that_unfolds_in_the_log_is_refused_before_it_does(abused: Abused) -> None:
+    """A megabyte of empty messages, and properties that each of them gets: 950 MB."""
+    wide = send_request(
+        GOOD_TOPIC, encode_batch([(0, b"", "")] * 47_000), properties="k\x01" + "v" * 20_000, batch=True
+    )
+    fair = send_request(GOOD_TOPIC, encode_batch([(0, b"", "")] * 10), properties="k\x01" + "v" * 20_000, batch=True)
+    with unharmed(abused, HEAP_SLACK), attackers(abused.port, 1) as (one,):
+        before = most_bytes(abused.running)
+        assert [one.ask(command).code for command in (wide, fair)] == [13, 0]
+        grown = most_bytes(abused.running) - before
+        assert grown < HEAP_SLACK, f"{grown >> 20} MiB"
 
 
 # ---------------------------------------------------------------------------------------------------- what is created

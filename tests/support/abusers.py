@@ -26,9 +26,11 @@ BETWEEN_SENDS_S = 0.005
 CALL_TIMEOUT_MS = 30_000
 
 
-def send_request(topic: str, body: bytes = b"x", *, properties: str = "", oneway: bool = False) -> Command:
-    """A message for queue 0."""
-    header = SendMessageHeader("abusers", topic, "TBW102", 4, 0, 0, 0, 0, properties or None)
+def send_request(
+    topic: str, body: bytes = b"x", *, properties: str = "", oneway: bool = False, batch: bool = False
+) -> Command:
+    """A message, or a batch, for queue 0."""
+    header = SendMessageHeader("abusers", topic, "TBW102", 4, 0, 0, 0, 0, properties or None, batch=batch)
     return request(RequestCode.SEND_MESSAGE, header, body, oneway=oneway)
 
 
@@ -153,8 +155,17 @@ def attackers(port: int, count: int, *, receive_buffer: int | None = None) -> It
 
 def anonymous_bytes(process: ChildProcess) -> int:
     """Memory of a process that no file stands behind."""
+    return _bytes_of(process, "RssAnon")
+
+
+def most_bytes(process: ChildProcess) -> int:
+    """The most memory that a process has ever had, files included."""
+    return _bytes_of(process, "VmHWM")
+
+
+def _bytes_of(process: ChildProcess, name: str) -> int:
     status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
-    (line,) = (line for line in status.splitlines() if line.startswith("RssAnon:"))
+    (line,) = (line for line in status.splitlines() if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024
 
 
