@@ -11,17 +11,17 @@ from pathlib import Path
 
 KEPT_FREE = 1 << 30  # bytes; the system itself begins to make room at some hundred MiB
 STEP = 1 << 20
-NAME = "memory-{}"
+NAME = "memory"
 
 
-def put_into_use(directory: Path, size: int | None = None) -> int:
-    """Have the system keep a file without content in what is free, or in so many bytes; how many that are. It gives way
-    to any other use of memory. The file takes no blocks of the disk, and what it holds in memory goes with it. OSError
-    where files without content take no memory.
+def put_into_use(directory: Path) -> int:
+    """Have the system keep a file without content, which it makes in `directory`, in what is free; how many bytes that
+    are. They give way to any other use of memory. The file takes no blocks of the disk, and what it holds in memory
+    goes with it. OSError where files without content take no memory.
     """
     free = _free_bytes()
-    size = max(0, free - KEPT_FREE) if size is None else size
-    path = directory / NAME.format(len(list(directory.glob(NAME.format("*")))))
+    size = max(0, free - KEPT_FREE)
+    path = directory / NAME
     piece = bytearray(STEP)
     with path.open("w+b", buffering=0) as file:
         os.truncate(file.fileno(), size)

@@ -89,9 +89,7 @@ def pack_by_struct(
     physical_offset: int,
     size_max: int,
 ) -> tuple[bytes, list[int], list[int], list[int], int]:
-    """`batch_loops.pack` for where that is not compiled: one pass without an object a message, for batches are how the
-    highest rates come in.
-    """
+    """`batch_loops.pack` for where that is not compiled, in one pass: batches are how the highest rates come in."""
     magic, shared = empty_unit[MAGIC_AT : MAGIC_AT + 4], empty_unit[SHARED_AT : head_size - INT32.size]
     topic = empty_unit[head_size : -PROPERTIES_LENGTH.size]  # with its length
     (queue_id,) = INT32.unpack_from(empty_unit, QUEUE_ID_AT)
