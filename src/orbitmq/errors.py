@@ -42,15 +42,23 @@ answers when the error reaches the border of a request.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 
 class OrbitMQError(Exception):
-    """Root of the tree. `response_code` is what a server answers when nothing better is known."""
+    """Root of the tree. `response_code` is what a server answers when nothing better is known.
+
+    Errors can be copied and pickled, so they pass between processes with their text and their fields.
+    """
 
     response_code: ClassVar[int] = 1
     stored_locally: bool = False
     """The message of a failed send is in the producer's outbox, which sends it again."""
+
+    def __reduce__(self) -> tuple[Callable[..., OrbitMQError], tuple[object, ...], dict[str, object]]:
+        """Made anew without `__init__`, whose parameters are not the `args` that Python would call it with."""
+        return _made_anew, (type(self), *self.args), self.__dict__
 
 
 class ConfigurationError(OrbitMQError):
@@ -264,3 +272,7 @@ class LakeError(OrbitMQError):
 
 class LakeConflict(LakeError):
     """Another job has published a change since this one looked; nothing was published, and it may begin again."""
+
+
+def _made_anew(kind: type[OrbitMQError], *args: object) -> OrbitMQError:
+    return kind.__new__(kind, *args)
