@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orbitmq.broker.archive_guard import LOOK_SECONDS, is_guarded
 from orbitmq.broker.broker import Broker
+from orbitmq.message.config import TopicConfig
+from orbitmq.runtime.turns import ITEMS_A_TURN
 from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.retention import HOUR_MS
 from orbitmq.wire.bodies import KVTable
 from orbitmq.wire.codes import RequestCode
@@ -122,6 +128,35 @@ async def test_without_the_guard_the_log_goes(tmp_path: Path, turned_clock: Loop
         await time.pass_by(LOOK_SECONDS)
         assert await clean(broker, time) == 4 * 4096
         assert "archiveGuardOffset" not in await runtime_table(client)
+
+
+async def test_a_round_over_many_topics_walks_no_queue_for_nothing_and_lets_others_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics, loops_thread, walk = 1000, threading.current_thread(), ConsumeQueues.__iter__
+
+    def no_walk(queues: ConsumeQueues) -> Iterator[ConsumeQueue]:
+        assert threading.current_thread() is not loops_thread, "all queues are walked over on the event loop"
+        return walk(queues)
+
+    broker = made_broker(tmp_path, archiveGuard="true")
+    async with running(broker), client_of(broker) as client:
+        for number in range(topics):
+            broker.topics.put(TopicConfig(f"Orders{number}"))
+        await client.send("Orders7", b"x", queue_id=1)
+        turns = 0
+        looking = asyncio.create_task(broker.archive_guard.look())
+        monkeypatch.setattr(ConsumeQueues, "__iter__", no_walk)
+        while not looking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        monkeypatch.undo()
+        await looking
+        assert broker.archive_guard.archived == 0, "the one message is not archived"
+        assert turns > topics / ITEMS_A_TURN
+        broker.offsets.commit(ARCHIVE, "Orders7", 1, 1)
+        await broker.archive_guard.look()
+        assert broker.archive_guard.archived == broker.store.commit_log_max_offset > 0
 
 
 @pytest.mark.parametrize(

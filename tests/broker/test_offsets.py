@@ -39,6 +39,21 @@ def test_a_deleted_group_or_topic_takes_its_offsets_along(tmp_path: Path) -> Non
     assert set(offsets.table) == {"Bills@h", "g@h"}
 
 
+def test_topics_of_a_group_and_groups_of_a_topic_follow_every_change(tmp_path: Path) -> None:
+    offsets = ConsumerOffsets(tmp_path)
+    for topic, group in (("Orders", "g"), ("Bills", "g"), ("Orders", "h")):
+        offsets.commit(group, topic, 0, 1)
+    offsets.replace("Bills@h", {0: 1})
+    offsets.copy("g", "i", "Orders")
+    assert (offsets.topics_of("g"), offsets.topics_of("h")) == (["Orders", "Bills"], ["Orders", "Bills"])
+    assert offsets.groups_of("Orders") == ["g", "h", "i"]
+    offsets.forget_group("g")
+    assert (offsets.topics_of("g"), offsets.groups_of("Orders"), offsets.groups_of("Bills")) == ([], ["h", "i"], ["h"])
+    offsets.forget_topic("Orders")
+    assert (offsets.groups_of("Orders"), offsets.topics_of("i"), offsets.topics_of("h")) == ([], [], ["Bills"])
+    assert list(offsets.pairs()) == [("Bills", "h")]
+
+
 def test_offsets_have_a_limit_that_known_ones_do_not_meet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Queues that do not exist count as well: nothing checks what a client commits."""
     offsets = ConsumerOffsets(tmp_path, options=BrokerOptions(consumer_offsets_max=3))

@@ -96,6 +96,23 @@ def test_light_queues_are_counted_by_their_names(tmp_path: Path) -> None:
         queues.create(topic, 0)
     assert queues.has_light_queues(2)
     assert not queues.has_light_queues(3)
+    queues.remove(queues.table["%LMQ%a", 0])
+    assert not queues.has_light_queues(2)
+
+
+def test_queues_are_found_by_their_topic_without_a_walk_over_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = ConsumeQueues(Files(), tmp_path, 200)
+    for topic, queue_id in (("T", 11), ("T", 2), ("U", 0)):
+        queues.create(topic, queue_id)
+    monkeypatch.delattr(ConsumeQueues, "__iter__")
+    assert [queue.queue_id for queue in queues.of("T")] == [2, 11]
+    queues.remove(queues.table["T", 2])
+    assert [queue.queue_id for queue in queues.of("T")] == [11]
+    queues.remove(queues.table["T", 11])
+    assert queues.of("T") == queues.of("V") == []
+    assert [queue.topic for queue in queues.of("U")] == ["U"]
 
 
 def reads_ahead(path: Path) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from fnmatch import fnmatchcase
 
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -57,7 +57,7 @@ class ArchiveGuard:
         store = self._store()
         archived: int = store.commit_log_max_offset
         seen: dict[tuple[str, int], int] = {}
-        async for topic, queue_id in in_turns(list(self._queues(store))):
+        async for topic, queue_id in self._queues(store):
             offset = self._first_unarchived(store, topic, queue_id)
             seen[topic, queue_id] = offset
             for place, _size, _code in store.entries(topic, queue_id, offset, 1):
@@ -65,11 +65,11 @@ class ArchiveGuard:
         self._next = seen
         self.archived = archived
 
-    def _queues(self, store: MessageStore) -> Iterator[tuple[str, int]]:
+    async def _queues(self, store: MessageStore) -> AsyncIterator[tuple[str, int]]:
         patterns = self._options.archive_guard_topics.split(";")
-        for topic in self._topics.table:
+        async for topic in in_turns(list(self._topics.table)):
             if is_guarded(topic, patterns):
-                for queue_id in store.queue_ids(topic):
+                async for queue_id in in_turns(store.queue_ids(topic)):
                     yield topic, queue_id
 
     def _first_unarchived(self, store: MessageStore, topic: str, queue_id: int) -> int:

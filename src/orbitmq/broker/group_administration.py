@@ -5,7 +5,6 @@ What only a consumer itself knows is asked of it: see `orbitmq.broker.relaying`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
@@ -118,12 +117,10 @@ class GroupAdministration:
         header = command.header(GetConsumeStatsHeader)
         group, tps = header.consumer_group, 0.0
         table: dict[MessageQueue, QueueProgress] = {}
-        for topic in self._topics_of(group, header.topic, online=True):
-            for queue_id in range(topic.read_queues):
+        async for topic in in_turns(self._topics_of(group, header.topic, online=True)):
+            async for queue_id in in_turns(range(topic.read_queues), TURN_QUEUES):
                 queue = MessageQueue(topic.name, self._broker_name, queue_id)
                 table[queue] = queue_progress(self._store, self._offsets, group, topic.name, queue_id)
-                if len(table) % TURN_QUEUES == 0:
-                    await asyncio.sleep(0)
             tps += self._consume_tps(topic.name, group)
         return command.response(ResponseCode.SUCCESS, body=encode(ConsumeStats(consume_tps=tps, offset_table=table)))
 

@@ -6,8 +6,6 @@ those of `ConsumerOffsetTable`, `ConsumeStatsList` and `ProducerTableInfo`.
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from orbitmq.broker.clients import Client, Consumers, Producers
@@ -114,21 +112,15 @@ class GroupReports:
     async def all_progress(self, _connection: Connection, command: Command) -> Command:
         """How far each group is behind in each of its topics: over write queues, as RocketMQ counts here."""
         ordered_only = command.header(GetBrokerConsumeStatsHeader).is_order
-        topics_of: dict[str, list[str]] = defaultdict(list)
-        for name, owner in self._offsets.pairs():
-            topics_of[owner].append(name)
         rows: list[str] = []
-        total = looked_at = 0
-        for group in list(self._groups.table):
+        total = 0
+        async for group in in_turns(list(self._groups.table)):
             found = []
-            for topic in self._consumed(group, topics_of[group], ordered_only=ordered_only):
-                stats = self._progress(group, topic)
+            topics = self._consumed(group, self._offsets.topics_of(group), ordered_only=ordered_only)
+            async for topic in in_turns(list(topics)):
+                stats = await self._progress(group, topic)
                 total += sum(queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values())
                 found.append(dumps(plain(stats)))
-                looked_at += topic.write_queues
-                if looked_at >= QUEUES_A_TURN:
-                    looked_at = 0
-                    await asyncio.sleep(0)
             rows.append(f"{{{dumps(group)}:[{','.join(found)}]}}")
         head = f'{{"brokerAddr":{dumps(self._address())},"consumeStatsList":['
         return command.response(ResponseCode.SUCCESS, body=f'{head}{",".join(rows)}],"totalDiff":{total}}}'.encode())
@@ -143,14 +135,14 @@ class GroupReports:
             if online is None or not online.subscriptions or name in online.subscriptions:
                 yield topic
 
-    def _progress(self, group: str, topic: TopicConfig) -> ConsumeStats:
+    async def _progress(self, group: str, topic: TopicConfig) -> ConsumeStats:
         return ConsumeStats(
             self._statistics.consume_tps(topic.name, group),
             {
                 MessageQueue(topic.name, self._broker_name, queue_id): queue_progress(
                     self._store, self._offsets, group, topic.name, queue_id
                 )
-                for queue_id in range(topic.write_queues)
+                async for queue_id in in_turns(range(topic.write_queues), QUEUES_A_TURN)
             },
         )
 

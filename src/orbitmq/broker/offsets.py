@@ -57,6 +57,8 @@ class ConsumerOffsets:
         self._strangers_count = 0
         self._may_look_again = False  # at the strangers: once between two saves
         self.table: dict[str, dict[int, int]] = {}
+        self._by_topic: dict[str, dict[str, None]] = {}  # topic -> keys of the table, in its order
+        self._by_group: dict[str, dict[str, None]] = {}
         self.with_light_queues = with_light_queues
         self.committed_here: dict[str, set[int]] | None = None  # of a slave: queues its master does not know of
         self._found_here: dict[str, set[int]] = {}  # in the file, at the start
@@ -121,7 +123,7 @@ class ConsumerOffsets:
             if not self._has_room(key, topic, group, queue_id):
                 return
             self._count += 1
-            offsets = self.table.setdefault(key, {})
+            offsets = self._of_key(key)
         elif only_forward and offsets[queue_id] >= offset:
             return
         offsets[queue_id] = offset
@@ -195,6 +197,7 @@ class ConsumerOffsets:
                 taken[queue_id] = offset  # not handed back yet
         if known != taken:
             self._count += len(taken) - len(known)
+            self._of_key(key)
             self.table[key] = taken
             self._changed.add(key)
 
@@ -210,15 +213,15 @@ class ConsumerOffsets:
 
     def topics_of(self, group: str) -> list[str]:
         """Topics the group has offsets for."""
-        return [topic for topic, owner in self.pairs() if owner == group]
+        return [key.partition(SEPARATOR)[0] for key in self._by_group.get(group, ())]
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have offsets for the topic."""
-        return [group for name, group in self.pairs() if name == topic]
+        return [key.partition(SEPARATOR)[2] for key in self._by_topic.get(topic, ())]
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Every topic and group that have offsets together."""
-        for key in self.table:
+        """Every topic and group that have offsets together, as of the first step."""
+        for key in list(self.table):
             topic, _, group = key.partition(SEPARATOR)
             yield topic, group
 
@@ -226,18 +229,17 @@ class ConsumerOffsets:
         """Give `group` the offsets that `source` has of a topic, instead of its own."""
         copied = dict(self.table.get(topic + SEPARATOR + source, {}))
         if copied:
-            self._count -= len(self.table.pop(topic + SEPARATOR + group, {}))
-            self._forget_strangers(topic + SEPARATOR + group)
+            self._forget([topic + SEPARATOR + group])
         for queue_id, offset in copied.items():
             self.commit(group, topic, queue_id, offset)
 
     def forget_group(self, group: str) -> None:
         """Drop every offset of a deleted group."""
-        self._keep(lambda _topic, owner: owner != group)
+        self._forget(list(self._by_group.get(group, ())))
 
     def forget_topic(self, topic: str) -> None:
         """Drop every offset of a deleted topic."""
-        self._keep(lambda name, _group: name != topic)
+        self._forget(list(self._by_topic.get(topic, ())))
 
     def save_soon(self) -> None:
         """Write the file if anything changed since the last time."""
@@ -285,16 +287,34 @@ class ConsumerOffsets:
         else:
             self._here_texts[key] = f"{dumps(key)}:{dumps(sorted(queue_ids))}"
 
-    def _keep(self, wanted: Callable[[str, str], bool]) -> None:
-        for key in list(self.table):
+    def _of_key(self, key: str) -> dict[int, int]:
+        """The offsets of a topic and group, which get their entry now if there is none."""
+        offsets = self.table.get(key)
+        if offsets is None:
+            offsets = self.table[key] = {}
             topic, _, group = key.partition(SEPARATOR)
-            if not wanted(topic, group):
-                self._count -= len(self.table.pop(key))
-                self._forget_strangers(key)
-                self._changed.add(key)
+            self._by_topic.setdefault(topic, {})[key] = None
+            self._by_group.setdefault(group, {})[key] = None
+        return offsets
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            offsets = self.table.pop(key, None)
+            if offsets is None:
+                continue
+            self._count -= len(offsets)
+            topic, _, group = key.partition(SEPARATOR)
+            for index, name in ((self._by_topic, topic), (self._by_group, group)):
+                del index[name][key]
+                if not index[name]:
+                    del index[name]
+            self._forget_strangers(key)
+            self._changed.add(key)
 
     def _take(self, table: dict[str, dict[int, int]]) -> None:
-        self.table = table
+        self.table, self._by_topic, self._by_group = {}, {}, {}
+        for key, offsets in table.items():
+            self._of_key(key).update(offsets)
         self._count = sum(map(len, table.values()))
         self._look_again(table)
         self._texts = {key: self._entry(key, offsets) for key, offsets in table.items()}

@@ -8,7 +8,7 @@ measures at each pull; here the offsets of groups with members are looked at eve
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -46,15 +46,15 @@ class SlowGroups:
         if not self._options.disable_consume_if_consumer_read_slowly:
             return
         limit = self._options.consumer_fallbehind_threshold
-        async for group, topic, queue_id, offset in in_turns(list(self._positions())):
+        async for group, topic, queue_id, offset in self._positions():
             behind = self._bytes_behind(topic, queue_id, offset)
             if behind > limit:
                 self._stop(group, topic, queue_id, behind)
 
-    def _positions(self) -> Iterator[tuple[str, str, int, int]]:
-        for topic, group in self._offsets.pairs():
-            if group in self._consumers.groups:
-                for queue_id, offset in self._offsets.of(group, topic).items():
+    async def _positions(self) -> AsyncIterator[tuple[str, str, int, int]]:
+        async for group in in_turns(list(self._consumers.groups)):
+            async for topic in in_turns(self._offsets.topics_of(group)):
+                async for queue_id, offset in in_turns(list(self._offsets.of(group, topic).items())):
                     yield group, topic, queue_id, offset
 
     def _bytes_behind(self, topic: str, queue_id: int, offset: int) -> int:

@@ -220,7 +220,7 @@ class BrokerFigures:
     def _consumed(self) -> Iterator[tuple[TopicConfig, str]]:
         """Topics that exist, each with the groups that have offsets there and, if online, subscribe it."""
         broker = self._broker
-        for name, group in list(broker.offsets.pairs()):
+        for name, group in broker.offsets.pairs():
             topic = broker.topics.get(name)
             online = broker.consumers.groups.get(group)
             if topic is not None and (online is None or not online.subscriptions or name in online.subscriptions):

@@ -498,14 +498,14 @@ class MessageStore:
 
     def queue_ids(self, topic: str) -> list[int]:
         """Queues of a topic that ever got a message."""
-        return sorted(queue.queue_id for queue in self._queues if queue.topic == topic)
+        return [queue.queue_id for queue in self._queues.of(topic)]
 
     def remove_topic(self, topic: str) -> Iterator[tuple[str, int]]:
         """Remove the queues of a topic, one a turn of the iteration; a topic made anew begins at offset 0. Its messages
         stay in the log.
         """
-        for queue in self._queues:
-            if queue.topic == topic and self._remove_queue(queue):
+        for queue in self._queues.of(topic):
+            if self._remove_queue(queue):
                 yield queue.topic, queue.queue_id
 
     # ----------------------------------------------------------------------------------------------------- cleaning up

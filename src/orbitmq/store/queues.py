@@ -26,10 +26,14 @@ class ConsumeQueues:
     """(topic, queue id) -> queue. A queue gets its directory with its first entry.
 
     `extended_file_size` is that of the extensions of new queues, 0 for none.
+
+    Invariant: `_topics` holds the queues of `table`, by topic and queue id; no topic in it is without a queue.
     """
 
     def __init__(self, door: Files, root: Path, file_size: int, extended_file_size: int = 0) -> None:
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
+        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self._light_queues = 0
         self._door = door
         self._root = root
         self._disk: Disk | None = None
@@ -68,7 +72,13 @@ class ConsumeQueues:
         files = NumberedFiles(self._door, self._directory / topic / str(queue_id), self._file_size)
         queue = ConsumeQueue(topic, queue_id, files, self.extension(topic, queue_id))
         self.table[topic, queue_id] = queue
+        self._topics.setdefault(topic, {})[queue_id] = queue
+        self._light_queues += is_lmq(topic)
         return queue
+
+    def of(self, topic: str) -> list[ConsumeQueue]:
+        """The queues of a topic, in the order of their ids. For any thread."""
+        return [queue for _, queue in sorted(self._topics.get(topic, {}).items())]
 
     def extension(self, topic: str, queue_id: int) -> ExtendedQueue | None:
         """The extension on disk, which keeps the file size it began with; else an empty one if it shall have one."""
@@ -86,7 +96,7 @@ class ConsumeQueues:
 
     def has_light_queues(self, count: int) -> bool:
         """Whether there are `count` light queues."""
-        return len(self.table) >= count and sum(is_lmq(topic) for topic, _ in self.table) >= count
+        return self._light_queues >= count
 
     def flush(self, queues: Iterable[ConsumeQueue]) -> None:
         """Return when the entries of these queues that were made before the call are on disk. OSError when they are
@@ -109,6 +119,11 @@ class ConsumeQueues:
     def remove(self, queue: ConsumeQueue) -> None:
         """Remove a queue from disk, and with the last one all traces of its topic."""
         del self.table[queue.topic, queue.queue_id]
+        self._light_queues -= is_lmq(queue.topic)
+        queues = self._topics[queue.topic]
+        del queues[queue.queue_id]
+        if not queues:
+            del self._topics[queue.topic]
         queue.destroy()
         self._door.remove_directory(self._directory / queue.topic)
 
