@@ -14,6 +14,7 @@ from orbitmq.client import (
     LocalTransactionState,
     Message,
     MessageExt,
+    Producer,
     SendStatus,
     TransactionProducer,
     sync,
@@ -25,12 +26,16 @@ from orbitmq.errors import ClientError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import encode_unit
+from orbitmq.net.connection import Connection
+from orbitmq.testing import Cluster
+from orbitmq.wire.bodies import BrokerData, ClusterInfo
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
+from orbitmq.wire.objects import encode_standard
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
-from tests.support.loops import run, settle, until
+from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.process import wait_until
 
 COMMIT, ROLLBACK = LocalTransactionState.COMMIT_MESSAGE, LocalTransactionState.ROLLBACK_MESSAGE
@@ -384,6 +389,119 @@ def test_nobody_answers_after_shutdown() -> None:
             assert instance.questions.producers == {}
 
     run(scenario())
+
+
+# ------------------------------------------------------------------------------------------------- who may be asked
+
+
+def knows(system: FakeSystem, group: str = "payers") -> bool:
+    """Whether the broker's last heartbeat named the group."""
+    return bool(system.heartbeats) and [one.group_name for one in system.heartbeats[-1].producer_data_set] == [group]
+
+
+def test_every_master_knows_a_started_producer_that_has_sent_nothing() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as other, fake_system() as slave:
+            system.topics.clear()  # there is no route to anything
+
+            def with_slave(_: Connection, command: Command) -> Command:
+                brokers = {
+                    BROKER: BrokerData(addresses={0: system.address, 1: slave.address}, broker_name=BROKER),
+                    "b": BrokerData(addresses={0: other.address}, broker_name="b"),
+                    "without-master": BrokerData(addresses={1: slave.address}, broker_name="without-master"),
+                }
+                return command.response(0, body=encode_standard(ClusterInfo(brokers)))
+
+            system.answers[RequestCode.GET_BROKER_CLUSTER_INFO] = with_slave
+            async with TransactionProducer("payers", system.address, listener=Script()):
+                assert knows(system)
+                assert knows(other)
+            assert not slave.asked
+            assert other.count(RequestCode.UNREGISTER_CLIENT) == 1
+
+    run(scenario())
+
+
+def test_a_master_that_joins_hears_of_the_producer_with_the_next_look_at_the_name_server() -> None:
+    async def scenario() -> None:
+        async with (
+            fake_system() as system,
+            fake_system() as other,
+            TransactionProducer("payers", system.address, listener=Script()),
+        ):
+            system.masters["b"] = other.address
+            await turned_loop().turn(30.1)
+            await until(lambda: knows(other))
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_master_that_comes_back_hears_of_the_producer_within_seconds() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as other:
+            system.masters["b"] = other.address
+            async with TransactionProducer("payers", system.address, listener=Script()):
+                (connection,) = other.connections
+                other.heartbeats.clear()
+                other.answers[RequestCode.HEART_BEAT] = refuse(1, times=1)  # it is not quite there yet
+                connection.abort()
+                for _ in range(2):
+                    beats = other.count(RequestCode.HEART_BEAT)
+                    await turned_loop().turn(2.1)
+                    await until(lambda beats=beats: other.count(RequestCode.HEART_BEAT) > beats)  # type: ignore[misc]
+                assert knows(other)
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_producer_that_starts_without_a_name_server_is_known_once_one_answers() -> None:
+    async def scenario() -> None:
+        code = RequestCode.GET_BROKER_CLUSTER_INFO
+        async with fake_system() as system:
+            system.answers[code] = refuse(1, times=2)
+            async with TransactionProducer("payers", system.address, listener=Script()):
+                assert not system.heartbeats
+                for asked in (2, 3):
+                    await turned_loop().turn(2.1)
+                    await until(lambda asked=asked: system.count(code) >= asked)  # type: ignore[misc]
+                await until(lambda: knows(system))
+
+    run(scenario(), TurnedLoop)
+
+
+def test_masters_are_looked_for_only_while_somebody_decides_transactions() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as other:
+            system.masters["b"] = other.address
+            async with Producer("p", system.address):
+                assert not system.count(RequestCode.GET_BROKER_CLUSTER_INFO)
+                async with TransactionProducer("payers", system.address, listener=Script()):
+                    assert [one.group_name for one in other.heartbeats[-1].producer_data_set] == ["p", "payers"]
+                beats, looks = len(other.heartbeats), system.count(RequestCode.GET_BROKER_CLUSTER_INFO)
+                await turned_loop().turn(31)
+                await turned_loop().turn(31)
+                assert (len(other.heartbeats), system.count(RequestCode.GET_BROKER_CLUSTER_INFO)) == (beats, looks)
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_fresh_producer_is_asked_at_once_for_one_that_died() -> None:
+    """At two brokers, one of which is killed meanwhile: no question is due without somebody to put it to."""
+    often = {"transactionCheckInterval": 100, "transactionTimeOut": 600_000}
+    with Cluster(brokers=2, options=often) as cluster:
+        cluster.create_topic("Orders", 1)
+        with sync.TransactionProducer("payers", cluster.namesrv_address, listener=Script()) as dying:
+            halves = [dying.prepare(Message("Orders", b"undecided")) for _ in range(2)]
+        assert {half.result.queue.broker_name for half in halves} == {"broker-a", "broker-b"}
+        listener = Script(check=COMMIT)
+        with sync.TransactionProducer("payers", cluster.namesrv_address, listener=listener):
+            cluster.kill("broker-b")
+            cluster.restart("broker-b")
+            wait_until(lambda: all("payers" in one.producers.groups for one in cluster._all_running()), 20, "both know")
+            cluster.advance(600)
+            wait_until(lambda: len(listener.checked) == 2, 20, "the questions")
+            wait_until(lambda: cluster.message_count("Orders") == 2, 20, "what was committed")
+    assert {one.properties["TRANSACTION_CHECK_TIMES"] for one in listener.checked} == {"1"}
 
 
 # ------------------------------------------------------------------------------------------------------------- threads

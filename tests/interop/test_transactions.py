@@ -456,6 +456,31 @@ def assert_as_planned(topic: str, listener: Planned, delivered: list[MessageExt]
     assert listener.checked == {index: 3 if index % 5 == 4 else 1 for index in range(20) if index % 5 > 1}
 
 
+def test_a_started_producer_is_asked_though_it_has_sent_nothing(system: System, label: str) -> None:
+    try:
+        asyncio.run(_asked_instead(system, label))
+    finally:
+        asyncio.run(ask_from(system.address, QUICK["transactionTimeOut"]))
+
+
+async def _asked_instead(system: System, label: str) -> None:
+    checked: list[MessageExt] = []
+
+    class Fresh(PlannedCoroutines):
+        async def check(self, message: MessageExt) -> LocalTransactionState:
+            checked.append(message)
+            return LocalTransactionState.COMMIT_MESSAGE
+
+    await ask_from(system.address, HOUR_MS)
+    async with asked_producer(system, label) as dying:
+        await dying.prepare(label, BODY, "u1", born_ms=_now_ms(), **SENT)
+    async with TransactionProducer(label, system.namesrv_address, listener=Fresh(), **PATIENT):
+        await ask_from(system.address, QUICK["transactionTimeOut"])
+        delivered = await once(partial(_read, system, label), bool)
+    assert [one.body for one in delivered] == [BODY]
+    assert checked[0].properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+
 # ------------------------------------------------------------------------------------------------------ the handover
 
 COUNT = 100

@@ -20,6 +20,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
 from orbitmq.wire.bodies import (
     BrokerData,
+    ClusterInfo,
     ConsumerIdList,
     HeartbeatData,
     LockedQueues,
@@ -67,6 +68,8 @@ class FakeSystem:
     messages: dict[tuple[str, int], list[Unit]] = field(default_factory=lambda: defaultdict(list))
     offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(group, topic, queue id) -> offset."""
+    masters: dict[str, str] = field(default_factory=dict)
+    """Further brokers that the name server names: name -> address."""
     members: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     heartbeats: list[HeartbeatData] = field(default_factory=list)
     locks: dict[tuple[str, MessageQueue], str] = field(default_factory=dict)
@@ -162,6 +165,11 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         if topic not in system.topics:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info: {topic}")
         return command.response(0, body=encode_standard(system.route(topic)))
+
+    def cluster(_: Connection, command: Command) -> Command:
+        masters = {BROKER: system.address, **system.masters}
+        table = {name: BrokerData(addresses={0: one}, broker_name=name, cluster="C") for name, one in masters.items()}
+        return command.response(0, body=encode_standard(ClusterInfo(table, {"C": list(table)})))
 
     def create(_: Connection, command: Command) -> Command:
         header = command.header(CreateTopicHeader)
@@ -262,6 +270,7 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
     return {
         RequestCode.QUERY_MESSAGE: query,
         RequestCode.GET_ROUTEINFO_BY_TOPIC: route,
+        RequestCode.GET_BROKER_CLUSTER_INFO: cluster,
         RequestCode.UPDATE_AND_CREATE_TOPIC: create,
         RequestCode.HEART_BEAT: heartbeat,
         RequestCode.UNREGISTER_CLIENT: unregister,

@@ -49,6 +49,8 @@ IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that make the
 STREAM_FIELDS = {"ReqT": "0"}  # in every request of a client of streams
 MISSING_ROUTE_PAUSE_S = 1.0  # a subscribed topic without route is asked for again after this, then ever more seldom,
 MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
+ABSENT_MASTER_LOOK_S = 1.0  # how often a lost connection to a master is looked for; one that is away is tried again
+ABSENT_MASTER_PAUSE_MAX_S = 5.0  # after this, then ever more seldom, but at least so often: it asks once it is back
 
 
 class Instance:
@@ -97,6 +99,9 @@ class Instance:
             self.remoting, self.name_servers, timeout_ms=settings["api_timeout_ms"], on_change=self._route_changed
         )
         self._producers: set[str] = set()
+        self._deciders: set[str] = set()
+        """Those of the producer groups that decide transactions: every master may ask them."""
+        self._finding_masters: asyncio.Task[None] | None = None
         self._background = Background(self.client_id)
         self._leaving: set[tuple[str, bool]] = set()
         self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -106,6 +111,7 @@ class Instance:
         self._changed_topics: set[str] = set()
         self._route_news = asyncio.Event()
         self._routes_wanted = asyncio.Event()
+        self._masters_known = True  # until a name server fails to tell them
         self._closed = False
 
     # -------------------------------------------------------------------------------------------------------- groups
@@ -124,6 +130,17 @@ class Instance:
         """A producer group joins."""
         self._producers.add(group)
 
+    async def add_decider(self, group: str) -> None:
+        """A producer group joins that decides transactions. Any master may hold some that members before it have left
+        undecided, so all of them hear of it now and are kept informed, whether or not it ever sends there.
+        """
+        self._producers.add(group)
+        self._deciders.add(group)
+        await self._find_masters()
+        await self.beat()
+        if self._finding_masters is None or self._finding_masters.done():
+            self._finding_masters = self._background.spawn(self._follow_masters())
+
     def add_consumer(self, member: GroupMember) -> None:
         """A consumer joins."""
         self._consumers[member.group] = member
@@ -134,12 +151,13 @@ class Instance:
             self._consumers.pop(group, None)
         else:
             self._producers.discard(group)
+            self._deciders.discard(group)
 
     async def dismiss(self, group: str, *, consumer: bool) -> None:
         """A group leaves, and every connected broker is told. One that cannot be told finds out by itself."""
+        addresses = [address for address in self._broker_addresses(slaves=True) if self.remoting.connection(address)]
         self.remove(group, consumer=consumer)
         self._leaving.add((group, consumer))
-        addresses = [address for address in self._broker_addresses(slaves=True) if self.remoting.connection(address)]
         try:
             async with asyncio.timeout(self.settings["api_timeout_ms"] / 1000):
                 await asyncio.gather(*(self._unregister_at(address, group, consumer=consumer) for address in addresses))
@@ -228,6 +246,42 @@ class Instance:
                 if not changed.isdisjoint(member.wanted_topics()):
                     member.wake_rebalance()
 
+    async def _follow_masters(self) -> None:
+        """While somebody decides transactions: masters that join, come back or take another's place hear of it."""
+        interval_s = self.settings["poll_namesrv_interval_ms"] / 1000
+        loop = asyncio.get_running_loop()
+        due, pause_s = loop.time() + interval_s, ABSENT_MASTER_LOOK_S
+        while self._deciders:
+            await asyncio.sleep(min(pause_s, interval_s))
+            absent = self._absent_masters()
+            if not absent and self._masters_known and loop.time() < due:
+                pause_s = ABSENT_MASTER_LOOK_S
+                continue
+            with one_round(self.client_id, "masters"):
+                await self._find_masters()
+                await asyncio.gather(*map(self._beat_at, self._absent_masters()))
+            due = loop.time() + interval_s
+            is_whole = self._masters_known and not self._absent_masters()
+            pause_s = ABSENT_MASTER_LOOK_S if is_whole else min(2 * pause_s, ABSENT_MASTER_PAUSE_MAX_S)
+
+    async def _find_masters(self) -> None:
+        """Ask a name server for all masters; what fails is tried again soon."""
+        try:
+            await self.routes.refresh_registered()
+            self._masters_known = True
+        except OrbitMQError as error:
+            if self._masters_known:
+                _log.warning("event=masters_not_found client=%s error=%s", self.client_id, error)
+            self._masters_known = False
+
+    def _absent_masters(self) -> list[str]:
+        """Those that do not know us, or have lost the connection."""
+        return [
+            address
+            for address in sorted(self.routes.registered_masters())
+            if address not in self._greeted or self.remoting.connection(address) is None
+        ]
+
     async def any_broker(self, topic: str) -> str:
         """The address of some broker of the topic: its master, else a slave. ClientError when there is none."""
         names = {queue.broker_name for queue in await self.routes.find_subscribed(topic)}
@@ -238,9 +292,10 @@ class Instance:
         return addresses.get(MASTER_ID) or self.chance.choice(sorted(addresses.values()))
 
     def _broker_addresses(self, *, slaves: bool) -> list[str]:
-        """Of every known broker the master, with `slaves` all of it."""
+        """Of every known broker the master, with `slaves` all of it; and the masters that only deciders need."""
         brokers: list[Mapping[int, str]] = list(self.routes.brokers().values())
-        return sorted({address for broker in brokers for i, address in broker.items() if slaves or i == MASTER_ID})
+        routed = {address for broker in brokers for i, address in broker.items() if slaves or i == MASTER_ID}
+        return sorted(routed | self.routes.registered_masters() if self._deciders else routed)
 
     # ---------------------------------------------------------------------------------------------------- heartbeats
 

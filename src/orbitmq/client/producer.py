@@ -420,7 +420,6 @@ class Producer(Client):
         return self._sender
 
     async def _begin(self, instance: Instance) -> None:
-        instance.add_producer(self.group)
         self._sender = Sender(
             instance,
             self.group,
@@ -432,7 +431,7 @@ class Producer(Client):
             namespace=self._namespace,
             unit_mode=self._settings["unit_mode"],
         )
-        await instance.beat()
+        await self._join(instance)
         if self._choosing.faults is not None and self._choosing.faults.probes:
             self._background.spawn(probe_regularly(instance, self._choosing.faults))
         if self._settings["enable_trace"]:
@@ -440,6 +439,10 @@ class Producer(Client):
             self._hooks.append(SendTracing(self._traces))
         if self._outbox is not None:
             await self._outbox.open(self._send_again)
+
+    async def _join(self, instance: Instance) -> None:
+        instance.add_producer(self.group)
+        await instance.beat()
 
     async def _end(self, instance: Instance) -> None:
         await self._background.stop()

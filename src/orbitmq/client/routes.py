@@ -61,6 +61,7 @@ class Routes:
         self._on_change = on_change
         self._topics: dict[str, Known] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
+        self._registered: dict[str, Mapping[int, str]] = {}
         self._lookups: dict[str, asyncio.Task[TopicRouteData | None]] = {}
 
     def publish(self, topic: str) -> PublishQueues | None:
@@ -132,6 +133,17 @@ class Routes:
     def brokers(self) -> dict[str, Mapping[int, str]]:
         """Every broker that some route names."""
         return dict(self._brokers)
+
+    async def refresh_registered(self) -> None:
+        """Ask the name server for every broker, whatever topics it has. ClientError, BrokerError, RemotingError."""
+        found = await self._name_servers.ask(
+            lambda address: operations.cluster_info(self._remoting, address, timeout_ms=self._timeout_ms)
+        )
+        self._registered = {name: broker.addresses for name, broker in found.brokers.items()}
+
+    def registered_masters(self) -> set[str]:
+        """The master of every broker, as the name server last said when it was asked for all; else empty."""
+        return {addresses[MASTER_ID] for addresses in self._registered.values() if MASTER_ID in addresses}
 
     def known_master(self, queue: MessageQueue) -> str | None:
         """The address of the queue's master at this moment, None when that must be looked up."""

@@ -254,6 +254,9 @@ class TransactionProducer(Producer, Generic[A_contra]):
         if self._traces is not None:
             self._end_hooks.append(self._trace)
 
+    async def _join(self, instance: Instance) -> None:
+        await instance.add_decider(self.group)
+
     async def _leave(self, instance: Instance) -> None:
         instance.questions.producers.pop(self.group, None)
         for task in self._checkers:
