@@ -100,7 +100,7 @@ async def test_a_queues_bounds(tmp_path: Path) -> None:
 
 
 async def test_store_times_find_offsets(tmp_path: Path, turned_clock: LoopFactory) -> None:
-    """The nearest message; the last one for a time to come."""
+    """The first message since, or with UPPER the last one until; the end for a time to come."""
     time = Time()
     async with live(tmp_path, time) as client:
         start = time.clock.now_ms()
@@ -108,14 +108,15 @@ async def test_store_times_find_offsets(tmp_path: Path, turned_clock: LoopFactor
             await client.send("Orders")
             await time.pass_by(10)
 
-        async def search(milliseconds: int, topic: str = "Orders") -> int:
-            header = SearchOffsetHeader(topic, 0, start + milliseconds)
+        async def search(milliseconds: int, topic: str = "Orders", boundary: str | None = None) -> int:
+            header = SearchOffsetHeader(topic, 0, start + milliseconds, boundary=boundary)
             answer = await client.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
             assert answer.code == 0
             return answer.header(SearchOffsetResponseHeader).offset
 
         sought = (-5000, 0, 4000, 5000, 6000, 10_000, 20_000, 1 << 40)
-        assert [await search(milliseconds) for milliseconds in sought] == [0, 0, 0, 0, 1, 1, 2, 2]
+        assert [await search(milliseconds) for milliseconds in sought] == [0, 0, 1, 1, 1, 1, 2, 3]
+        assert [await search(milliseconds, boundary="upper") for milliseconds in sought] == [0, 0, 0, 0, 0, 1, 2, 2]
         assert await search(0, "Unknown") == 0
 
 

@@ -148,7 +148,6 @@ def test_a_rebuilt_index_is_that_of_java(case: str, tmp_path: Path) -> None:
 
 
 def test_searches_by_time_find_every_message(tmp_path: Path) -> None:
-    """They look at when a file was last written, so a rebuilt file must say when its last message came."""
     root = unpack("plain", tmp_path)
     remade("plain", root, tells_sizes=True)
     pairs = {key: str(value) for key, value in manifest("plain")["store_config"].items()}

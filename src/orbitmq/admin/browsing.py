@@ -188,7 +188,7 @@ async def _limits(
         first = min(max(first, found), end)
     if end_ms is not None:
         found = await offsets.search_offset(remoting, address, queue, end_ms + LOG_SHIFT_MS, timeout_ms=timeout_ms)
-        end = min(end, found + 1)  # past the end of a queue the last message is found
+        end = min(end, found)
     return first, end
 
 

@@ -310,6 +310,11 @@ async def _add(
         return
     watch.moved |= {one.queue: (node, one.before, one.after or 0) for one in moving}
     if whole and target.by_time:
+        if target.where is Where.TIME and not await _knows_queues(session, node):
+            plan.warnings.append(
+                f"{node} looks for the nearest message itself, as RocketMQ 4.9 does, and may skip some of several with "
+                "one time: to be exact, stop the consumers first"
+            )
         request = _Once(lambda: _by_time(session, node, watch, queues, target, force=force))
         for one in moving:
             _append(plan, node, one, request, _watched(watch, one))

@@ -19,6 +19,7 @@ from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.headers import (
+    Boundary,
     GetEarliestMsgStoretimeHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetHeader,
@@ -85,9 +86,13 @@ class Querying:
 
     def search_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(SearchOffsetHeader)
-        offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp)
+        is_upper = (header.boundary or "").upper() == Boundary.UPPER
+        search = self._store.last_offset_by_time if is_upper else self._store.offset_by_time
+        offset = search(header.topic, header.queue_id, header.timestamp)
         self._resumption.told(connection, header.topic, header.queue_id, offset)
-        return command.response(ResponseCode.SUCCESS, header=SearchOffsetResponseHeader(offset))
+        boundary = Boundary.UPPER if is_upper else Boundary.LOWER
+        found = SearchOffsetResponseHeader(offset, None if header.boundary is None else boundary)
+        return command.response(ResponseCode.SUCCESS, header=found)
 
     def max_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(GetMaxOffsetHeader)

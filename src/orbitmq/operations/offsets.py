@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from orbitmq.errors import BrokerError
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.unit import store_timestamp_of
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask, tell
+from orbitmq.operations.pulling import view_message
+from orbitmq.operations.querying import queue_entries
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import (
+    Boundary,
     GetEarliestMsgStoretimeHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetHeader,
@@ -21,6 +29,8 @@ from orbitmq.wire.headers import (
 )
 
 FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+BOUNDARY_SINCE: Final = 453  # V5_2_0: such a broker searches for a boundary, not for the nearest message
+LONG_AGO: Final = -1
 
 
 async def query_consumer_offset(
@@ -92,12 +102,69 @@ async def min_offset(remoting: Remoting, address: str, queue: MessageQueue, *, t
 async def search_offset(
     remoting: Remoting, address: str, queue: MessageQueue, timestamp_ms: int, *, timeout_ms: float = 6000
 ) -> int:
-    """SEARCH_OFFSET_BY_TIMESTAMP: the offset of the first message stored at or after `timestamp_ms`, or near it."""
+    """SEARCH_OFFSET_BY_TIMESTAMP: the offset of the first message stored at or after `timestamp_ms`; the end of the
+    queue when there is none.
+
+    A broker that answers with the nearest message, as RocketMQ before 5.2, is asked for the times of those beside it;
+    the nearest has to do where it cannot tell them.
+    """
     header = SearchOffsetHeader(
-        topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms, broker_name=queue.broker_name
+        queue.topic, queue.queue_id, timestamp_ms, broker_name=queue.broker_name, boundary=Boundary.LOWER
     )
     answer = await ask(remoting, address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout_ms=timeout_ms)
-    return answer.header(SearchOffsetResponseHeader).offset
+    found = answer.header(SearchOffsetResponseHeader)
+    if found.boundary is not None or answer.version >= BOUNDARY_SINCE:
+        return found.offset
+    try:
+        return await _first_since(remoting, address, queue, timestamp_ms, found.offset, timeout_ms)
+    except BrokerError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        return found.offset
+
+
+async def _first_since(
+    remoting: Remoting, address: str, queue: MessageQueue, timestamp_ms: int, near: int, timeout_ms: float
+) -> int:
+    low = max(0, await min_offset(remoting, address, queue, timeout_ms=timeout_ms))
+    high = await max_offset(remoting, address, queue, timeout_ms=timeout_ms)
+
+    async def is_before(offset: int) -> bool:
+        return await _store_time(remoting, address, queue, offset, timeout_ms) < timestamp_ms
+
+    return await _first_not(is_before, low, high, near)
+
+
+async def _store_time(remoting: Remoting, address: str, queue: MessageQueue, offset: int, timeout_ms: float) -> int:
+    """When the message at a queue offset was stored; long ago, when it is gone. No group is needed for these requests,
+    and of RocketMQ's accounts no permission.
+    """
+    try:
+        entries = await queue_entries(remoting, address, queue.topic, queue.queue_id, offset, 1, timeout_ms=timeout_ms)
+        if not entries.queue_data:
+            return LONG_AGO
+        place = entries.queue_data[0].physical_offset
+        return store_timestamp_of(await view_message(remoting, address, place, timeout_ms=timeout_ms))
+    except BrokerError:
+        if offset >= await min_offset(remoting, address, queue, timeout_ms=timeout_ms):
+            raise
+        return LONG_AGO
+
+
+async def _first_not(is_before: Callable[[int], Awaitable[bool]], low: int, high: int, near: int) -> int:
+    """The first offset from `low` on that is not before, `high` when all are. Asks little when it is close to `near`:
+    steps double until it lies between two of them.
+    """
+    first, end, step = low, high, 1
+    while low < high:
+        is_between = first < low and high < end
+        at = (low + high) // 2 if is_between else min(max(near, low), high - 1)
+        if await is_before(at):
+            low, near = at + 1, at + step
+        else:
+            high, near = at, at - step
+        step *= 2
+    return low
 
 
 async def earliest_store_time(

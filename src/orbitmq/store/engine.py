@@ -457,9 +457,18 @@ class MessageStore:
         return queue.min_offset if queue is not None else QueueOffset(0)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
-        """The message stored nearest to `timestamp`, in milliseconds; 0 for an empty queue."""
+        """The first message stored at or after `timestamp`, in milliseconds; the end of the queue when there is none, 0
+        for a queue that does not exist.
+        """
         queue = self._open_queue(topic, queue_id)
         return searching.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
+
+    def last_offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
+        """The last message stored at or before `timestamp`, in milliseconds; the first one of the queue when there is
+        none, 0 for a queue that does not exist.
+        """
+        queue = self._open_queue(topic, queue_id)
+        return searching.last_offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time of the first message of the queue in milliseconds, -1 without one."""

@@ -1,11 +1,18 @@
-"""Finds the message of a queue that was stored nearest to a time. The rules are RocketMQ's, odd corners included."""
+"""Finds the offset of a queue where the messages of a time begin, or end.
+
+The rule is that of RocketMQ 5: the first of several messages with one time, and the end of the queue for a time behind
+all of them. RocketMQ 4.9 answers with the nearest message instead, any one of several with one time, and the last one
+for a time behind all; who resets a group by that skips or repeats messages.
+"""
 
 from __future__ import annotations
+
+from bisect import bisect_left
 
 from orbitmq.message.unit import store_timestamp_of
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.positions import QueueOffset
-from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
+from orbitmq.store.queue import ConsumeQueue
 
 
 def store_time(log: CommitLog, physical_offset: int) -> int:
@@ -15,39 +22,19 @@ def store_time(log: CommitLog, physical_offset: int) -> int:
 
 
 def offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int) -> QueueOffset:
-    """The nearest message, the last one for a time in the future; 0 for an empty queue.
-
-    Only one file of the queue is searched, the first that was written at or after `timestamp`; a time between two
-    files therefore finds a message of the later one.
+    """The first message stored at or after `timestamp`, the end of the queue when there is none. Where the clock of the
+    broker was set back, one of the places where times pass `timestamp`.
     """
-    files = queue.files.files
-    if not files:
-        return QueueOffset(0)
-    index = next((i for i, file in enumerate(files) if file.modified_ms() >= timestamp), len(files) - 1)
-    file_start = (queue.files.start + index * queue.files.file_size) // ENTRY_SIZE
-    file_end = min(file_start + queue.files.file_size // ENTRY_SIZE, queue.readable_offset)
-    return _search(log, queue, timestamp, max(file_start, queue.min_offset), file_end - 1)
 
-
-def _search(log: CommitLog, queue: ConsumeQueue, timestamp: int, low: int, high: int) -> QueueOffset:
-    left: tuple[int, int] | None = None  # the last entry before the time, and its distance
-    right: tuple[int, int] | None = None
-    while high >= low:
-        middle = (low + high) // 2
-        entry = queue.entry(middle)
+    def time_of(queue_offset: int) -> int:
+        entry = queue.entry(queue_offset)
         assert entry is not None, "the search stays inside the queue"
-        found = store_time(log, entry[0])
-        if found < 0:
-            return QueueOffset(0)
-        if found == timestamp:
-            return QueueOffset(middle)
-        if found > timestamp:
-            high = middle - 1
-            right = (middle, found - timestamp)
-        else:
-            low = middle + 1
-            left = (middle, timestamp - found)
-    if left is None or right is None:
-        nearest = left or right
-        return QueueOffset(nearest[0] if nearest else 0)
-    return QueueOffset(right[0] if left[1] > right[1] else left[0])
+        return store_time(log, entry[0])  # what cannot be read is gone, so it is older than all that is left
+
+    low, end = queue.min_offset, queue.readable_offset
+    return QueueOffset(bisect_left(range(end), timestamp, low, max(low, end), key=time_of))
+
+
+def last_offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int) -> QueueOffset:
+    """The last message stored at or before `timestamp`; the first one that still exists when there is none."""
+    return QueueOffset(max(offset_by_time(log, queue, timestamp + 1) - 1, queue.min_offset))

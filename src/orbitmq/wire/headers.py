@@ -4,6 +4,8 @@ Names, types and Java's spelling where it differs; `wire.header` holds the one c
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from orbitmq.wire.header import Header, Int32, Int64, renamed
 
 
@@ -123,19 +125,32 @@ class UpdateConsumerOffsetHeader(Header):
     only_forward: bool | None = None
 
 
+class Boundary(StrEnum):
+    """What a search by time looks for; RocketMQ has it since 5.1."""
+
+    LOWER = "LOWER"
+    """The first message stored at or after the time."""
+    UPPER = "UPPER"
+    """The last message stored at or before it."""
+
+
 class SearchOffsetHeader(Header):
-    """SEARCH_OFFSET_BY_TIMESTAMP (29)."""
+    """SEARCH_OFFSET_BY_TIMESTAMP (29). `boundary` is a `Boundary` in any case of letters; anything else is LOWER."""
 
     topic: str
     queue_id: Int32
     timestamp: Int64
     broker_name: str | None = renamed("bname", None)
+    boundary: str | None = renamed("boundaryType", None)
 
 
 class SearchOffsetResponseHeader(Header):
-    """The queue offset found."""
+    """The queue offset found. `boundary` is orbitmq's own, for requests that name one: the boundary the offset is of;
+    without it the offset may be that of the nearest message, as RocketMQ 4.9 answers.
+    """
 
     offset: Int64
+    boundary: str | None = renamed("boundaryType", None)
 
 
 class GetMaxOffsetHeader(Header):
