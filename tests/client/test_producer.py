@@ -6,14 +6,23 @@ import asyncio
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import cast
 
 import pytest
 
-from orbitmq.client import Message, MessageQueue, Producer, SendResult, SendStatus, hash_selector
+from orbitmq.client import (
+    LocalTransactionState,
+    Message,
+    MessageQueue,
+    Producer,
+    SendResult,
+    SendStatus,
+    TransactionProducer,
+    hash_selector,
+)
 from orbitmq.client import producer as producer_module
 from orbitmq.errors import (
     BrokerError,
@@ -21,6 +30,7 @@ from orbitmq.errors import (
     ConfigurationError,
     InvalidStateError,
     MessageIllegal,
+    RequestTimeout,
     TooManyRequestsError,
 )
 from orbitmq.message.properties import decode_properties
@@ -31,10 +41,41 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from orbitmq.wire.objects import encode_standard
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
-from tests.support.loops import run, until
+from tests.support.loops import IdleLoop, run, until
 
 CLIENT_ROOM = str(Path(producer_module.__file__).parent)
-CALLS_OF_A_SEND_MAX = 40  # it takes 37
+CALLS_OF_A_SEND_MAX = 40
+STEP = 50  # messages that a broker of a burst stores together: each step costs the test a moment
+
+
+class Committing:
+    """A listener of transactions."""
+
+    def execute(self, _message: Message, _argument: None) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check(self, _message: Message) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+
+class SlowBroker:
+    """Needs 0.15 s for each send, and notes how many it had at a time."""
+
+    def __init__(self) -> None:
+        self.most = self.count = self._under_way = 0
+
+    async def answer(self, _connection: Connection, command: Command) -> Command:
+        self.count += 1
+        self._under_way += 1
+        self.most = max(self.most, self._under_way)
+        await asyncio.sleep(0.15)
+        self._under_way -= 1
+        header = SendMessageResponseHeader(msg_id="0" * 32, queue_id=0, queue_offset=0)
+        return command.response(ResponseCode.SUCCESS, header=header)
+
+
+async def _awaited(work: Awaitable[object]) -> object:
+    return await work
 
 
 def test_messages_take_turns_over_all_queues() -> None:
@@ -150,8 +191,8 @@ def test_a_chosen_queue_is_tried_once() -> None:
             assert (await producer.send(Message("T", b"x"), queue=queue)).queue == queue
             by_key = {(await producer.send(Message("T", b"x"), sharding_key="k")).queue for _ in range(5)}
             assert len(by_key) == 1
-            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
             before = system.count(RequestCode.SEND_MESSAGE_V2)
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
             for where in ({"queue": queue}, {"sharding_key": 7}):
                 with pytest.raises(ClientError, match="1 attempts"):
                     await producer.send(Message("T", b"x"), **where)  # type: ignore[arg-type]
@@ -402,27 +443,91 @@ def test_a_burst_waits_for_its_turn_and_its_time_begins_then() -> None:
             Producer("g", system.address, async_in_flight_max=2, send_timeout_ms=400) as producer,
         ):
             await producer.send(Message("T", b"warm"))
-            most, under_way = 0, 0
-
-            async def slow(_connection: Connection, command: Command) -> Command:
-                nonlocal most, under_way
-                under_way += 1
-                most = max(most, under_way)
-                await asyncio.sleep(0.15)
-                under_way -= 1
-                header = SendMessageResponseHeader(msg_id="0" * 32, queue_id=0, queue_offset=0)
-                return command.response(ResponseCode.SUCCESS, header=header)
-
-            system.answers[RequestCode.SEND_MESSAGE_V2] = slow
+            burst = SlowBroker()
+            system.answers[RequestCode.SEND_MESSAGE_V2] = burst.answer
             sent = [producer.send_async(Message("T", b"x")) for _ in range(10)]
             hasty = producer.send_async(Message("T", b"x"), timeout=0.1)
             with pytest.raises(TooManyRequestsError, match="before the send's turn came"):
                 await hasty
             results = await asyncio.gather(*sent)  # 0.75 s of broker's time, more than one send may take
             assert {result.status for result in results} == {SendStatus.SEND_OK}
-            assert most == 2
+            assert burst.most == 2
 
     run(scenario())
+
+
+WAYS: dict[str, Callable[[TransactionProducer[None], float | None], Awaitable[object]]] = {
+    "send": lambda producer, timeout: producer.send(Message("T", b"x"), timeout=timeout),
+    "send to a queue": lambda producer, timeout: producer.send(Message("T", b"x"), sharding_key="k", timeout=timeout),
+    "send_batch": lambda producer, timeout: producer.send_batch([Message("T", b"x")], timeout=timeout),
+    "prepare": lambda producer, timeout: producer.prepare(Message("T", b"x"), timeout=timeout),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sends_that_are_awaited_wait_for_their_turn_and_their_time_begins_then(way: str) -> None:
+    async def scenario() -> None:
+        async with (
+            fake_system() as system,
+            TransactionProducer(
+                "g", system.address, listener=Committing(), async_in_flight_max=2, send_timeout_ms=400
+            ) as producer,
+        ):
+            await producer.send(Message("T", b"warm"))
+            burst = SlowBroker()
+            for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+                system.answers[code] = burst.answer
+            sent = [asyncio.create_task(_awaited(WAYS[way](producer, None))) for _ in range(10)]
+            await asyncio.sleep(0)
+            with pytest.raises(TooManyRequestsError, match=r"nothing was sent: 2 of at most 2 .*async_in_flight_max"):
+                await WAYS[way](producer, 0.1)
+            await asyncio.gather(*sent)  # 0.75 s of broker's time, more than one send may take
+            assert burst.most == 2
+            assert burst.count == 10, "the hasty one was never sent"
+
+    run(scenario(), IdleLoop)
+
+
+def test_requests_wait_for_their_turn_within_their_time() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, async_in_flight_max=2) as producer:
+            await producer.send(Message("T", b"warm"))
+            burst = SlowBroker()
+            system.answers[RequestCode.SEND_MESSAGE_V2] = burst.answer
+            asked = [asyncio.create_task(producer.request(Message("T", b"x"), timeout=0.5)) for _ in range(10)]
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            assert burst.most == 2
+            assert sum(isinstance(outcome, RequestTimeout) for outcome in outcomes) == 6, "stored by then"
+            assert burst.count == 8, "two more were under way"
+            assert sum("turn came, so nothing was sent" in str(outcome) for outcome in outcomes) == 2
+
+    run(scenario(), IdleLoop)
+
+
+def test_a_burst_goes_through_whole_that_a_broker_needs_longer_for_than_one_send_may_take() -> None:
+    """As 45,000 sends at once with the usual settings at a broker that stores 10,000 in a second; each is sent once."""
+    sends, a_second = 4500, 1000
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, async_in_flight_max=100) as producer:
+            await producer.send(Message("T", b"warm"))
+            loop, stored = asyncio.get_running_loop(), 0
+            began = loop.time()
+
+            async def store(_connection: Connection, command: Command) -> Command:
+                nonlocal stored
+                stored += 1
+                await asyncio.sleep(began + stored // STEP * STEP / a_second - loop.time())
+                header = SendMessageResponseHeader(msg_id="0" * 32, queue_id=0, queue_offset=0)
+                return command.response(ResponseCode.SUCCESS, header=header)
+
+            system.answers[RequestCode.SEND_MESSAGE_V2] = store
+            results = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(sends)))
+            assert {result.status for result in results} == {SendStatus.SEND_OK}
+            assert system.count(RequestCode.SEND_MESSAGE_V2) == 1 + sends
+            assert loop.time() - began > 3.0
+
+    run(scenario(), IdleLoop)
 
 
 def test_a_callback_gets_the_result_or_the_error_and_harms_nothing() -> None:

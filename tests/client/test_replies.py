@@ -26,10 +26,18 @@ def push(correlation_id: str) -> Command:
     return request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, b"yes " + correlation_id.encode())
 
 
+SOON = float("inf")
+
+
+async def _expect(replies: Replies, correlation_id: str) -> None:
+    async with replies.expected(correlation_id, asyncio.get_running_loop().time() + 60):
+        pass
+
+
 async def test_a_reply_ends_the_wait_for_it_alone() -> None:
     replies = Replies(ManualClock())
     peer = cast("Any", Peer())
-    with replies.expected("a") as first, replies.expected("b") as second:
+    async with replies.expected("a", SOON) as first, replies.expected("b", SOON) as second:
         assert replies.take(peer, push("b")).code == 0
         assert (await second).body == b"yes b"
         assert not first.done()
@@ -39,9 +47,16 @@ async def test_a_reply_ends_the_wait_for_it_alone() -> None:
     assert replies._waiting == {}
 
 
-async def test_so_many_may_wait() -> None:
+async def test_so_many_may_wait_and_others_for_their_turn_until_their_time_is_over() -> None:
     replies = Replies(ManualClock(), limit=1)
-    with replies.expected("a"), pytest.raises(TooManyRequestsError), replies.expected("b"):
+    now = asyncio.get_running_loop().time()
+    async with replies.expected("a", now):
+        with pytest.raises(TooManyRequestsError, match="nothing was sent: 1 of at most 1 are under way"):
+            async with replies.expected("b", now):
+                pass
+        second = asyncio.create_task(_expect(replies, "c"))
         await asyncio.sleep(0)
-    with replies.expected("b"):
+        assert not second.done()
+    await second
+    async with replies.expected("d", now):
         pass

@@ -16,6 +16,8 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 LOOPS: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
+IDLE_SECONDS = 0.02  # what was written to a loopback socket can be read by then
+
 PATIENCE_SECONDS = 60.0  # a condition that is not met after so long never will be, not even by a cold Java broker
 
 
@@ -47,6 +49,32 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         def jump(timeout: float | None = None) -> Any:
             self._at += timeout or 0.0
             return look(0)
+
+        selector.select = jump  # type: ignore[method-assign]
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self._at
+
+
+class IdleLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock stands while anybody in this process has anything to do, and jumps to the next timer when its
+    sockets bring nothing for a moment: how busy the machine is does not matter.
+    """
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        selector = selectors.DefaultSelector()
+        look = selector.select
+
+        def jump(timeout: float | None = None) -> Any:
+            ready = look(0)
+            if ready or timeout == 0:
+                return ready
+            ready = look(IDLE_SECONDS)
+            if not ready:
+                self._at += timeout or 0.0
+            return ready
 
         selector.select = jump  # type: ignore[method-assign]
         super().__init__(selector)

@@ -20,21 +20,31 @@ class Pace:
         self._bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def __str__(self) -> str:
+        return f"{self._count} of at most {self._count_max} are under way"
+
     def try_enter(self, size: int) -> bool:
         """Whether `size` more bytes may be under way at once; `leave` must follow then, and `enter` if not."""
-        if self._waiting or not self._has_room(size):
+        if self._waiting or (self._count and not self._has_room(size)):
             return False
-        self._begin(size)
+        self._count += 1
+        self._bytes += size
         return True
 
-    async def enter(self, size: int) -> None:
-        """Return when `size` more bytes may be under way; `leave` must follow, unless this is cancelled."""
+    async def enter(self, size: int, ends: float | None = None) -> None:
+        """Return when `size` more bytes may be under way; `leave` must follow, unless this is cancelled. TimeoutError
+        when that is not so before `ends` (loop time).
+        """
         if self.try_enter(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         try:
-            await turn
+            if ends is None:
+                await turn
+            else:
+                async with asyncio.timeout_at(ends):
+                    await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # its turn came together with the cancellation
                 self.leave(size)
@@ -49,14 +59,11 @@ class Pace:
             if not turn.done():
                 if not self._has_room(waiting_size):
                     return
-                self._begin(waiting_size)
+                self._count += 1
+                self._bytes += waiting_size
                 turn.set_result(None)
             self._waiting.popleft()
 
     def _has_room(self, size: int) -> bool:
         """A body larger than all may be together goes alone."""
         return self._count == 0 or (self._count < self._count_max and self._bytes + size <= self._bytes_max)
-
-    def _begin(self, size: int) -> None:
-        self._count += 1
-        self._bytes += size

@@ -39,6 +39,9 @@ A = TypeVar("A")
 SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], object]
 """Gets the result or the error."""
 
+Delivery: TypeAlias = Callable[[RetryRules], Coroutine[object, object, SendResult]]
+"""Sends something that is checked and packed, within these rules."""
+
 CLOSE_S = 30.0  # how long shutdown waits for sends that are under way; ten times their usual limit
 
 AT_ONCE_MAX = 64 << 10  # bytes of a body: a thousand that wait for the loop must not fill the memory
@@ -121,18 +124,19 @@ class Producer(Client):
 
         `queue` chooses the queue; messages with equal `sharding_key` share one, so they keep their order when they are
         sent one after another; `selector(queues, message, arg)` chooses one of the topic's queues, by `hash_selector`,
-        `random_selector`, a `RoomSelector` or any function. A chosen queue is attempted once. `timeout` in seconds
-        covers all attempts; without it `send_timeout_ms` counts.
+        `random_selector`, a `RoomSelector` or any function. A chosen queue is attempted once.
+
+        `async_in_flight_max` messages are at the brokers at a time, the others wait for their turn. `send_timeout_ms`
+        covers all attempts and begins with the turn; a `timeout` in seconds covers the wait as well.
 
         Every status of the result but STORED_LOCALLY means stored at a broker. MessageIllegal for a message that breaks
         a rule, BrokerError when the broker refuses, ClientError when no attempt succeeded (its text names brokers,
-        attempts and the last error, and the cause when there is no route), TooManyRequestsError when the time is over.
+        attempts and the last error, and the cause when there is no route), TooManyRequestsError when the time is over;
+        its text says whether that was before the turn, when nothing was sent.
         """
-        sender, rules = self._running_sender, self._rules(timeout)
-        target = self._target(message, queue, sharding_key, selector, arg)
-        if self._around is nullcontext:
-            return await self._deliver(sender, outgoing(message, self._new_id, self._packing), target, rules)
-        return await self._deliver_inside(sender, message, target, rules)
+        deliver = self._checked(message, queue, sharding_key, selector, arg)
+        ends = None if timeout is None else end_of(timeout)
+        return await self._in_turn(deliver, len(message.body), self._usual_rules, ends)
 
     def send_async(
         self,
@@ -156,18 +160,29 @@ class Producer(Client):
         MessageIllegal for a message that breaks a rule, TooManyRequestsError when `async_sends_max` sends are not
         finished yet. Shutdown waits for them, within a limit.
         """
-        sender, target = self._running_sender, self._target(message, queue, sharding_key, selector, arg)
+        deliver = self._checked(message, queue, sharding_key, selector, arg)
         self._check_room()
-        if self._around is nullcontext:
-            deliver = partial(self._deliver, sender, outgoing(message, self._new_id, self._packing), target)
-        else:
-            check_message(message, self._settings["max_message_size"])
-            deliver = partial(self._deliver_inside, sender, message, target)
         return self._begin_send(deliver, len(message.body), timeout, callback)
+
+    def _checked(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        key: str | int | bytes | None,
+        selector: QueueSelector[A] | None,
+        arg: A | None,
+    ) -> Delivery:
+        """What sends a message, which is checked now, when its turn has come."""
+        sender, is_free = self._running_sender, queue is None and key is None and selector is None
+        target = ANYWHERE if is_free else self._target(message, queue, key, selector, arg)
+        if self._around is nullcontext:
+            return self._delivery(sender, outgoing(message, self._new_id, self._packing), target)
+        check_message(message, self._settings["max_message_size"])
+        return partial(self._deliver_inside, sender, message, target)
 
     async def _deliver_inside(self, sender: Sender, message: Message, target: Target, rules: RetryRules) -> SendResult:
         with self._around([message]) as (sent,):
-            return await self._deliver(sender, outgoing(sent, self._new_id, self._packing), target, rules)
+            return await self._delivery(sender, outgoing(sent, self._new_id, self._packing), target)(rules)
 
     def send_batch_async(
         self,
@@ -180,51 +195,51 @@ class Producer(Client):
         """Begin a `send_batch`; otherwise as `send_async`."""
         sender = self._running_sender
         self._check_room()
+        deliver, size = self._delivery_of_batch(sender, messages, queue)
+        return self._begin_send(deliver, size, timeout, callback)
+
+    def _delivery_of_batch(
+        self, sender: Sender, messages: Sequence[Message], queue: MessageQueue | None
+    ) -> tuple[Delivery, int]:
+        """What sends a batch, which is packed now, when its turn has come; and its bytes."""
         batch = list(messages)
         packed = outgoing_batch(batch, self._new_id, self._packing)
         target = Target(queue and self._namespace.wrap_queue(queue))
 
-        async def deliver(rules: RetryRules) -> SendResult:
-            if self._around is nullcontext:
-                return await self._deliver(sender, packed, target, rules)
+        async def deliver_inside(rules: RetryRules) -> SendResult:
             with self._around(batch) as sent:
-                return await self._deliver(sender, outgoing_batch(sent, self._new_id, self._packing), target, rules)
+                return await self._delivery(sender, outgoing_batch(sent, self._new_id, self._packing), target)(rules)
 
-        return self._begin_send(deliver, len(packed.body), timeout, callback)
+        is_plain = self._around is nullcontext
+        return self._delivery(sender, packed, target) if is_plain else deliver_inside, len(packed.body)
 
     def _begin_send(
-        self,
-        deliver: Callable[[RetryRules], Coroutine[object, object, SendResult]],
-        size: int,
-        timeout: float | None,
-        callback: SendCallback | None,
+        self, deliver: Delivery, size: int, timeout: float | None, callback: SendCallback | None
     ) -> asyncio.Task[SendResult]:
         loop = asyncio.get_running_loop()
-        ends = None if timeout is None else loop.time() + timeout
-        task = loop.create_task(self._in_turn(deliver, size, ends))
+        task = loop.create_task(
+            self._in_turn(deliver, size, self._async_rules, None if timeout is None else end_of(timeout))
+        )
         self._note(task)
         if callback is not None:
             task.add_done_callback(partial(_tell, callback))
         return task
 
-    async def _in_turn(
-        self, deliver: Callable[[RetryRules], Coroutine[object, object, SendResult]], size: int, ends: float | None
-    ) -> SendResult:
-        rules = self._async_rules
+    async def _in_turn(self, deliver: Delivery, size: int, rules: RetryRules, ends: float | None) -> SendResult:
+        """Send so many bytes when there is room for them. With `ends` (loop time) the wait counts as well."""
         if not self._pace.try_enter(size):
             try:
-                async with asyncio.timeout_at(ends):
-                    await self._pace.enter(size)
+                await self._pace.enter(size, ends)
             except TimeoutError:
                 if self._outbox is not None:
                     return await deliver(rules.with_timeout(0))  # fails at once, where the outbox keeps it
                 raise TooManyRequestsError(
-                    f"the time was over before the send's turn came: {len(self._under_way)} sends are not finished; "
-                    f"send less at a time, or give more time"
+                    f"the time was over before the send's turn came, so nothing was sent: {self._pace} "
+                    "(async_in_flight_max); send less at a time, or give more time"
                 ) from None
         try:
             if ends is not None:
-                rules = rules.with_timeout(int((ends - asyncio.get_running_loop().time()) * 1000))
+                rules = rules.with_timeout(_left_ms(ends))
             return await deliver(rules)
         finally:
             self._pace.leave(size)
@@ -249,30 +264,35 @@ class Producer(Client):
         selector: QueueSelector[A] | None = None,
         arg: A | None = None,
     ) -> MessageExt:
-        """Send a message and wait for what its consumer replies (`create_reply_message`), `timeout` seconds in all.
+        """Send a message and wait for what its consumer replies (`create_reply_message`), `timeout` seconds in all, the
+        wait for its turn included: it has one among the sends, and one among the 10,000 requests that may wait for
+        replies.
 
-        RequestTimeout when it was sent and no reply came in time, TooManyRequestsError when too many requests wait;
-        otherwise fails as `send` does. The outbox keeps no request.
+        RequestTimeout when it was sent and no reply came in time, TooManyRequestsError when its turn did not come in
+        time; otherwise fails as `send` does. The outbox keeps no request.
         """
         sender, instance = self._running_sender, self._instance
-        rules = self._rules(timeout)
-        ends = asyncio.get_running_loop().time() + timeout
+        check_message(message, self._settings["max_message_size"])
+        target = self._target(message, queue, sharding_key, selector, arg)
+        ends = end_of(timeout)
         correlation_id = str(uuid4())
-        asked = asking(message, correlation_id, instance.client_id, rules.timeout_ms)
-        with self._around([asked]) as (sent,), instance.replies.expected(correlation_id) as reply:
-            packed = outgoing(sent, self._new_id, self._packing)
-            if instance.routes.publish(packed.topic) is None:
-                await self.fetch_publish_queues(message.topic)
-                await instance.beat()  # a reply comes through a broker that knows this client
-            await sender.send(packed, rules, self._target(message, queue, sharding_key, selector, arg))
-            try:
-                async with asyncio.timeout_at(ends):
-                    return await reply
-            except TimeoutError as error:
-                raise RequestTimeout(
-                    f"no reply to {packed.msg_id}, stored in topic {message.topic}, came within {timeout} s; see that "
-                    "a consumer of the topic runs and sends what create_reply_message makes"
-                ) from error
+        async with instance.replies.expected(correlation_id, ends) as reply:
+            asked = asking(message, correlation_id, instance.client_id, max(0, _left_ms(ends)))
+            with self._around([asked]) as (sent,):
+                packed = outgoing(sent, self._new_id, self._packing)
+                if instance.routes.publish(packed.topic) is None:
+                    await self.fetch_publish_queues(message.topic)
+                    await instance.beat()  # a reply comes through a broker that knows this client
+                deliver = partial(sender.send, packed, target=target)
+                await self._in_turn(deliver, len(packed.body), self._usual_rules, ends)
+                try:
+                    async with asyncio.timeout_at(ends):
+                        return await reply
+                except TimeoutError as error:
+                    raise RequestTimeout(
+                        f"no reply to {packed.msg_id}, stored in topic {message.topic}, came within {timeout} s; see "
+                        "that a consumer of the topic runs and sends what create_reply_message makes"
+                    ) from error
 
     def request_async(
         self,
@@ -337,10 +357,8 @@ class Producer(Client):
         MessageIllegal when they differ in topic or `wait_store_ok`, one is delayed, or together they are larger than
         `max_message_size`. Otherwise as `send`; ids in the result are joined by commas.
         """
-        with self._around(messages) as sent:
-            packed = outgoing_batch(sent, self._new_id, self._packing)
-            target = Target(queue and self._namespace.wrap_queue(queue))
-            return await self._deliver(self._running_sender, packed, target, self._rules(timeout))
+        deliver, size = self._delivery_of_batch(self._running_sender, messages, queue)
+        return await self._in_turn(deliver, size, self._usual_rules, None if timeout is None else end_of(timeout))
 
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of `topic` are sent to. ClientError names the cause when there are none."""
@@ -379,23 +397,19 @@ class Producer(Client):
         arg: A | None,
     ) -> Target:
         """Where the caller wants the message."""
-        if queue is None and key is None and selector is None:
-            return ANYWHERE
         if (queue is not None) + (key is not None) + (selector is not None) > 1:
             raise MessageIllegal("give one of queue, sharding_key and selector")
         if selector is None:
             return Target(queue and self._namespace.wrap_queue(queue), key)
         return Target(select=partial(_select, selector, message, cast("A", arg)))
 
-    def _deliver(
-        self, sender: Sender, packed: Outgoing, target: Target, rules: RetryRules
-    ) -> Coroutine[object, object, SendResult]:
+    def _delivery(self, sender: Sender, packed: Outgoing, target: Target) -> Delivery:
         if self._outbox is None:
-            return sender.send(packed, rules, target)
-        return self._deliver_or_keep(self._outbox, sender, packed, rules, target)
+            return partial(sender.send, packed, target=target)
+        return partial(self._deliver_or_keep, self._outbox, sender, packed, target)
 
     async def _deliver_or_keep(
-        self, outbox: Outbox, sender: Sender, packed: Outgoing, rules: RetryRules, target: Target
+        self, outbox: Outbox, sender: Sender, packed: Outgoing, target: Target, rules: RetryRules
     ) -> SendResult:
         if target.select is not None:  # a function cannot be kept, what it chooses can
             target = Target(await sender.choose(packed.topic, target))
@@ -405,9 +419,6 @@ class Producer(Client):
     async def _send_again(self, packed: Outgoing, target: Target) -> None:
         assert self._sender is not None, "the outbox is open while the producer runs"
         await self._sender.send(packed, self._usual_rules, target)
-
-    def _rules(self, timeout: float | None) -> RetryRules:
-        return self._usual_rules if timeout is None else self._usual_rules.with_timeout(int(timeout * 1000))
 
     def _new_id(self) -> str:
         instance = self._shared or self._instance  # a send that waits for its turn outlives the running state
@@ -466,6 +477,15 @@ def oneway_at_once(
     `send_oneway` can. It is checked and packed here, in the thread of the caller. MessageIllegal, InvalidStateError.
     """
     return producer._oneway_at_once(message, sharding_key)  # noqa: SLF001 - no method that applications see
+
+
+def end_of(timeout: float) -> float:
+    """When so many seconds are over, by the loop's clock."""
+    return asyncio.get_running_loop().time() + timeout
+
+
+def _left_ms(ends: float) -> int:
+    return round((ends - asyncio.get_running_loop().time()) * 1000)
 
 
 def _select(selector: QueueSelector[A], message: Message, arg: A, queues: Sequence[MessageQueue]) -> MessageQueue:

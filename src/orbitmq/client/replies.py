@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from orbitmq.client.core.replies import arrived
+from orbitmq.client.pacing import Pace
 from orbitmq.errors import TooManyRequestsError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import CORRELATION_ID
@@ -28,21 +29,29 @@ class Replies:
 
     def __init__(self, clock: Clock, limit: int = WAITING_MAX) -> None:
         self._clock = clock
-        self._limit = limit
+        self._pace = Pace(limit, 0)
         self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self.take)
 
-    @contextmanager
-    def expected(self, correlation_id: str) -> Iterator[asyncio.Future[MessageExt]]:
-        """The future of a reply, while somebody waits for it. TooManyRequestsError when too many do."""
-        if len(self._waiting) >= self._limit:
-            raise TooManyRequestsError(f"{self._limit} requests wait for a reply, no more are taken")
+    @asynccontextmanager
+    async def expected(self, correlation_id: str, ends: float) -> AsyncIterator[asyncio.Future[MessageExt]]:
+        """The future of a reply, while somebody waits for it. When too many do it waits until `ends` (loop time) for
+        some of them to be done; TooManyRequestsError when none are.
+        """
+        try:
+            await self._pace.enter(0, ends)
+        except TimeoutError:
+            raise TooManyRequestsError(
+                f"the time was over before the request's turn came, so nothing was sent: {self._pace}; ask less at a "
+                "time, or give more time"
+            ) from None
         future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
         try:
             yield future
         finally:
+            self._pace.leave(0)
             del self._waiting[correlation_id]
             future.cancel()
 

@@ -301,8 +301,8 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "backPressureForAsyncSendNum",
             1000,
-            "Sends of send_async that are at the brokers at a time; the others wait, and `send_timeout_ms` begins when "
-            "their turn comes. RocketMQ 5.3's 10,000 makes a burst time out by itself.",
+            "Sends of any kind, oneway ones aside, that are at the brokers at a time; the others wait, and "
+            "`send_timeout_ms` begins when their turn comes. RocketMQ 5.3's 10,000 makes a burst time out by itself.",
             "",
             1,
             1 << 20,

@@ -8,6 +8,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 from orbitmq.client.background import one_round
@@ -17,7 +18,7 @@ from orbitmq.client.core.model import LocalTransactionState, SendResult, SendSta
 from orbitmq.client.core.outgoing import outgoing
 from orbitmq.client.instance import Instance
 from orbitmq.client.leaving import is_failure
-from orbitmq.client.producer import Producer
+from orbitmq.client.producer import Producer, end_of
 from orbitmq.client.questions import Question
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
 from orbitmq.client.threads import on_thread
@@ -153,8 +154,9 @@ class TransactionProducer(Producer, Generic[A_contra]):
         half.properties = {**message.properties, TRAN_MSG: "true", PGROUP: self.group}
         half.properties.pop(DELAY, None)
         with self._around([half]) as (sent,):
-            packed = outgoing(sent, self._new_id, self._packing)
-            result = await self._running_sender.send(packed, self._rules(timeout))
+            packed, rules = outgoing(sent, self._new_id, self._packing), self._usual_rules
+            deliver, ends = partial(self._running_sender.send, packed), None if timeout is None else end_of(timeout)
+            result = await self._in_turn(deliver, len(packed.body), rules, ends)
         half.properties[UNIQ_KEY] = half.transaction_id = packed.msg_id
         if result.transaction_id:
             half.properties[TRANSACTION_ID] = result.transaction_id
