@@ -15,16 +15,19 @@ from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Node, Session
 from orbitmq.client import ConsumeConcurrentlyStatus
 from orbitmq.client.sync import PushConsumer
-from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.errors import AdminError, Conflict, MessageIllegal, NotFound
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
+from orbitmq.operations.groups import create_group
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.operations.sending import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
 from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import request
 from orbitmq.wire.headers import SendMessageV2Header
+from orbitmq.wire.objects import encode
 from tests.support.sessions import asked, without_master
 
 BROKERS = ["broker-a", "broker-b"]
@@ -219,6 +222,23 @@ def test_a_group_whose_members_are_online_stays_unless_forced(cluster: Cluster) 
 
     with consumer:
         asked(cluster.namesrv_address, look)
+
+
+def test_a_group_without_retry_topic_is_not_made(cluster: Cluster) -> None:
+    name = "g" * 121
+
+    async def work(session: Session) -> None:
+        with pytest.raises(MessageIllegal, match="has 121 characters, at most 120 are allowed"):
+            await plan_create(session, name)
+        with pytest.raises(MessageIllegal, match="has 121 characters, at most 120 are allowed"):
+            await create_group(session.remoting, cluster.broker_address, SubscriptionGroup(name))
+        body = encode(SubscriptionGroup(name))  # as tools of RocketMQ do
+        command = request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        answer = await session.remoting.call(cluster.broker_address, command, 10_000)
+        assert answer.code != 0
+        assert "at most 120 are allowed" in (answer.remark or "")
+
+    asked(cluster.namesrv_address, work)
 
 
 def test_a_slave_takes_no_rules(cluster: Cluster) -> None:

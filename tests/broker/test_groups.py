@@ -78,9 +78,27 @@ async def test_all_groups_fit_into_one_frame(tmp_path: Path, monkeypatch: pytest
 
 async def test_a_name_that_no_client_may_have_makes_no_group(tmp_path: Path) -> None:
     groups = made(tmp_path)
-    assert groups.find("g" * 256) is None
-    assert groups.find("g" * 255) is not None
+    assert groups.find("g" * 121) is None
+    assert groups.find("g" * 120) is not None
     await groups.file.flush()
+
+
+async def test_a_group_whose_retry_topic_cannot_be_is_refused_by_name_and_limit(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, BrokerOptions(), ManualClock(NOW_MS), with_light_queues=True)
+    for name in ("g" * 121, "%LMQ%" + "g" * 116):
+        with pytest.raises(RequestRejected, match=f"group '{name}' has 121 characters, at most 120 are allowed"):
+            groups.require(name)
+
+
+async def test_a_group_of_an_older_store_without_retry_topic_is_named_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = made(tmp_path)
+    groups.put(SubscriptionGroup("g" * 125))
+    await groups.file.flush()
+    again = made(tmp_path)
+    again.load()
+    assert f"event=group_refused group={'g' * 125} reason=no_retry_topic" in caplog.text
 
 
 async def test_a_restart_keeps_groups_and_version(tmp_path: Path) -> None:

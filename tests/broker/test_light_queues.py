@@ -131,8 +131,8 @@ async def test_a_name_longer_than_any_is_not_kept(tmp_path: Path) -> None:
         await until(lambda: asking.done() or len(broker._pulling.held) == 1)
         assert len(broker._pulling.held) == 0
         assert (await asking).code == 19
-        assert (await client.pull(ANNA, consumer_group="%LMQ%" + "x" * 251)).code == 26
-        assert (await client.pull(ANNA, consumer_group="%LMQ%" + "x" * 250)).code == 0
+        assert (await client.pull(ANNA, consumer_group="%LMQ%" + "x" * 116)).code == 26
+        assert (await client.pull(ANNA, consumer_group="%LMQ%" + "x" * 115)).code == 0
         waiting = asyncio.create_task(client.pull("%LMQ%" + "x" * 122, consumer_group=GROUP, sys_flag=wait))
         await until(lambda: len(broker._pulling.held) == 1)
         waiting.cancel()

@@ -69,6 +69,20 @@ async def test_a_heartbeat_makes_a_member_and_its_retry_topic(tmp_path: Path) ->
         assert [client.client_id for client in broker.producers.groups["p"].values()] == ["anna"]
 
 
+@pytest.mark.parametrize("groups", [3, membership.TURN_GROUPS + 3])
+async def test_a_group_without_retry_topic_is_refused_and_the_others_are_members(tmp_path: Path, groups: int) -> None:
+    long = "g" * 125
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker, "anna") as anna:
+        broker.groups.table[long] = SubscriptionGroup(long)  # of a store of RocketMQ
+        names = ["first", long, *(f"g{number}" for number in range(groups - 2))]
+        answer = await anna.heartbeat(*(consumer(name, ORDERS) for name in names), producers=["p" * 125])
+        assert answer.code == 26
+        assert f"group '{long}' has 125 characters, at most 120 are allowed" in (answer.remark or "")
+        assert sorted(broker.consumers.groups) == sorted({*names} - {long})
+        assert "p" * 125 in broker.producers.groups, "nothing is derived from a producer's group"
+
+
 async def test_nobody_online_is_a_system_error(tmp_path: Path) -> None:
     async with live(tmp_path) as client:
         assert await ids(client, "nobody") is None

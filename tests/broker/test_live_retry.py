@@ -286,6 +286,20 @@ async def test_a_group_without_retries_drops_the_message(tmp_path: Path) -> None
         assert not {"%RETRY%g", "%DLQ%g"} & set(broker.topics.table)
 
 
+async def test_a_group_that_could_not_get_the_message_again_is_refused(tmp_path: Path) -> None:
+    long = "g" * 125
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        message = await sent(client)
+        for known in (False, True):
+            if known:  # of a store of RocketMQ
+                broker.groups.table[long] = SubscriptionGroup(long)
+            answers = [await send_back(client, message, long), await client.send("%RETRY%" + long)]
+            assert [answer.code for answer in answers] == [26, 1]
+            assert f"group '{long}' has 125 characters, at most 120 are allowed" in (answers[0].remark or "")
+        assert not await client.read("Orders", 0, 1), "nothing was stored"
+
+
 @pytest.mark.parametrize("case", ["unknown group", "broker", "retry topic", "offset beyond", "offset within"])
 async def test_what_cannot_be_sent_back_is_refused(tmp_path: Path, case: str) -> None:
     pairs = {

@@ -8,14 +8,22 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client import LitePullConsumer, Message, Producer, PushConsumer
+from orbitmq.client import LitePullConsumer, Message, Producer, PullConsumer, PullSchedule, PushConsumer
 from orbitmq.client.base import Client
 from orbitmq.client.core.addresses import VIP_CODES, vip_address
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import BrokerOffsets
 from orbitmq.client.queue_locks import OwnedQueues
 from orbitmq.client.routes import Routes
-from orbitmq.errors import BrokerError, ClientError, ConfigurationError, HookFailed, InvalidStateError, OrbitMQError
+from orbitmq.errors import (
+    BrokerError,
+    ClientError,
+    ConfigurationError,
+    HookFailed,
+    InvalidStateError,
+    MessageIllegal,
+    OrbitMQError,
+)
 from orbitmq.net.connection import Connection
 from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -216,6 +224,17 @@ def test_a_client_lives_once(client: type[Client]) -> None:
                 await made.start()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("client", [PushConsumer, LitePullConsumer, PullConsumer, PullSchedule])
+@pytest.mark.parametrize(("length", "namespace"), [(121, ""), (119, "NS")])
+def test_a_consumer_of_a_group_without_retry_topic_is_refused(
+    client: type[Client], length: int, namespace: str
+) -> None:
+    with pytest.raises(MessageIllegal, match=r"g{119,121}' has 12\d characters, at most 120 are allowed, a namespace"):
+        client("g" * length, "127.0.0.1:1", namespace=namespace)  # type: ignore[arg-type, call-arg]
+    client("g" * (length - 2), "127.0.0.1:1", namespace=namespace)  # type: ignore[arg-type, call-arg]
+    Producer("g" * length, "127.0.0.1:1", namespace=namespace)
 
 
 def test_a_fork_is_told_apart_and_leaves_the_parent_s_connections_alone() -> None:

@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from orbitmq.client import LitePullConsumer, MessageExt, PullConsumer, PushConsumer
-from orbitmq.message.config import SubscriptionGroup
+from orbitmq.message.config import SubscriptionData, SubscriptionGroup
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.properties import decode_properties
 from orbitmq.message.unit import Unit, decode_units
-from orbitmq.wire.bodies import SubscriptionGroupTable, TopicTable
+from orbitmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionGroupTable, TopicTable
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader
@@ -21,7 +21,7 @@ from orbitmq.wire.objects import decode, encode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.delivery import assert_content, messages, results
-from tests.support.java_rocketmq import run_driver
+from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.live import pull_header, send_header
 from tests.support.messages import index_of
 from tests.support.python_client import FIRST, Collector, send
@@ -187,5 +187,24 @@ def test_what_cannot_be_sent_back_is_refused(system: System, label: str) -> None
         place = _place(await _send(asker, label))
         assert (await _back(asker, place + (1 << 40), label)).code == 1
         assert (await _back(asker, place, label, delay_level=1)).code == 0
+
+    asking(system.address, scenario)
+
+
+def test_a_group_whose_messages_could_not_come_again_is_refused_by_orbitmq_alone(system: System, label: str) -> None:
+    """RocketMQ takes it, and fails each of its send-backs for ever."""
+    group = label.ljust(125, "g")
+
+    async def scenario(asker: Asker) -> None:
+        beat = HeartbeatData("by-hand", [ConsumerData(group, subscription_data_set=[SubscriptionData(label)])])
+        place = _place(await _send(asker, label))
+        heard = await asker.ask(RequestCode.HEART_BEAT, body=encode(beat))
+        back = await _back(asker, place, group)
+        if isinstance(system, JavaSystem):
+            assert (heard.code, back.code, back.remark) == (0, 1, "MESSAGE_ILLEGAL")
+        else:
+            assert (heard.code, back.code) == (26, 26)
+            assert heard.remark == back.remark
+            assert f"group '{group}' has 125 characters, at most 120 are allowed" in (heard.remark or "")
 
     asking(system.address, scenario)

@@ -21,7 +21,7 @@ from orbitmq.admin.topics import TopicType
 from orbitmq.errors import Conflict, NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import perm_text
-from orbitmq.message.topics import ORDER_NAMESPACE, check_group, check_topic
+from orbitmq.message.topics import ORDER_NAMESPACE, check_consumer_group, check_topic
 from orbitmq.operations.groups import create_group
 from orbitmq.operations.kv import kv_table
 from orbitmq.operations.tables import all_groups
@@ -149,7 +149,7 @@ async def _plan_groups(session: Session, entries: Iterable[GroupEntry], *, prune
     plans = [Plan("groups", failures=list(tables.failures))]
     told = AsTold(partial(_groups_of, session))
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
-        check_group(entry.name)
+        check_consumer_group(entry.name)
         plan, lost = Plan("group"), {}
         for node in _meant(tables.answers, entry.brokers):
             before = tables.answers[node].get(entry.name)

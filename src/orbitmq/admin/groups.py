@@ -32,7 +32,7 @@ from orbitmq.message.topics import (
     DLQ_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUPS,
-    check_group,
+    check_consumer_group,
     dlq_topic,
     is_system_group,
     retry_topic,
@@ -378,7 +378,7 @@ async def plan_create(
 
     Conflict where it exists with other rules.
     """
-    check_group(name)
+    check_consumer_group(name)
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     wanted = with_rules(SubscriptionGroup(name), rules or {})
     plan = Plan(f"create group {name}", failures=came.failures, warnings=await untouched(session, brokers))

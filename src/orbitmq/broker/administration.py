@@ -13,7 +13,7 @@ from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, OrbitMQError, RequestRejected
 from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, TopicConfig
 from orbitmq.message.javajson import loads
-from orbitmq.message.topics import check_group, check_topic
+from orbitmq.message.topics import check_consumer_group, check_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.turns import in_turns
@@ -132,7 +132,7 @@ class Administration:
         return command.response(ResponseCode.SUCCESS)
 
     def _put_group(self, group: SubscriptionGroup) -> None:
-        _refuse_illegal(check_group, group.name)
+        _refuse_illegal(check_consumer_group, group.name)
         self._groups.put(group)
 
     async def delete_group(self, _connection: Connection, command: Command) -> Command:

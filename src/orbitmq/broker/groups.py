@@ -7,17 +7,17 @@ from pathlib import Path
 
 from orbitmq.broker.light_queues import light_group
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.errors import RequestRejected
+from orbitmq.errors import MessageIllegal, RequestRejected
 from orbitmq.message.config import DataVersion, SubscriptionGroup
 from orbitmq.message.topics import (
     FILTER_SERVER_GROUP,
-    GROUP_LENGTH_MAX,
     ONS_API_OWNER_GROUP,
     ONS_API_PERMISSION_GROUP,
     ONS_API_PULL_GROUP,
     ONS_HTTP_PROXY_GROUP,
     SELF_TEST_CONSUMER_GROUP,
     TOOLS_CONSUMER_GROUP,
+    check_retry_topic,
     is_lmq,
     is_system_group,
 )
@@ -72,12 +72,15 @@ class Groups:
         if saved is not None:
             self.table.update(saved.groups)
             self.version = saved.data_version
+        for name in self.table:
+            if not _has_retry_topic(name):
+                _log.warning("event=group_refused group=%.300s reason=no_retry_topic", name)
         self.compact()  # writes each entry once, before anybody waits for an answer
 
     def find(self, name: str) -> SubscriptionGroup | None:
         """The group, created if the options allow it; None when it is unknown and may not be."""
         group = self.table.get(name)
-        if group is None and self._with_light_queues and len(name) <= GROUP_LENGTH_MAX:
+        if group is None and self._with_light_queues and _has_retry_topic(name):
             group = light_group(name)
         if group is not None:
             return group
@@ -87,6 +90,14 @@ class Groups:
         _log.info("event=group_created group=%s", name)
         group = SubscriptionGroup(name)
         self.put(group)
+        return group
+
+    def require(self, name: str) -> SubscriptionGroup:
+        """`find`; RequestRejected with the reason when there is none."""
+        group = self.find(name)
+        if group is None:
+            refuse_without_retries(name)
+            raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {name} does not exist")
         return group
 
     def put(self, group: SubscriptionGroup) -> None:
@@ -113,7 +124,7 @@ class Groups:
     def _may_be_created(self, name: str) -> bool:
         """Whether a client may bring the group to life: its name is checked by nobody else."""
         limit = min(self._options.auto_created_groups_max, self._options.groups_max)
-        if len(self.table) < limit and self._texts.size <= AUTO_CREATED_SIZE_MAX and len(name) <= GROUP_LENGTH_MAX:
+        if len(self.table) < limit and self._texts.size <= AUTO_CREATED_SIZE_MAX and _has_retry_topic(name):
             return True
         self._told_too_many(name, limit)
         return False
@@ -146,3 +157,22 @@ class Groups:
 
     def _text(self) -> str:
         return self._texts.pretty(self.version, self.table)
+
+
+def refuse_without_retries(name: str) -> None:
+    """RequestRejected for a group whose messages could not wait to be tried again: its retry topic has no legal name.
+
+    One may stand in the table: RocketMQ, which checks none of this, has written it.
+    """
+    try:
+        check_retry_topic(name)
+    except MessageIllegal as error:
+        raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, str(error)) from error
+
+
+def _has_retry_topic(name: str) -> bool:
+    try:
+        check_retry_topic(name)
+    except MessageIllegal:
+        return False
+    return True

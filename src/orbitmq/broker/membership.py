@@ -9,7 +9,7 @@ from typing import Any
 
 from orbitmq.broker.clients import Client, Consumers, Producers
 from orbitmq.broker.filters import Filters, is_tag
-from orbitmq.broker.groups import Groups
+from orbitmq.broker.groups import Groups, refuse_without_retries
 from orbitmq.broker.locks import QueueLocks as LockTable
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, RequestRejected
@@ -73,7 +73,8 @@ class Membership:
     def heartbeat(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
         """Register every group the client names; consumer groups get their retry topic first.
 
-        A client of thousands of groups is registered in turns; an error in what it says leaves some of them out.
+        A client of thousands of groups is registered in turns. One group that is refused leaves the others in, and the
+        answer says why it was; another error in what the client says leaves some of them out.
         """
         found = _read(command.body)
         consumers = found.pop(_CONSUMERS, None) or []
@@ -91,23 +92,38 @@ class Membership:
         return command.response(ResponseCode.SUCCESS)
 
     async def _register_in_turns(self, client: Client, consumers: list[Any], command: Command) -> Command:
+        refusal: RequestRejected | None = None
         for start in range(0, len(consumers), TURN_GROUPS):
-            self._register(client, consumers[start : start + TURN_GROUPS])
+            try:
+                self._register(client, consumers[start : start + TURN_GROUPS])
+            except RequestRejected as error:
+                refusal = error
             await asyncio.sleep(0)
+        if refusal is not None:
+            raise refusal
         return command.response(ResponseCode.SUCCESS)
 
     def _register(self, client: Client, consumers: list[Any]) -> None:
         if any(_topics_in(consumer) > SUBSCRIPTIONS_MAX for consumer in consumers):  # before each of them is looked at
             remark = f"a group may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+        refusal: RequestRejected | None = None
         for consumer in from_plain(list[ConsumerData], consumers):
-            _refuse_long((consumer.group_name,))
-            group = self._groups.find(consumer.group_name)
-            if group is not None:
-                with suppress(RequestRejected):  # too many topics: what the group subscribes is served all the same
-                    self._topics.create_for_group(group.name, group.retry_queues, unit=consumer.unit_mode)
-            self._consumers.register(consumer, client)
-            self._filters.register(consumer.group_name, consumer.subscription_data_set)
+            try:
+                self._join(client, consumer)
+            except RequestRejected as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
+
+    def _join(self, client: Client, consumer: ConsumerData) -> None:
+        refuse_without_retries(consumer.group_name)
+        group = self._groups.find(consumer.group_name)
+        if group is not None:
+            with suppress(RequestRejected):  # too many topics: what the group subscribes is served all the same
+                self._topics.create_for_group(group.name, group.retry_queues, unit=consumer.unit_mode)
+        self._consumers.register(consumer, client)
+        self._filters.register(consumer.group_name, consumer.subscription_data_set)
 
     def unregister(self, connection: Connection, command: Command) -> Command:
         header = command.header(UnregisterClientHeader)

@@ -214,11 +214,7 @@ class Pulling:
         """Refuse what may not be read; else what is wanted of it."""
         if not self._options.broker_permission & PERM_READ:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not readable")
-        group = self._groups.find(header.consumer_group)
-        if group is None:
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {header.consumer_group} does not exist"
-            )
+        group = self._groups.require(header.consumer_group)
         if not group.consume_enabled:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"group {group.name} may not consume")
         topic = self._topics.get(header.topic)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 
-from orbitmq.broker.groups import Groups
+from orbitmq.broker.groups import Groups, refuse_without_retries
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
@@ -55,9 +55,8 @@ class SendingBack:
     async def send_back(self, _connection: Connection, command: Command) -> Command:
         self._writing.refuse_if_busy()
         header = command.header(ConsumerSendMsgBackHeader)
-        group = self._groups.find(header.group)
-        if group is None:
-            raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {header.group} does not exist")
+        group = self._groups.require(header.group)
+        refuse_without_retries(group.name)
         if not self._options.broker_permission & PERM_WRITE:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
         if group.retry_queues <= 0:

@@ -232,9 +232,7 @@ class Sending:
     def _bury(self, record: PutRecord, header: AnySendHeader, version: int) -> None:
         """A message sent to a retry topic once too often becomes a dead letter of its group."""
         name = record.topic.removeprefix(RETRY_PREFIX)
-        group = self._groups.find(name)
-        if group is None:
-            raise RequestRejected(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {name} does not exist")
+        group = self._groups.require(name)
         times = group.retry_max
         if version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
             times = header.max_reconsume_times

@@ -19,7 +19,7 @@ from orbitmq.errors import ConfigurationError, ConnectError, InvalidStateError, 
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import Namespace, namespace_of
-from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_group, check_topic
+from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_consumer_group, check_group, check_topic
 from orbitmq.net.remoting import RpcHook, split_address
 from orbitmq.operations import offsets, topics
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -69,10 +69,11 @@ class Client(ABC):
         given = namesrv_addr if isinstance(namesrv_addr, str) else list(namesrv_addr or ())
         given = given or os.environ.get(NAMESRV_VARIABLE, "")
         self._namespace = Namespace(settings["namespace"] or namespace_of(given))
-        check_group(group)
+        check = check_consumer_group if self._consumes else check_group
+        check(group)
         self.group = self._namespace.wrap(group)
         """As brokers know it: with its namespace."""
-        check_group(self.group)
+        check(self.group)
         self._addresses = _checked(name_servers(given))
         self._base_settings = settings
         self._state = State.CREATED

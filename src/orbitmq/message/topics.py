@@ -17,6 +17,7 @@ ALLOWED_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 LMQ_PREFIX: Final = "%LMQ%"
+CONSUMER_GROUP_LENGTH_MAX: Final = TOPIC_LENGTH_MAX - len(RETRY_PREFIX)  # 120: its retry topic is a topic, too
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
@@ -99,6 +100,28 @@ def check_topic(topic: str | None) -> None:
 def check_group(group: str | None) -> None:
     """MessageIllegal unless `group` is a legal name."""
     _check_name(group, "group", GROUP_LENGTH_MAX)
+
+
+def check_consumer_group(group: str | None) -> None:
+    """MessageIllegal unless `group`, with its namespace, is a legal name for consumers."""
+    check_group(group)
+    check_retry_topic(group or "")
+
+
+def check_retry_topic(group: str) -> None:
+    """MessageIllegal unless messages of `group` can wait in a topic of their own: else each that fails would be lost.
+
+    Brokers of RocketMQ check nothing more of a group that clients name.
+    """
+    size = len(group.encode("utf-8", "replace"))
+    if size > CONSUMER_GROUP_LENGTH_MAX:
+        raise MessageIllegal(
+            f"the consumer group {group[:GROUP_LENGTH_MAX]!r} has {size} characters, at most "
+            f"{CONSUMER_GROUP_LENGTH_MAX} are allowed, a namespace included: its retry topic {RETRY_PREFIX}<group> may "
+            f"have {TOPIC_LENGTH_MAX}"
+        )
+    if not group.isprintable() or "/" in group:
+        raise MessageIllegal(f"the consumer group {group!r} holds characters that no topic can have in its name")
 
 
 def check_send_allowed(topic: str) -> None:

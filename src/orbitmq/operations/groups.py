@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import check_retry_topic
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import (
@@ -39,7 +40,10 @@ END_OF_QUEUE = -1
 
 
 async def create_group(remoting: Remoting, address: str, group: SubscriptionGroup, *, timeout_ms: float = 6000) -> None:
-    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the group has these rules on that broker from now on."""
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the group has these rules on that broker from now on. MessageIllegal
+    for a group that could have no retry topic, which brokers of RocketMQ do not check.
+    """
+    check_retry_topic(group.name)
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     await ask(remoting, address, code, body=encode(group), timeout_ms=timeout_ms)
 

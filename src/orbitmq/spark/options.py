@@ -12,7 +12,7 @@ from orbitmq.filter.sql92 import compile_sql92
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.namespace import Namespace
-from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
+from orbitmq.message.topics import TOOLS_CONSUMER_GROUP, check_retry_topic
 from orbitmq.runtime.options import option
 from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
 from orbitmq.spark.row_options import RowOptions
@@ -299,6 +299,10 @@ def _check_expression(options: ReadOptions) -> None:
 
 def _check_group(options: ReadOptions) -> None:
     if options.group_id:
+        try:
+            check_retry_topic(options.group_id)  # brokers serve no other group
+        except MessageIllegal as error:
+            raise bad_option(f"option groupId: {error}") from error
         return
     if options.starting_offsets.strip().lower() == GROUP:
         raise bad_option("option startingOffsets is group; give its name as groupId")
