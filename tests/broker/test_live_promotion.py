@@ -210,7 +210,10 @@ async def test_more_progress_than_one_round_hands_back_waits_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metadata, "HANDED_BACK_MAX", 1)
-    async with pair(tmp_path) as (master, _, slave, _):
+    async with pair(tmp_path) as (master, at_master, slave, _):
+        for queue_id in range(3):
+            await at_master.send_batch("T", [b"x"] * 12, queue_id=queue_id)
+        await caught_up(slave, master)
         await until(lambda: slave.topics.version == master.topics.version, "the first copy")
         copying = slave._copying
         assert copying is not None

@@ -469,6 +469,8 @@ async def test_what_is_handed_back_lowers_nothing_that_came_later(
     """The slave reads that the master is at 2, freezes, and thaws when a consumer has brought the master to 9."""
     queue = MessageQueue("T", BROKER, 0)
     async with pair(tmp_path) as (master, at_master, slave, _):
+        await at_master.send_batch("T", [b"x"] * 11)
+        await caught_up(slave, master)
         await until(lambda: slave.topics.version == master.topics.version, "the first copy")
         copying = slave._copying
         assert copying is not None
@@ -486,15 +488,21 @@ async def test_what_is_handed_back_lowers_nothing_that_came_later(
         await copying.copy(master.address)
         assert master.offsets.query("g", "T", 0) == 11
 
+        slave.offsets.commit("g", "T", 0, 12)
+        await copying.copy(master.address)
+        assert master.offsets.query("g", "T", 0) == 11, "nobody has read a twelfth message of this log"
+
 
 async def test_progress_made_at_a_slave_outlives_its_restart(tmp_path: Path) -> None:
     queue = MessageQueue("T", BROKER, 3)
     master = made_broker(tmp_path / "master")
     await master.start()
     async with client_of(master) as at_master:
+        await at_master.send_batch("T", [b"x"] * 4, queue_id=3)
         await update_consumer_offset(at_master.remoting, at_master.address, "g", queue, 2)
     async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as at_slave:
         await until(lambda: slave.offsets.query("g", "T", 3) == 2, "the copy")
+        await caught_up(slave, master)
         port = master.port
         await master.stop()
         await update_consumer_offset(at_slave.remoting, at_slave.address, "g", queue, 4)

@@ -23,6 +23,7 @@ from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import DeleteSubscriptionGroupHeader, DeleteTopicHeader
 from orbitmq.wire.objects import encode
 from tests.support.live import client_of, consumer, made_broker, running
+from tests.support.loops import until
 from tests.support.scraped import Scraped
 
 
@@ -179,7 +180,7 @@ async def test_a_slave_is_told_by_how_far_it_is_behind_and_its_figures_count_onc
             tmp_path / "slave", brokerName="a", brokerRole="SLAVE", brokerId="1", namesrvAddr=cluster.names.address
         )
         async with running(slave):
-            await slave.announced()
+            await until(lambda: slave.address in cluster.names.routes.cluster_info().brokers["a"].addresses.values())
             found = await cluster.scrape()
             assert found.value("rocketmq_broker_commitlog_diff", broker="a", brokerIP=slave.address) >= 0
             assert found.value("orbitmq_broker_up", brokerIP=slave.address) == 1

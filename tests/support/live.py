@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
@@ -62,10 +62,17 @@ def made_broker(directory: Path, clock: Clock | None = None, **pairs: str) -> Br
     return Broker(BrokerOptions.parse(found), StoreOptions.parse(found), clock)
 
 
+class Addressed(Protocol):
+    """A broker of this process or of another one."""
+
+    @property
+    def address(self) -> str: ...
+
+
 class Client:
     """Asks one broker; `heard` keeps what the broker asks in turn."""
 
-    def __init__(self, broker: Broker, client_id: str = "client") -> None:
+    def __init__(self, broker: Addressed, client_id: str = "client") -> None:
         self.client_id = client_id
         self.address = broker.address
         self.heard: list[Command] = []

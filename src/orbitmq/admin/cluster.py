@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -117,7 +117,9 @@ async def look(session: Session) -> tuple[Seen, Gathered[Node, Runtime], Gathere
     )
     told = {address: _registered(info, session.cluster) for address, info in views.answers.items()}
     silent = [failure.target for failure in views.failures]
-    return Seen(nodes, runtimes.answers, told, silent, SystemClock().now_ms()), runtimes, views
+    listed = _masters_listed(views.answers.values())
+    seen = Seen(nodes, runtimes.answers, told, silent, SystemClock().now_ms(), masters_listed=listed)
+    return seen, runtimes, views
 
 
 async def each_runtime(session: Session, nodes: list[Node]) -> Gathered[Node, Runtime]:
@@ -127,6 +129,14 @@ async def each_runtime(session: Session, nodes: list[Node]) -> Gathered[Node, Ru
         return parse(await runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms))
 
     return await session.each_node(nodes, one)
+
+
+def _masters_listed(views: Iterable[ClusterInfo]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for info in views:
+        for name, broker in info.brokers.items():
+            found[name] = found.get(name, frozenset()) | {at for number, at in broker.addresses.items() if number == 0}
+    return found
 
 
 def _registered(info: ClusterInfo, cluster: str | None) -> frozenset[str]:

@@ -35,6 +35,7 @@ class Examined(Struct, frozen=True, rename="camel"):
 # Rules of the verdict -> what is said when they find nothing.
 _WELL = {
     "masters": "every broker name has a master",
+    "one master": "no broker name has two",
     "reachable": "every broker answers at the address it registers",
     "store": "no broker tells of a failed disk",
     "disk": "there is room on the disks",

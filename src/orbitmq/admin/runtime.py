@@ -73,6 +73,18 @@ class Replication(Struct, frozen=True, rename="camel"):
     master_end_offset: int | None = None
     refusal: str | None = None
     """Why a slave does not follow; None when it does."""
+    not_serving: str | None = None
+    """Why a slave serves no reads; None when it does."""
+    epoch: int | None = None
+    """Of a master: the time of its last promotion in milliseconds since 1970, 0 when it was never promoted."""
+    superseded_by: str | None = None
+    """Of a former master that has stopped its work: whose."""
+    other_masters: str | None = None
+    """Of a master: others of its name, and what they do."""
+    other_masters_serving: int | None = None
+    """Of these, how many take messages."""
+    refused_slaves: str | None = None
+    """Of a master: slaves that do not follow because their log differs, and why."""
 
 
 class Runtime(Struct, frozen=True, rename="camel"):
@@ -267,4 +279,10 @@ def _replication(table: Table) -> Replication:
         _truth(table.get("replicationConnected")),
         _number(table.get("replicationMasterEnd")),
         table.get("replicationRefusal") or None,
+        table.get("replicationNotServing") or None,
+        _number(table.get("replicationEpoch")),
+        table.get("replicationSupersededBy") or None,
+        table.get("replicationOtherMasters") or None,
+        _number(table.get("replicationOtherMastersServing")),
+        table.get("replicationRefusedSlaves") or None,
     )

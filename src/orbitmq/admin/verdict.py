@@ -6,7 +6,7 @@ A limit stands beside the rule that has it, with where it comes from; each findi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from msgspec import Struct
@@ -64,6 +64,8 @@ class Seen:
     now_ms: int
     expected: tuple[str, ...] = ()
     """Broker names that must be there: one that is gone altogether no name server remembers."""
+    masters_listed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Broker name -> addresses that name servers have for its master."""
 
     @property
     def here(self) -> list[Node]:
@@ -79,6 +81,7 @@ class Seen:
             nodes=nodes,
             runtimes={node: self.runtimes[node] for node in nodes if node in self.runtimes},
             registered={server: known & names for server, known in self.registered.items()},
+            masters_listed={n: at for n, at in self.masters_listed.items() if n in {node.name for node in nodes}},
         )
 
     @property
@@ -180,6 +183,30 @@ def _undispatched(seen: Seen) -> Iterator[Finding]:
             yield Finding(Severity.CRITICAL, "dispatch", str(node), text, "look at its disk and load")
 
 
+def _two_masters(seen: Seen) -> Iterator[Finding]:
+    for node, runtime in seen.runtimes.items():
+        told = runtime.replication
+        if told.superseded_by is not None:
+            yield Finding(Severity.CRITICAL, "one master", str(node), f"{node} has stopped: {told.superseded_by}")
+        if told.other_masters is not None:
+            severity = Severity.CRITICAL if told.other_masters_serving else Severity.WARNING
+            text = f"{node} is not the only master of {node.name}: {told.other_masters}"
+            yield Finding(severity, "one master", str(node), text, "stop the other one, and start it as a slave")
+    for name, addresses in seen.masters_listed.items():
+        if len(addresses) > 1:
+            text = f"name servers have different masters of {name}: {', '.join(sorted(addresses))}"
+            yield Finding(Severity.CRITICAL, "one master", name, text, "stop all but the one that was promoted last")
+
+
+def _refused_slaves(seen: Seen) -> Iterator[Finding]:
+    """Those that are in no route: their master knows of them."""
+    for node, runtime in seen.runtimes.items():
+        if (told := runtime.replication.refused_slaves) is not None:
+            text = f"a slave of {node} does not follow and serves nothing: {told}"
+            remedy = "look at what only it has, then move its store directory away and start it empty"
+            yield Finding(Severity.CRITICAL, "slaves", str(node), text, remedy)
+
+
 def _slaves(seen: Seen) -> Iterator[Finding]:
     masters = {node.name: seen.runtimes.get(node) for node in seen.nodes if node.is_master}
     for node, runtime in seen.runtimes.items():
@@ -240,12 +267,14 @@ _RULES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     _missing,
     _away,
     _headless,
+    _two_masters,
     _unreachable,
     _inactive,
     _disks,
     _waits,
     _undispatched,
     _slaves,
+    _refused_slaves,
     _silent_name_servers,
     _registrations,
     _versions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +24,9 @@ from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.group_reports import GroupReports
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.locks import QueueLocks
+from orbitmq.broker.mastership.fence import BEAT_SECONDS, CHANGES, PROGRESS, READS, SENDS, TABLES, Fence
+from orbitmq.broker.mastership.record import MastershipRecord
+from orbitmq.broker.mastership.watch import MasterWatch
 from orbitmq.broker.membership import Membership
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
@@ -42,6 +45,7 @@ from orbitmq.broker.slave.figures import replication_figures
 from orbitmq.broker.slave.kept_role import is_fresh, settle_role, with_fitting_id, with_kept_role
 from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
+from orbitmq.broker.slave.readiness import Readiness
 from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
 from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
@@ -50,7 +54,7 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.waits import limit_requests
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import ConfigurationError, OrbitMQError, StoreStuck
+from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.message.hosts import address_text, encode_host
@@ -61,8 +65,6 @@ from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
-from orbitmq.operations.figures import answer_of
-from orbitmq.operations.routes import cluster_info
 from orbitmq.replication.master import Replicas, networks_of
 from orbitmq.replication.slave import REPLICATION_DISTANCE, Following
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -114,6 +116,7 @@ class Broker:
         store_options = with_kept_role(store_options)
         options = with_fitting_id(options, store_options)
         self.options = options
+        self._record = MastershipRecord(store_options)
         self.port = 0
         self.refusals = Refusals()
         self._clock = clock or SystemClock()
@@ -188,9 +191,12 @@ class Broker:
         self.held, self.waited_ms = self._pulling.held, self._server.waited_ms
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._add_handlers()
+        self.watch: MasterWatch | None = None
+        self.readiness: Readiness | None = None
         self.following = self._make_following(configuration) if isinstance(self.store, ReplicaStore) else None
         if self.following is None:
-            refuse_promotion(self.router, options.broker_name)
+            self.watch = self._make_watch()
+        self._fence = self._make_fence()
         if self._access is not None:
             self.router.guard(self._access.check)
         limit_requests(self.router, options, self.refusals)
@@ -212,8 +218,8 @@ class Broker:
             await asyncio.to_thread(self._access.load)
         self.port = await self._take_ports()
         try:
-            if self.following is None:
-                await self._refuse_second_master()
+            if self.watch is not None:
+                await self.watch.begin(self._clock.now_ms())
             host = await _host_field(self.options.broker_ip1, self.port)
             self._sending.store_host = self._pulling.store_host = host
             self.transactions.use_host(host)
@@ -228,6 +234,8 @@ class Broker:
             await self.replicas.serve()
             self._registrar = self._make_registrar()
             await self._registrar.start()
+            if self.watch is not None:
+                self.watch.start()
             if self.following is not None:
                 self.following.start()
                 self._copying = self._make_copying(self.following)
@@ -257,25 +265,6 @@ class Broker:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    async def _refuse_second_master(self) -> None:
-        """ConfigurationError while another master of this name answers: the two would give the same offsets to
-        different messages. It may have been a slave that was promoted while this one was away.
-        """
-        for server in self.options.name_servers:
-            try:
-                known = (await cluster_info(self._remoting, server, timeout_ms=LOOK_MS)).brokers
-                found = known.get(self.options.broker_name)
-                other = found.addresses.get(0) if found is not None else None
-                if other is None or other == self.address:
-                    continue
-                answer = await answer_of(self._remoting, other, LOOK_MS)
-            except OrbitMQError:
-                continue  # who does not answer does not stand in the way
-            raise ConfigurationError(
-                f"option brokerName: the master of {self.options.broker_name} is at {other} and {answer}; start this "
-                "broker as its slave (brokerRole=SLAVE, brokerId=1), or stop that one first"
-            )
-
     async def _bind_vip(self, port: int) -> None:
         try:
             await self._server.bind(self.options.listen_address, port)
@@ -289,6 +278,7 @@ class Broker:
     async def _abandon(self) -> None:
         """End what has begun. No table is written: one that cannot be read must stay as it is."""
         await self._periodic.stop()
+        await self._stop_watch()
         await self.replicas.stop()
         await self._stop_copying()
         await self._stop_access()
@@ -306,6 +296,7 @@ class Broker:
         if self._registrar is not None:
             await self._registrar.stop()
         await self._periodic.stop()
+        await self._stop_watch()
         await self._stop_copying()
         await self._stop_access()
         await self._delayed.stop()
@@ -317,6 +308,10 @@ class Broker:
         await self._remoting.close()
         await self._in_time(self._finish())
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
+
+    async def _stop_watch(self) -> None:
+        if self.watch is not None:
+            await self.watch.stop()
 
     async def _end_changes(self) -> None:
         """What was asked for on connections that are gone comes to its end before slaves are left behind."""
@@ -453,7 +448,9 @@ class Broker:
                 delay_offsets=lambda: self.delay_offsets,
                 waited_ms=self.waited_ms,
                 guard=self.archive_guard,
-                replication=lambda: replication_figures(self.store, self.replicas, self.following),
+                replication=lambda: replication_figures(
+                    self.store, self.replicas, self.following, self.watch, self.not_serving
+                ),
             ),
         )
         for handler in handlers:
@@ -461,6 +458,8 @@ class Broker:
 
     def _start_jobs(self) -> None:
         periodic = self._periodic
+        self._fence.begin()
+        periodic.every(BEAT_SECONDS, self._fence.beat)
         periodic.every(SCAN_SECONDS, self._pulling.scan)
         periodic.every(WAIT_SCAN_SECONDS, self._writing.expire)
         periodic.every(CLIENT_SCAN_SECONDS, self._close_expired_clients)
@@ -490,7 +489,9 @@ class Broker:
             RegisteredTopics(self.topics, self.options).body,
             version=None if self.options.force_register or self.following is not None else lambda: self.topics.version,
             take_order=self.topics.take_order,
-            take_master=self._take_master,
+            take_master=self._take_master if self.watch is None else self.watch.told,
+            is_withheld=lambda: bool(self.not_serving),
+            must_tell_all=None if self.watch is None else self.watch.must_register_anew,
             period_ms=self.options.register_period_ms,
             timeout_ms=self.options.register_timeout_ms,
         )
@@ -505,6 +506,7 @@ class Broker:
             ha_address,
             options.broker_id,
             options.compressed_register,
+            master_epoch=None if self.watch is None else self.watch.epoch,
         )
 
     def _take_master(self, found: RegisterBrokerResponseHeader) -> None:
@@ -514,14 +516,74 @@ class Broker:
     def _make_following(self, configuration: Path | None) -> Following:
         assert isinstance(self.store, ReplicaStore)
         refuse_masters_work(self.router, self.options.broker_name, self._sending.refusal)
-        following = Following(
-            self.store, self.store.options, self._remoting, lambda: self._master.ha_server_addr, self._register_again
+        self.readiness = Readiness(
+            self.options.broker_name, self._record, self._remoting, lambda: self.address, self._readiness_changed
         )
+        self.readiness.add_to(self.router)
+        following = Following(
+            self.store, self.store.options, self._remoting, lambda: self._master.ha_server_addr, self._find_master,
+            self.readiness,
+        )  # fmt: skip
         Promotion(
             self.store, following, self.topics, self.options, lambda: self.address, self._remoting, configuration,
-            self._become,
+            self._become, self._record, self._clock,
         ).add_to(self.router)  # fmt: skip
         return following
+
+    def _make_watch(self) -> MasterWatch:
+        name = self.options.broker_name
+        refuse_promotion(self.router, name)
+        watch = MasterWatch(
+            name, self.options.name_servers, self._record, self._remoting, lambda: self.address, self._step_down
+        )
+        watch.add_to(self.router)
+        return watch
+
+    def _make_fence(self) -> Fence:
+        confirm = None if self.watch is None else self.watch.confirm
+        fence = Fence(lambda: self.not_serving, self._sending.refusal, confirm)
+        fence.put_around(self.router, (*READS, *PROGRESS))
+        if self.following is None:
+            fence.put_around(self.router, (*SENDS, *CHANGES, *TABLES))
+        return fence
+
+    @property
+    def not_serving(self) -> str:
+        """Why this broker serves no messages: another master was promoted, or this slave does not follow; "" else."""
+        if self.watch is not None:
+            return self.watch.superseded
+        return self.readiness.reason if self.readiness is not None else ""
+
+    def _step_down(self) -> Coroutine[None, None, None]:
+        """A later master is known: nothing goes in or out any more, and name servers are told nothing."""
+        self.store.take_no_more(self.not_serving)
+        if self._registrar is not None:
+            self._registrar.abandon()  # a goodbye would take the later master's entry out of RocketMQ's name servers
+        self._pulling.held.release_all()
+        return self._end_masters_work()
+
+    async def _end_masters_work(self) -> None:
+        for server in self.options.name_servers:
+            self._remoting.disconnect(server)
+        await self._delayed.stop()
+        await self.transactions.checking.stop()
+        await self.replicas.stop()
+
+    async def _readiness_changed(self) -> None:
+        if self._registrar is None:
+            return
+        if self.not_serving:
+            self._pulling.held.release_all()
+            await self._registrar.leave()
+        else:
+            await self._registrar.again()
+
+    async def _find_master(self) -> None:
+        assert self.readiness is not None
+        if not self.not_serving:
+            await self._register_again()
+        elif (found := await self.readiness.find_master(self.options.name_servers)) is not None:
+            self._master = found
 
     def _become(self, role: str) -> None:
         """Whoever runs this broker is to stop it and to start its `successor`."""
@@ -533,13 +595,14 @@ class Broker:
         replica = cast("ReplicaStore", self.store)
         return MetadataCopy(
             self._remoting,
-            lambda: following.master_address,
+            lambda: following.master_address if following.is_following else None,
             self.topics,
             self.groups,
             self.offsets,
             self._delayed,
             following.look,
             lambda: replica.copied_to,
+            self.store.max_offset,
         )
 
     async def _register_again(self) -> None:

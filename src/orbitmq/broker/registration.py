@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
@@ -30,7 +30,9 @@ UNREGISTER_TIMEOUT_MS = 1000  # a stopping broker must not hang on a dead name s
 
 class Registrar:
     """`body` gives the encoded registration of some topics, or of all for None. With `version` a name server is asked
-    first whether it knows that version of the topics, and told them only if not.
+    first whether it knows that version of the topics, and told them only if not. While `is_withheld` nothing is
+    registered. `must_tell_all` is awaited before each registration: whether everything has to be told, whatever version
+    is known.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Registrar:
         version: Callable[[], DataVersion] | None = None,
         take_order: Callable[[Container[str]], object] = lambda _: None,
         take_master: Callable[[RegisterBrokerResponseHeader], object] = lambda _: None,
+        is_withheld: Callable[[], bool] = lambda: False,
+        must_tell_all: Callable[[str], Awaitable[bool]] | None = None,
         period_ms: int,
         timeout_ms: int,
     ) -> None:
@@ -53,6 +57,8 @@ class Registrar:
         self._version = version
         self._take_order = take_order
         self._take_master = take_master
+        self._is_withheld = is_withheld
+        self._must_tell_all = must_tell_all
         self._silent = set(name_servers)  # those that did not answer the last time
         self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
         self._timeout_ms = timeout_ms
@@ -79,6 +85,11 @@ class Registrar:
 
     async def stop(self) -> None:
         self.abandon()
+        if not self._is_withheld():
+            await self.leave()
+
+    async def leave(self) -> None:
+        """Have every name server forget the broker."""
         header = self._identity()
         farewell = UnregisterBrokerHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
         await asyncio.gather(*(self._unregister(address, farewell) for address in self._name_servers))
@@ -108,6 +119,8 @@ class Registrar:
         await asyncio.gather(*(self._announce_to(address, body) for address in self._name_servers))
 
     async def _announce_to(self, address: str, body: bytes) -> None:
+        if self._is_withheld():
+            return
         try:
             await announce_topics(self._remoting, address, self._identity(), body, timeout_ms=self._timeout_ms)
         except OrbitMQError as error:
@@ -124,8 +137,11 @@ class Registrar:
 
     async def _try_once(self, address: str) -> bool:
         header, timeout_ms = self._identity(), self._timeout_ms
+        anew = not self._is_withheld() and self._must_tell_all is not None and await self._must_tell_all(address)
+        if self._is_withheld():
+            return False
         try:
-            if self._version is not None and not await self._has_news(address, header, self._version()):
+            if not anew and self._version is not None and not await self._has_news(address, header, self._version()):
                 return True
             found = await register_broker(self._remoting, address, header, self._body(None), timeout_ms=timeout_ms)
         except OrbitMQError as error:

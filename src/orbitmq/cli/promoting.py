@@ -20,22 +20,31 @@ from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file
 from orbitmq.operations.promotion import promote_slave
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
-from orbitmq.store.options import StoreOptions
+from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER, StoreOptions
 from orbitmq.wire.promotion import PromotionReport
 
 SERVES_SECONDS = 30
 """A broker that opens a log it has closed cleanly takes about one."""
 ASK_SECONDS, ASK_MS = 0.2, 3000.0
+MEANINGS = {
+    ASYNC_MASTER: ("    a send is answered SEND_OK when this broker has it, whether or not a slave does",),
+    SYNC_MASTER: (
+        "    a send is answered SEND_OK when a slave has it, too. Until a slave follows, each send is stored here and",
+        "    answered SLAVE_NOT_AVAILABLE: start the former master as a slave, or promote with --async",
+    ),
+}
+"""What an answer means."""
 
 
-def promote(config: Path | None, address: str | None, *, dry_run: bool, force: bool, sync: bool) -> None:
+def promote(config: Path | None, address: str | None, *, dry_run: bool, force: bool, sync: bool | None) -> None:
     """Ends the process with 1 when it is not done, or would not be."""
     with one_line_errors("broker promote"):
         pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions, TlsOptions)
         options, tls = BrokerOptions.parse(pairs), TlsOptions.parse(with_tls_file(pairs))
         place = address or place_of(options.listen_address, options.listen_port)
         servers = options.name_servers
-        report, serves = asyncio.run(_promote(tls, place, servers, dry_run=dry_run, force=force, sync=sync))
+        role = "" if sync is None else SYNC_MASTER if sync else ASYNC_MASTER
+        report, serves = asyncio.run(_promote(tls, place, servers, dry_run=dry_run, force=force, role=role))
     print("\n".join(_lines(report)))
     if report.alive is not None:
         fail(
@@ -49,12 +58,12 @@ def promote(config: Path | None, address: str | None, *, dry_run: bool, force: b
 
 
 async def _promote(
-    tls: TlsOptions, address: str, servers: Sequence[str], *, dry_run: bool, force: bool, sync: bool
+    tls: TlsOptions, address: str, servers: Sequence[str], *, dry_run: bool, force: bool, role: str
 ) -> tuple[PromotionReport, bool]:
     """What the slave says, and whether it has become the master since."""
     remoting = Remoting(tls=client_context(tls) if tls.mode == ENFORCING else None)
     try:
-        report = await promote_slave(remoting, address, dry_run=dry_run, force=force, sync=sync)
+        report = await promote_slave(remoting, address, dry_run=dry_run, force=force, role=role)
         refused = report.alive is not None or (report.doubts and not force)
         return report, not dry_run and not refused and await _serves(remoting, address, servers, report)
     finally:
@@ -91,8 +100,20 @@ def _lines(report: PromotionReport) -> list[str]:
         f"  its log ends at              {report.log_end}",
         f"  the master's ended at        {known}",
         f"  known to be missing, bytes   {missing}",
+        *_role_lines(report),
         *(f"  doubt: {doubt}" for doubt in report.doubts),
     ]
+
+
+def _role_lines(report: PromotionReport) -> list[str]:
+    """The role it gets, why that one, and what an answer to a send means with it."""
+    if report.role == report.master_role:
+        why = "as the master's"
+    elif report.master_role:
+        why = f"the master's was {report.master_role}"
+    else:
+        why = "the master's is not known; --sync or --async says another one"
+    return [f"  its role as the master       {report.role} ({why})", *MEANINGS.get(report.role, ())]
 
 
 def _done(report: PromotionReport, *, serves: bool) -> str:

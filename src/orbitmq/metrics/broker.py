@@ -134,6 +134,10 @@ class BrokerFigures:
             "orbitmq_event_loop_late_seconds": lambda: _one(broker.waited_ms() / 1000),
             "orbitmq_replication_slaves": lambda: _one(len(broker.replicas.links)),
             "orbitmq_replication_behind_bytes": self._slaves_behind,
+            "orbitmq_replication_serving": lambda: _one(not broker.not_serving),
+            "orbitmq_replication_epoch_seconds": self._epoch,
+            "orbitmq_replication_other_masters": self._other_masters,
+            "orbitmq_replication_refused_slaves": self._refused_slaves,
             "orbitmq_connections": lambda: _one(len(broker.connections)),
             "orbitmq_connection_memory_bytes": lambda: memory(broker.budgets),
             "orbitmq_refusals_total": lambda: refusals(broker.refusals),
@@ -214,6 +218,21 @@ class BrokerFigures:
     def _slaves_behind(self) -> Iterable[Sample]:
         end = self._broker.store.commit_log_max_offset
         return [((link.address,), max(0, end - link.acknowledged)) for link in list(self._broker.replicas.links)]
+
+    def _epoch(self) -> Iterable[Sample]:
+        watch = self._broker.watch
+        return [] if watch is None else _one(watch.epoch / 1000)
+
+    def _other_masters(self) -> Iterable[Sample]:
+        watch = self._broker.watch
+        if watch is None:
+            return []
+        serving = sum(one.serves for one in list(watch.others.values()))
+        return [(("serving",), serving), (("stopped",), len(watch.others) - serving)]
+
+    def _refused_slaves(self) -> Iterable[Sample]:
+        watch = self._broker.watch
+        return [] if watch is None else _one(len(watch.refused_slaves))
 
     # ----------------------------------------------------------------------------------------------------------- lag
 

@@ -36,6 +36,7 @@ class NamesrvFigures:
         return {
             "orbitmq_namesrv_brokers": self._brokers,
             "orbitmq_namesrv_broker_has_master": self._masters,
+            "orbitmq_namesrv_broker_other_masters": self._other_masters,
             "orbitmq_namesrv_broker_silent_seconds": self._silent,
             "orbitmq_namesrv_topics": lambda: [((), self._server.routes.topic_count)],
             "orbitmq_namesrv_connections": lambda: [((), self._server.connections)],
@@ -53,6 +54,10 @@ class NamesrvFigures:
     def _masters(self) -> Iterator[Sample]:
         for name, broker in self._server.routes.brokers():
             yield (broker.cluster, name), MASTER_ID in broker.members
+
+    def _other_masters(self) -> Iterator[Sample]:
+        for name, broker in self._server.routes.brokers():
+            yield (broker.cluster, name), len(broker.rivals)
 
     def _silent(self) -> Iterator[Sample]:
         now_ms = self._clock.now_ms()

@@ -133,6 +133,25 @@ BROKER: tuple[Metric, ...] = (
         "end of the log minus the slave's last report", rocketmq=False,
     ),
     gauge(
+        "orbitmq_replication_serving", "", "",
+        "1 when this broker serves messages; 0 of a slave whose log differs or was not compared yet, and of a master "
+        "that another one was promoted after.", "the comparison with its master; what other masters tell",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_replication_epoch_seconds", "", "s", "When this master was promoted, since 1970; 0 if it never was.",
+        "config/mastership.json; none of a slave", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_replication_other_masters", "state", "brokers",
+        "Other masters of this broker's name, by state: serving or stopped.", "asked every 1 to 30 s; none of a slave",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_replication_refused_slaves", "", "brokers", "Slaves whose log is not the beginning of this master's.",
+        "they tell it every 10 s; none of a slave", rocketmq=False,
+    ),
+    gauge(
         "orbitmq_connections", "", "connections", "Clients, tools and slaves connected.", "the server", rocketmq=False
     ),
     gauge(
@@ -166,6 +185,11 @@ NAMESRV: tuple[Metric, ...] = (
     gauge(
         "orbitmq_namesrv_broker_has_master", "broker_cluster broker", "",
         "1 when a broker name has a master, 0 when only slaves are registered.", "the route table", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_namesrv_broker_other_masters", "broker_cluster broker", "brokers",
+        "Masters of a broker name that register beside the one in the routes; 0 is well.", "the route table",
+        rocketmq=False,
     ),
     gauge(
         "orbitmq_namesrv_broker_silent_seconds", "broker_cluster broker broker_id", "s",

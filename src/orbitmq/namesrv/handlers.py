@@ -92,6 +92,7 @@ class Handlers:
         identity = _identity(header)
         is_new = self._routes.data_version(identity) is None
         registration = _registration(command, self._routes.told_version(identity), compressed=header.compressed)
+        rivals = self._routes.rivals(identity.name)
         with self._counted(Limit.ROUTES, connection):
             master = self._routes.register(
                 identity,
@@ -99,13 +100,33 @@ class Handlers:
                 ha_address=header.ha_server_addr,
                 owner=connection,
                 now_ms=self._clock.now_ms(),
+                epoch=header.master_epoch or 0,
             )
-        if is_new:
+        self._tell_rivals(identity, rivals)
+        is_taken = self._routes.data_version(identity) is not None
+        if is_new and is_taken:
             _log.info("event=broker_registered name=%s id=%d address=%s", identity.name, identity.id, identity.address)
         answer = headers.RegisterBrokerResponseHeader()
-        if master is not None:
-            answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address)
+        # A master of RocketMQ would take an address in the answer for that of its own master.
+        if master is not None and (is_taken or header.master_epoch is not None):
+            answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address, master.epoch)
         return command.response(ResponseCode.SUCCESS, header=answer, body=self._order_settings())
+
+    def _tell_rivals(self, identity: BrokerIdentity, before: frozenset[str]) -> None:
+        """Two masters of one name give the same offsets to different messages: an operator has to know."""
+        now = self._routes.rivals(identity.name)
+        if now - before:
+            kept = self._routes.master_address(identity.name)
+            text = "event=two_masters name=%.300s in_routes=%.300s other=%.300s remedy=start_it_as_a_slave"
+            self._refusals.tell(
+                _log,
+                text,
+                identity.name,
+                kept,
+                ",".join(sorted(now - before)),
+                level=logging.ERROR,
+                lines=SETTINGS_LINES,
+            )
 
     @contextmanager
     def _counted(self, limit: Limit, connection: Connection) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """The route table: brokers, their topics, and who is still alive. Pure: the time and the connections come in as values.
 
 A broker name is one master (id 0) and its slaves. Only masters tell topics; a topic stays until the last member of
-its broker name is gone or a tool deletes it. Must not know sockets, requests or files.
+its broker name is gone or a tool deletes it. Of two masters the one that was promoted later stays; where none was, or
+both are of RocketMQ, the last to register, as in RocketMQ. Must not know sockets, requests or files.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Member:
     filter_servers: tuple[str, ...]
     owner: Hashable
     seen_ms: int
+    epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class Broker:
     cluster: str
     members: dict[int, Member] = field(default_factory=dict)
     entries: int = 0  # topics
+    rivals: dict[str, Member] = field(default_factory=dict)
+    """Address -> another master of this name than the one in the routes."""
 
     @property
     def addresses(self) -> dict[int, str]:
@@ -96,15 +100,21 @@ class RouteTable:
         ha_address: str,
         owner: Hashable,
         now_ms: int,
+        epoch: int = 0,
     ) -> Member | None:
-        """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered. RequestRejected
-        when it is new and one too many. Of one that is known only topics that are new are left out when there is no
-        room: it lives, and so do its other topics.
+        """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered; for a master a
+        later one, and then it is not taken in. RequestRejected when it is new and one too many. Of one that is known
+        only topics that are new are left out when there is no room: it lives, and so do its other topics.
         """
         self._refuse_too_much(identity, ha_address)
         broker = self._brokers.setdefault(identity.name, Broker(identity.cluster))
-        broker.cluster = identity.cluster
         self._drop_other_ids(broker, identity)
+        broker.rivals.pop(identity.address, None)
+        if identity.id == MASTER_ID:
+            this = Member(identity.address, ha_address, UNTOLD, (), owner, now_ms, epoch)
+            if (later := self._meet(broker, this)) is not None:
+                return later
+        broker.cluster = identity.cluster
         table = registration.topic_table
         version, known = table.data_version, broker.members.get(MASTER_ID)
         if identity.id == MASTER_ID and self._is_news(known, identity, version):
@@ -113,8 +123,20 @@ class RouteTable:
                 is_whole = is_whole and len(table.topics) >= broker.entries
             version = version if is_whole else UNTOLD
         filters = tuple(one for one in registration.filter_servers if len(one) <= TEXT_LENGTH_MAX)[:FILTER_SERVERS_MAX]
-        broker.members[identity.id] = Member(identity.address, ha_address, version, filters, owner, now_ms)
+        broker.members[identity.id] = Member(identity.address, ha_address, version, filters, owner, now_ms, epoch)
         return None if identity.id == MASTER_ID else broker.members.get(MASTER_ID)
+
+    @staticmethod
+    def _meet(broker: Broker, this: Member) -> Member | None:
+        """A master registers: remember whom it meets, and return that one if it was promoted later."""
+        other = broker.members.get(MASTER_ID)
+        if other is None or other.address == this.address:
+            return None
+        is_later = other.epoch > this.epoch
+        rival = this if is_later else other
+        if rival.address in broker.rivals or len(broker.rivals) < MEMBERS_MAX:
+            broker.rivals[rival.address] = rival
+        return other if is_later else None
 
     def _refuse_too_much(self, identity: BrokerIdentity, ha_address: str) -> None:
         if max(map(len, (identity.cluster, identity.name, identity.address, ha_address))) > TEXT_LENGTH_MAX:
@@ -194,6 +216,8 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         if broker is None:
             return []
+        for rival in [one for one in broker.rivals.values() if condition(MASTER_ID, one)]:
+            del broker.rivals[rival.address]
         dropped = [broker_id for broker_id, member in broker.members.items() if condition(broker_id, member)]
         addresses = [broker.members.pop(broker_id).address for broker_id in dropped]
         if not broker.members:
@@ -266,6 +290,17 @@ class RouteTable:
 
     def _names_in(self, cluster: str) -> list[str]:
         return [name for name, broker in self._brokers.items() if broker.cluster == cluster]
+
+    def master_address(self, broker_name: str) -> str:
+        """Of the master in the routes; "" when there is none."""
+        broker = self._brokers.get(broker_name)
+        master = broker.members.get(MASTER_ID) if broker is not None else None
+        return master.address if master is not None else ""
+
+    def rivals(self, broker_name: str) -> frozenset[str]:
+        """Addresses of other masters of the name than the one in the routes."""
+        broker = self._brokers.get(broker_name)
+        return frozenset(broker.rivals) if broker is not None else frozenset()
 
     def brokers(self) -> list[tuple[str, Broker]]:
         """Every broker name with its members."""

@@ -15,10 +15,10 @@ async def promote_slave(
     *,
     dry_run: bool = False,
     force: bool = False,
-    sync: bool = False,
+    role: str = "",
     timeout_ms: float = 30_000,
 ) -> PromotionReport:
     """PROMOTE_SLAVE: what was found, and whether it is done. BrokerError when the broker is no slave of orbitmq."""
-    header = PromoteSlaveHeader(dry_run=dry_run, force=force, sync=sync)
+    header = PromoteSlaveHeader(dry_run=dry_run, force=force, role=role)
     answer = await ask(remoting, address, RequestCode.PROMOTE_SLAVE, header, timeout_ms=timeout_ms)
     return decode(PromotionReport, answer.body)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
 from orbitmq.errors import LogsDiffer, OrbitMQError, StoreError
 from orbitmq.message.hosts import address_text
@@ -167,9 +167,22 @@ class MasterLink(asyncio.Protocol):
         self.close()
 
 
+class Observer(Protocol):
+    """Is told how the comparison with a master ends; `master` is where that takes requests."""
+
+    async def greet(self, master: str) -> None:
+        """The log is about to be compared. ConnectionError when that is not the master any more."""
+
+    async def agreed(self) -> None:
+        """The log is the beginning of the master's."""
+
+    async def refused(self, master: str, reason: str) -> None:
+        """It is not, or not any more."""
+
+
 class Following:
     """Keeps the log of `store` a copy of the master's. `found` tells the replication address that name servers gave;
-    `ask` has them asked anew while they gave none.
+    `ask` has them asked anew while they gave none, and while the log differs from that of the one they gave.
     """
 
     def __init__(
@@ -179,10 +192,12 @@ class Following:
         remoting: Remoting,
         found: Callable[[], str | None],
         ask: Callable[[], Awaitable[None]],
+        observer: Observer,
     ) -> None:
         self._store = store
         self._options = options
         self._remoting = remoting
+        self._observer = observer
         self._found = found
         self._ask = ask
         self._task: asyncio.Task[None] | None = None
@@ -211,6 +226,11 @@ class Following:
         host, port = split_address(address)
         return address_text(host, port - REPLICATION_DISTANCE)
 
+    @property
+    def is_following(self) -> bool:
+        """Whether this log is being copied from the master that is known: it is the beginning of that one's."""
+        return self.state.is_connected and self.replication_address == self.state.master
+
     async def look(self) -> None:
         """Ask the master where its log ends: what is missing here is known by that when it dies."""
         if self.state.is_connected and (address := self.master_address) is not None:
@@ -229,6 +249,8 @@ class Following:
                 self.state.refusal = str(error)
                 pause = REFUSED_PAUSE_SECONDS
                 self.state.was_unreachable = True
+                if (master := self.master_address) is not None:
+                    await self._observer.refused(master, str(error))
             except (OSError, OrbitMQError) as error:
                 _log.warning("event=replication_interrupted master=%s error=%s", self.state.master, error)
                 pause = PAUSE_FIRST_SECONDS if self._store.copied_to > begun else min(pause * 2, PAUSE_MAX_SECONDS)
@@ -239,7 +261,7 @@ class Following:
 
     async def _follow(self) -> None:
         """One connection, until it ends."""
-        if self.replication_address is None:
+        if self.replication_address is None or self.state.refusal:
             await self._ask()
         address, master = self.replication_address, self.master_address
         if address is None or master is None:
@@ -264,9 +286,11 @@ class Following:
         await self._settled()
         begin, end = await log_limits(self._remoting, master)
         self.state.master_end, self.state.master_end_at = end, asyncio.get_running_loop().time()
+        await self._observer.greet(master)
         if not is_entered:
             raise StoreError("messages that were copied have no room in their queues, so the log cannot be compared")
         await check_agreement(self._store, self._remoting, master, begin, end)
+        await self._observer.agreed()
         if self._store.is_empty and self._options.ha_copy_whole_log and end > begin:
             await self._begin_at_the_first(master, begin)
         host, port = split_address(address)

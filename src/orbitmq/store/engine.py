@@ -600,6 +600,14 @@ class MessageStore:
         """A flush failed; nothing is written any more until the store is opened anew."""
         return isinstance(self._refusal, StorePoisoned)
 
+    def take_no_more(self, reason: str) -> None:
+        """Refuse every message from now on with a StoreError that says why; what is there stays readable, and `close`
+        is as clean as ever.
+        """
+        if self._refusal is None:
+            self._refusal = StoreError(reason)
+            self._deliver(self._waits.give_up)
+
     def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         if self._lock is None:
             raise StoreError("the store is not open")

@@ -133,6 +133,7 @@ class RequestCode(IntEnum):
     # orbitmq's own, beyond the codes of RocketMQ and within the 16 bits that a binary header has for them
     GET_PENDING_TRANSACTIONS = 30001
     PROMOTE_SLAVE = 30002
+    BROKER_STANDING = 30003
 
 
 class ResponseCode(IntEnum):

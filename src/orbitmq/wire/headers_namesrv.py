@@ -13,7 +13,9 @@ class GetRouteInfoHeader(Header):
 
 
 class RegisterBrokerHeader(Header):
-    """REGISTER_BROKER (103). `body_crc32` 0 means unchecked."""
+    """REGISTER_BROKER (103). `body_crc32` 0 means unchecked. `master_epoch` is orbitmq's own, and a master's: the
+    number of the last promotion it knows. Others pass over it.
+    """
 
     broker_name: str
     broker_addr: str
@@ -22,13 +24,17 @@ class RegisterBrokerHeader(Header):
     broker_id: Int64
     compressed: bool = False
     body_crc32: Int32 | None = None
+    master_epoch: Int64 | None = None
 
 
 class RegisterBrokerResponseHeader(Header):
-    """What a slave learns about its master."""
+    """What a slave learns about its master, and a master that tells its epoch about a later one: it was not taken in.
+    `master_epoch` is orbitmq's own.
+    """
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
+    master_epoch: Int64 | None = None
 
 
 class UnregisterBrokerHeader(Header):

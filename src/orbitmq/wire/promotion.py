@@ -8,20 +8,20 @@ from orbitmq.wire.header import Header
 
 
 class PromoteSlaveHeader(Header):
-    """PROMOTE_SLAVE (30002). `dry_run` only looks; `force` does it although there are doubts; `sync` makes it a
-    SYNC_MASTER.
+    """PROMOTE_SLAVE (30002). `dry_run` only looks; `force` does it although there are doubts; `role` is ASYNC_MASTER or
+    SYNC_MASTER, that of the former master where it is empty.
     """
 
     dry_run: bool = False
     force: bool = False
-    sync: bool = False
+    role: str = ""
 
 
 class PromotionReport(Struct, frozen=True, kw_only=True):
     """What stands for and against it. Offsets are places in the commit log, -1 where nothing is known.
 
     `alive` says why it is refused in any case, `doubts` why it needs force; `saved` whether the configuration file says
-    it, too.
+    it, too. `role` is the one it gets, `master_role` the former master's, "" where that is not known.
     """
 
     broker_name: str
@@ -34,3 +34,5 @@ class PromotionReport(Struct, frozen=True, kw_only=True):
     doubts: list[str]
     done: bool
     saved: bool
+    role: str = ""
+    master_role: str = ""

@@ -274,6 +274,7 @@ RULES: Mapping[int, Rule] = {
     R.RESUME_CHECK_HALF_MESSAGE: _closed(),
     R.GET_PENDING_TRANSACTIONS: _admin("-", _OURS),
     R.PROMOTE_SLAVE: _admin("-", _OURS),
+    R.BROKER_STANDING: _admin("-", _OURS),
     # The whole broker
     R.GET_ALL_TOPIC_CONFIG: _closed(),
     R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _closed(),

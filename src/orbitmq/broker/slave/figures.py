@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from orbitmq.broker.mastership.watch import MasterWatch
 from orbitmq.replication.master import Replicas
 from orbitmq.replication.slave import Following
 from orbitmq.store.engine import MessageStore
 
 
-def replication_figures(store: MessageStore, replicas: Replicas, following: Following | None) -> dict[str, str]:
-    """Of a master its slaves and how many bytes the nearest lacks; of a slave its master and what it knows of it.
-    A broker without either has none.
+def replication_figures(
+    store: MessageStore, replicas: Replicas, following: Following | None, watch: MasterWatch | None, not_serving: str
+) -> dict[str, str]:
+    """Of a master its slaves and how many bytes the nearest lacks, and what it knows of other masters of its name; of a
+    slave its master and what it knows of it.
     """
     slaves = sorted(link.address for link in replicas.links)
     figures: dict[str, str] = {}
     if slaves:
         behind = store.commit_log_max_offset - max(link.acknowledged for link in replicas.links)
         figures |= {"replicationSlaves": ",".join(slaves), "replicationSlaveBytesBehind": str(behind)}
+    if watch is not None:
+        refused = watch.refused_slaves
+        figures |= {
+            "replicationEpoch": str(watch.epoch),
+            "replicationSupersededBy": watch.superseded,
+            "replicationOtherMasters": "; ".join(f"{at}: {one.words}" for at, one in sorted(watch.others.items())),
+            "replicationOtherMastersServing": str(sum(one.serves for one in watch.others.values())),
+            "replicationRefusedSlaves": "; ".join(f"{at}: {reason}" for at, reason in sorted(refused.items())),
+        }
     if following is not None:
         state = following.state
         figures |= {
@@ -23,5 +35,6 @@ def replication_figures(store: MessageStore, replicas: Replicas, following: Foll
             "replicationConnected": str(state.is_connected).lower(),
             "replicationMasterEnd": str(state.master_end),
             "replicationRefusal": state.refusal,
+            "replicationNotServing": not_serving,
         }
     return figures

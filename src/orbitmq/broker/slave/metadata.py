@@ -39,8 +39,9 @@ CATCH_UP_SECONDS, CATCH_UP_LOOK_SECONDS = 2.0, 0.02  # for the log to reach what
 
 
 class MetadataCopy:
-    """`master` tells the master's address, None while nobody knows it; `look` asks how far its log goes, and
-    `copied` tells how much of it is here.
+    """`master` tells the master's address, None while nobody knows it, and while this log is not the beginning of that
+    one's: what is known here of another log must not be handed to it. `look` asks how far its log goes, and `copied`
+    tells how much of it is here; `end_of` tells where a queue ends.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class MetadataCopy:
         delayed: DelayedDelivery,
         look: Callable[[], Awaitable[None]],
         copied: Callable[[], int],
+        end_of: Callable[[str, int], int],
     ) -> None:
         self._remoting = remoting
         self._master = master
@@ -64,6 +66,7 @@ class MetadataCopy:
         self._task: asyncio.Task[None] | None = None
         self._look = look
         self._copied = copied
+        self._end_of = end_of
         self._asked = asyncio.Event()
         self._asked_for: set[str] = set()  # once each: the master does not tell of every topic it has messages of
 
@@ -169,6 +172,8 @@ class MetadataCopy:
                 return
             topic, _, group = key.partition(SEPARATOR)
             offset = self._offsets.query(group, topic, queue_id)
+            if offset is not None and offset > self._end_of(topic, queue_id):
+                continue  # read elsewhere, maybe of another log: it waits until this log has as much
             if offset is not None and offset > found.get(key, {}).get(queue_id, -1):
                 queue = MessageQueue(topic, "", queue_id)
                 await update_consumer_offset(

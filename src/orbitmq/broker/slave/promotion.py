@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.settings import rewrite_configuration
 from orbitmq.broker.slave.kept_role import keep_role
@@ -26,6 +27,7 @@ from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
+from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.finishing import Finishing
 from orbitmq.runtime.turns import in_turns
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
@@ -54,6 +56,8 @@ class Promotion:
         remoting: Remoting,
         file: Path | None,
         become: Callable[[str], object],
+        record: MastershipRecord,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._following = following
@@ -63,6 +67,8 @@ class Promotion:
         self._remoting = remoting
         self._file = file
         self._become = become
+        self._record = record
+        self._clock = clock
         self._working = asyncio.Lock()
         self._finishing = Finishing()
 
@@ -77,13 +83,12 @@ class Promotion:
             doubts += self._doubts_of_log()
             may = alive is None and (header.force or not doubts)
             done = may and not header.dry_run
-            role = SYNC_MASTER if header.sync else ASYNC_MASTER
-            saved = False
+            role, saved = self._role(header.role), False
             if done:
                 # From here on it is done, whether or not somebody still waits for the answer. Not before: to ask for
                 # the master takes time, and a broker that is stopped meanwhile could not hear it answer.
                 saved = await self._finishing.run(self._take_over(role, connection, forced=header.force))
-        report = self._report(alive, doubts, done=done, saved=saved)
+        report = self._report(role, alive, doubts, done=done, saved=saved)
         return command.response(ResponseCode.SUCCESS, body=encode(report))
 
     async def _take_over(self, role: str, connection: Connection, *, forced: bool) -> bool:
@@ -97,7 +102,14 @@ class Promotion:
         self._become(role)
         return saved
 
-    def _report(self, alive: str | None, doubts: list[str], *, done: bool, saved: bool) -> PromotionReport:
+    def _role(self, wanted: str) -> str:
+        """That of the master whose place it takes, unless another one is wanted. RequestRejected when it is none."""
+        if wanted not in ("", ASYNC_MASTER, SYNC_MASTER):
+            remark = f"role {wanted[:100]} is none of a master: {ASYNC_MASTER} or {SYNC_MASTER}"
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+        return wanted or self._record.known.master_role or ASYNC_MASTER
+
+    def _report(self, role: str, alive: str | None, doubts: list[str], *, done: bool, saved: bool) -> PromotionReport:
         state = self._following.state
         age = asyncio.get_running_loop().time() - state.master_end_at if state.master_end >= 0 else -1
         return PromotionReport(
@@ -111,6 +123,8 @@ class Promotion:
             doubts=doubts,
             done=done,
             saved=saved,
+            role=role,
+            master_role=self._record.known.master_role,
         )
 
     @property
@@ -179,7 +193,10 @@ class Promotion:
 
     async def _write(self, role: str) -> bool:
         """Keep the role, beside the store and in the configuration; whether the latter could be done."""
+        former = self._following.master_address or ""
+        epoch = self._record.next_epoch(self._clock.now_ms())
         try:
+            await asyncio.to_thread(self._record.save, epoch=epoch, follows=False, former_master=former)
             await asyncio.to_thread(keep_role, self._store.options, role)
         except OSError as error:
             remark = f"nothing is changed: the role cannot be kept in the store's directory: {error}"

@@ -58,13 +58,16 @@ def broker_promote(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what stands for and against it.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do it although there are doubts.")] = False,
-    sync: Annotated[bool, typer.Option("--sync", help="Make it a SYNC_MASTER instead of an ASYNC_MASTER.")] = False,
+    sync: Annotated[
+        bool | None, typer.Option("--sync/--async", help="Make it a SYNC_MASTER, or an ASYNC_MASTER; else as it was.")
+    ] = None,
 ) -> None:
     """Make a running slave the master of its broker name, when the master is dead.
 
     Refused while the master answers; and, without --force, while it may be alive, or had messages that are missing
     here: how many bytes is shown. The slave's properties file gets brokerRole and brokerId=0; then it starts anew as
-    the master, in the same process.
+    the master, in the same process. The role stays that of the former master unless --sync or --async is given; what
+    an answer to a send means with it is shown.
     Exit code: 0 done, or possible with --dry-run, 1 refused.
 
     \b
@@ -98,6 +101,8 @@ Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settin
         "FREE=runtime.diskFreeBytes", "+SEND WAIT=runtime.sendQueue.oldestMs", "+LOG END=runtime.logEndOffset",
         "+UNDISPATCHED=runtime.undispatchedBytes", "+OLDEST=runtime.oldestMessageAtMs",
         "+PUT TOTAL=runtime.putTotal", "+PUT FAILURES=runtime.putFailures", "+MASTER=runtime.replication.master",
+        "+REFUSAL=runtime.replication.refusal", "+SUPERSEDED=runtime.replication.supersededBy",
+        "+OTHER MASTERS=runtime.replication.otherMasters", "+REFUSED SLAVES=runtime.replication.refusedSlaves",
     ),
 )  # fmt: skip
 async def status(session: Session, broker: BrokerArgument = None) -> Found[BrokerStatus]:

@@ -1,0 +1,140 @@
+"""What a broker does not serve: nothing while it has a reason not to, and nothing unasked after a pause.
+
+A process that was stopped (SIGSTOP, a frozen machine) goes on as if no time had passed, and its name may have another
+master by then. Requests that waited in its sockets are read before any timer runs, so each of them looks at the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Answer, Handler, Router
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import FLAG_ONEWAY, Command
+
+_log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 0.2
+PAUSE_SECONDS = 1.0  # A promotion by force waits longer than that for the master's answer (`promotion.ASK_MS`).
+
+SENDS = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+)
+CHANGES = (
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE,
+    RequestCode.END_TRANSACTION,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+)
+# A single message may still be looked at by its place in this log: what it finds is what was asked for.
+READS = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.QUERY_MESSAGE,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.LOCK_BATCH_MQ,
+)
+PROGRESS = (
+    RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.CLONE_GROUP_OFFSET,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_ALL_DELAY_OFFSET,
+)
+"""Progress of consumers, of the broker's own work and what changes it: of another log it is worth nothing."""
+TABLES = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+"""What slaves copy of their master beside these."""
+
+
+class Fence:
+    """`reason` tells why nothing is served, "" while all is. `confirm` is asked after a pause, before anything else;
+    None when nobody has to be asked.
+    """
+
+    def __init__(
+        self,
+        reason: Callable[[], str],
+        refuse_send: Callable[[Command, int, str], Command],
+        confirm: Callable[[], Awaitable[None]] | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reason = reason
+        self._refuse_send = refuse_send
+        self._confirm = confirm
+        self._clock = clock
+        self._beat = clock()
+        self._confirming: asyncio.Task[None] | None = None
+
+    def put_around(self, router: Router, codes: Iterable[int]) -> None:
+        """Have requests of these codes pass the fence, those that the router handles."""
+        for code in codes:
+            if (handler := router.handlers.get(int(code))) is not None:
+                router.handlers[int(code)] = self._fenced(handler)
+
+    def beat(self) -> None:
+        """The event loop runs; to be called every BEAT_SECONDS, from the start on."""
+        self._look()
+
+    def begin(self) -> None:
+        """The time before this does not count as a pause."""
+        self._beat = self._clock()
+
+    def _look(self) -> None:
+        now = self._clock()
+        paused, self._beat = now - self._beat, now
+        if paused > PAUSE_SECONDS and self._confirm is not None and self._confirming is None:
+            _log.warning("event=paused seconds=%.1f", paused)
+            self._confirming = asyncio.get_running_loop().create_task(self._ask(self._confirm))
+
+    async def _ask(self, confirm: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await confirm()
+        finally:
+            self._confirming = None
+
+    def _fenced(self, handler: Handler) -> Handler:
+        def fenced(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
+            if self._clock() - self._beat > PAUSE_SECONDS:
+                self._look()
+            if self._confirming is not None:
+                return self._later(self._confirming, handler, connection, command)
+            if reason := self._reason():
+                return self._refused(command, reason)
+            return handler(connection, command)
+
+        return fenced
+
+    async def _later(
+        self, confirming: asyncio.Task[None], handler: Handler, connection: Connection, command: Command
+    ) -> Answer:
+        await asyncio.wait((confirming,))
+        if reason := self._reason():
+            return self._refused(command, reason)
+        answer = handler(connection, command)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _refused(self, command: Command, reason: str) -> Answer:
+        if command.flag & FLAG_ONEWAY:
+            return None
+        if command.code in SENDS:
+            return self._refuse_send(command, ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+        answer = command.response(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+        answer.ext = {}
+        return answer

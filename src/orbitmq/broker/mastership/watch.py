@@ -1,0 +1,267 @@
+"""A master's look for other masters of its name: it asks the name servers before each registration and after a pause,
+and the master whose place it took again and again. One that was promoted later ends this one's work; all others are
+told to the operator.
+
+RocketMQ has no epochs: a broker of RocketMQ that says it is the master is noticed, and does not stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from orbitmq.broker.mastership.record import MastershipRecord
+from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
+from orbitmq.message.model import MASTER_ID
+from orbitmq.net.connection import Connection
+from orbitmq.net.remoting import Remoting
+from orbitmq.net.routing import Router
+from orbitmq.operations.figures import answer_of
+from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.standing import SLAVE, broker_role, exchange_standing
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
+from orbitmq.wire.standing import BrokerStandingHeader
+
+_log = logging.getLogger(__name__)
+
+ASK_MS = 3000.0
+CONFIRM_SECONDS = 1.0  # requests wait meanwhile: a second longer than they have waited through the pause
+ROUND_SECONDS, ROUND_LATER_SECONDS = 1.0, 10.0
+SOON_SECONDS = 600.0  # after a start a former master may come back any moment
+REFUSED_FORGOTTEN_SECONDS = 60.0  # a refused slave says so every ten
+REFUSED_MAX = 16  # as many as there may be slaves
+
+
+class OtherMaster(NamedTuple):
+    """Of the same name. `serves`: whether it takes messages."""
+
+    words: str
+    serves: bool
+
+
+class MasterWatch:
+    """`stopped` is called, once and at once, when a later master is known, and what it returns is awaited beside;
+    `superseded` says then which."""
+
+    def __init__(
+        self,
+        name: str,
+        name_servers: list[str],
+        record: MastershipRecord,
+        remoting: Remoting,
+        address: Callable[[], str],
+        stopped: Callable[[], Coroutine[None, None, None]],
+    ) -> None:
+        self._name = name
+        self._name_servers = name_servers
+        self._record = record
+        self._remoting = remoting
+        self._address = address
+        self._stopped = stopped
+        self.epoch = record.known.epoch
+        self.superseded = ""
+        self.others: dict[str, OtherMaster] = {}
+        self._refused: dict[str, tuple[str, float]] = {}  # slave -> reason, and when it was told
+        self._looking: asyncio.Task[None] | None = None
+        self._stepping_down: set[asyncio.Task[None]] = set()
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.BROKER_STANDING, self.standing)
+
+    async def begin(self, now_ms: int) -> None:
+        """Before anything is served. A slave's store that is a master's by its configuration alone is one promotion
+        more. ConfigurationError when this store's log was given up for another one, or another master answers. OSError
+        when the disk refuses.
+        """
+        known = self._record.known
+        if known.superseded_by:
+            raise ConfigurationError(
+                f"option brokerRole: {self._name} was given another master, {known.superseded_by}, "
+                f"{when(known.epoch)}; start this broker as its slave (brokerRole=SLAVE, brokerId=1), or remove "
+                f"{self._record.path}, if this log is the one you trust and the other broker is down for good"
+            )
+        await self._refuse_second_master()
+        if known.follows:
+            self._record.save(follows=False, epoch=self._record.next_epoch(now_ms))
+        self.epoch = self._record.known.epoch
+
+    async def _refuse_second_master(self) -> None:
+        """ConfigurationError while another master of this name answers: the two would give the same offsets to
+        different messages. It may have been a slave that was promoted while this one was away.
+        """
+        for server in self._name_servers:
+            try:
+                other = await self._listed(server)
+                if other is None or other == self._address():
+                    continue
+                answer = await answer_of(self._remoting, other, ASK_MS)
+            except OrbitMQError:
+                continue  # who does not answer does not stand in the way
+            raise ConfigurationError(
+                f"option brokerName: the master of {self._name} is at {other} and {answer}; start this "
+                "broker as its slave (brokerRole=SLAVE, brokerId=1), or stop that one first"
+            )
+
+    def start(self) -> None:
+        """Look for a former master until `stop`."""
+        self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
+
+    async def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await asyncio.gather(*self._stepping_down, return_exceptions=True)
+
+    @property
+    def own(self) -> BrokerStandingHeader:
+        """What other brokers of the name are told."""
+        return BrokerStandingHeader(
+            self._name, self._address(), is_master=True, epoch=self.epoch, refusal=self.superseded
+        )
+
+    @property
+    def refused_slaves(self) -> dict[str, str]:
+        """Slaves that said within the last minute why they do not follow."""
+        since = time.monotonic() - REFUSED_FORGOTTEN_SECONDS
+        return {address: reason for address, (reason, at) in self._refused.items() if at >= since}
+
+    # ------------------------------------------------------------------------------------------------------- asking
+
+    async def must_register_anew(self, server: str) -> bool:
+        """To be asked before each registration. Whether the name server lists another master, which is none that came
+        later: it does not ask for topics of a version it has had. `superseded` is set where it came later.
+        """
+        try:
+            listed = await self._listed(server)
+        except OrbitMQError:
+            return False  # the registration is going to say so
+        if listed is None or listed == self._address():
+            return False
+        await self._ask(listed)
+        return True
+
+    async def confirm(self) -> None:
+        """After a pause: whether this is the master still, as far as it can be known within a second."""
+        asked = [self._confirm_at(server) for server in self._name_servers]
+        try:
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                answers = await asyncio.gather(*asked)
+        except TimeoutError:
+            answers = []
+        if self._name_servers and not any(answers):
+            _log.warning("event=master_unconfirmed name=%s reason=no_name_server_answers", self._name)
+
+    async def _confirm_at(self, server: str) -> bool:
+        for _ in range(2):  # a connection may have ended during the pause
+            with contextlib.suppress(OrbitMQError):
+                listed = await self._listed(server)
+                if listed is not None and listed != self._address():
+                    await self._ask(listed)
+                return True
+        return False
+
+    async def _listed(self, server: str) -> str | None:
+        brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
+        found = brokers.get(self._name)
+        return found.addresses.get(MASTER_ID) if found is not None else None
+
+    async def _keep_looking(self) -> None:
+        loop = asyncio.get_running_loop()
+        soon_ends = loop.time() + SOON_SECONDS
+        while not self.superseded:
+            known = {*self.others, self._record.known.former_master} - {"", self._address()}
+            for address in known:
+                await self._ask(address)
+            await asyncio.sleep(ROUND_SECONDS if loop.time() < soon_ends else ROUND_LATER_SECONDS)
+
+    async def _ask(self, address: str) -> None:
+        """Tell the broker at `address` of this master, and judge what it says of itself."""
+        try:
+            other = await exchange_standing(self._remoting, address, self.own, timeout_ms=ASK_MS)
+            if other is None:
+                role = await broker_role(self._remoting, address, timeout_ms=ASK_MS)
+                words = f"it is a broker of RocketMQ with brokerRole={role}, and has to be stopped by hand"
+                self._note(address, OtherMaster(words, serves=True) if role not in ("", SLAVE) else None)
+                return
+        except OrbitMQError:
+            self.others.pop(address, None)  # it does not answer, or is another broker now
+            return
+        self._judge(address, other)
+
+    # ------------------------------------------------------------------------------------------------------- judging
+
+    def standing(self, _connection: Connection, command: Command) -> Command:
+        """Another broker tells of itself."""
+        other = command.header(BrokerStandingHeader)
+        if other.broker_name != self._name:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
+        if other.is_master or other.epoch > self.epoch:
+            self._judge(other.broker_addr, other)
+        elif other.refusal:
+            self._note_refused(other)
+        else:
+            self._refused.pop(other.broker_addr, None)
+        return command.response(ResponseCode.SUCCESS, header=self.own)
+
+    def told(self, found: RegisterBrokerResponseHeader) -> None:
+        """A name server answers a registration: with the later master, where it knows one."""
+        if found.master_addr and found.master_epoch is not None and found.master_epoch > self.epoch:
+            self._step_down(found.master_epoch, found.master_addr)
+
+    def _judge(self, address: str, other: BrokerStandingHeader) -> None:
+        if other.epoch > self.epoch:
+            self._step_down(other.epoch, address if other.is_master else "at an address a slave did not tell")
+        elif not other.is_master:
+            self._note(address, None)
+        elif other.refusal:
+            self._note(address, OtherMaster("it has stopped its work; start it as a slave", serves=False))
+        else:
+            words = f"its last promotion is {when(other.epoch)}, this one's {when(self.epoch)}"
+            self._note(address, OtherMaster(words, serves=True))
+
+    def _note(self, address: str, other: OtherMaster | None) -> None:
+        before = self.others.get(address)
+        if other is None:
+            self.others.pop(address, None)
+        else:
+            self.others[address] = other
+        if other is not None and other != before:
+            _log.error(
+                "event=two_masters name=%s this=%s other=%s serves=%s what=%s",
+                self._name, self._address(), address, other.serves, other.words,
+            )  # fmt: skip
+
+    def _note_refused(self, slave: BrokerStandingHeader) -> None:
+        if slave.broker_addr not in self._refused and len(self._refused) >= REFUSED_MAX:
+            return
+        if slave.broker_addr not in self.refused_slaves:
+            _log.error("event=slave_differs name=%s slave=%s reason=%s", self._name, slave.broker_addr, slave.refusal)
+        self._refused[slave.broker_addr] = slave.refusal, time.monotonic()
+
+    def _step_down(self, epoch: int, address: str) -> None:
+        if self.superseded:
+            return
+        self.superseded = (
+            f"{self._name} has a later master, {address}, {when(epoch)}; this broker takes and gives no messages any "
+            "more: start it as a slave"
+        )
+        _log.error("event=superseded name=%s by=%s epoch=%d own_epoch=%d", self._name, address, epoch, self.epoch)
+        for work in (self._stopped(), self._record.note(superseded_by=address, epoch=epoch)):
+            task = asyncio.get_running_loop().create_task(work)
+            self._stepping_down.add(task)
+            task.add_done_callback(self._stepping_down.discard)
+
+
+def when(epoch: int) -> str:
+    """A promotion in words."""
+    if epoch <= 0:
+        return "never promoted"
+    at = datetime.fromtimestamp(epoch / 1000, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+    return f"promoted at {at} UTC"

@@ -1,0 +1,120 @@
+"""Whether a slave may be read from: from when its log was found to be the beginning of its master's, until it is not.
+
+What was a master's store before, or differs, has messages that the master never had, under offsets that mean others
+there. So such a slave is in no route, serves nothing, and hands nothing on. A slave that has followed serves reads at
+once after a start, also while its master is away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from orbitmq.broker.mastership.record import MastershipRecord
+from orbitmq.errors import BrokerError, OrbitMQError, RequestRejected
+from orbitmq.message.hosts import address_text
+from orbitmq.message.model import MASTER_ID
+from orbitmq.net.connection import Connection
+from orbitmq.net.remoting import Remoting, split_address
+from orbitmq.net.routing import Router
+from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.standing import broker_role, exchange_standing
+from orbitmq.replication.slave import REPLICATION_DISTANCE
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
+from orbitmq.wire.standing import BrokerStandingHeader
+
+_log = logging.getLogger(__name__)
+
+ASK_MS = 3000.0
+
+
+class Readiness:
+    """What `replication.slave` tells how the comparison ended. `reason` says why nothing is served, "" while it is;
+    `changed` is awaited when that turns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        record: MastershipRecord,
+        remoting: Remoting,
+        address: Callable[[], str],
+        changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._name = name
+        self._record = record
+        self._remoting = remoting
+        self._address = address
+        self._changed = changed
+        self._refusal = ""
+        self._epoch, self._role = record.known.epoch, record.known.master_role  # of the master that was greeted last
+        self.reason = "" if record.known.follows else f"this slave of {name} has not been compared with its master yet"
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.BROKER_STANDING, self.standing)
+
+    def standing(self, _connection: Connection, command: Command) -> Command:
+        """A master asks whether this is one, too."""
+        if (name := command.header(BrokerStandingHeader).broker_name) != self._name:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {name}")
+        return command.response(ResponseCode.SUCCESS, header=self._own)
+
+    @property
+    def _own(self) -> BrokerStandingHeader:
+        epoch = self._record.known.epoch
+        return BrokerStandingHeader(self._name, self._address(), is_master=False, epoch=epoch, refusal=self._refusal)
+
+    async def greet(self, master: str) -> None:
+        """Learn the epoch and the role of the master at this address, and tell it what is known here. ConnectionError
+        when it is a former one.
+        """
+        try:
+            other = await exchange_standing(self._remoting, master, self._own, timeout_ms=ASK_MS)
+        except BrokerError as error:
+            other = None
+            _log.warning("event=master_standing_unknown master=%s error=%s", master, error)
+        if other is not None:
+            if other.refusal or other.epoch < self._record.known.epoch:
+                raise ConnectionError(f"the broker at {master} is not the master of {self._name} any more")
+            self._epoch = other.epoch
+        with contextlib.suppress(BrokerError):  # it does not tell its settings
+            self._role = await broker_role(self._remoting, master, timeout_ms=ASK_MS) or self._role
+
+    async def find_master(self, servers: list[str]) -> RegisterBrokerResponseHeader | None:
+        """Where the name servers have it. Who registers is told; one that must not has to look, and takes its port for
+        replication one above the other, as every broker has.
+        """
+        for server in servers:
+            with contextlib.suppress(OrbitMQError):
+                brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
+                found = brokers.get(self._name)
+                address = found.addresses.get(MASTER_ID) if found is not None else None
+                if address is not None and address != self._address():
+                    host, port = split_address(address)
+                    return RegisterBrokerResponseHeader(address_text(host, port + REPLICATION_DISTANCE), address)
+        return None
+
+    async def agreed(self) -> None:
+        """This log is the beginning of that of the master that was greeted."""
+        self._refusal = ""
+        epoch = max(self._epoch, self._record.known.epoch)
+        await self._record.note(follows=True, superseded_by="", epoch=epoch, master_role=self._role)
+        await self._become("")
+
+    async def refused(self, master: str, reason: str) -> None:
+        """It is not. To be told again and again, so that the master's operator learns of it, too."""
+        self._refusal = reason
+        await self._record.note(follows=False)
+        await self._become(f"this slave of {self._name} does not follow its master: {reason}")
+        with contextlib.suppress(OrbitMQError):
+            await exchange_standing(self._remoting, master, self._own, timeout_ms=ASK_MS)
+
+    async def _become(self, reason: str) -> None:
+        turned = bool(reason) is not bool(self.reason)
+        self.reason = reason
+        if turned:
+            _log.warning("event=slave_readable name=%s readable=%s", self._name, str(not reason).lower())
+            await self._changed()
