@@ -326,7 +326,7 @@ queryThreadPoolQueueSize remainHowManyDataToFlush remainTransientStoreBufferNumb
 sendThreadPoolQueueHeadWaitTimeMills sendThreadPoolQueueSize startAcceptSendRequestTimeStamp
 """
 FIVE_KEYS = {"brokerActive", "getTransferredTps"}  # what 5.x tools read in addition
-OWN_KEYS = {"differingGroups", "differingGroupsTotal"}
+OWN_KEYS = {"differingGroups", "differingGroupsTotal", "eventLoopDelayMax"}
 
 
 async def test_the_runtime_table_has_rocketmqs_keys_and_true_figures(tmp_path: Path, turned_clock: LoopFactory) -> None:
@@ -395,7 +395,14 @@ async def test_a_busy_event_loop_is_told_as_the_time_requests_wait(
 ) -> None:
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:
-        monkeypatch.setattr(broker._server._lateness, "waited_ms", lambda: 150.7)
+        monkeypatch.setattr(broker.lateness, "waited_ms", lambda: 150.7)
         table = await runtime_of(client)
         waits = [table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] for name in ("send", "pull", "query")]
         assert waits == ["150", "150", "0"]
+
+
+async def test_a_stall_is_told_for_a_while_after_the_loop_has_caught_up(tmp_path: Path) -> None:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        broker.lateness._count(broker.lateness._clock(), 0.4382, 0.4)
+        assert int((await runtime_of(client))["eventLoopDelayMax"]) >= 438

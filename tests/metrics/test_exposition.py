@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from prometheus_client.parser import text_string_to_metric_families
 
 from orbitmq.metrics.exposition import PORTION_SAMPLES, TURN_SECONDS, expose
-from orbitmq.metrics.histogram import Histogram
-from orbitmq.metrics.model import Metric, Reader, Sample, counter, gauge, histogram
+from orbitmq.metrics.model import Buckets, Metric, Reader, Sample, counter, gauge, histogram
+from orbitmq.runtime.histogram import Histogram
 
 SENT = counter("sent_total", "topic", "messages", "Sent.", "counted")
 WAITING = gauge("waiting", "", "messages", "Waiting.", "counted")
@@ -55,7 +55,7 @@ async def test_prometheus_reads_what_was_counted() -> None:
         took.observe(seconds)
     odd = 'odd "name"\n\\'
     pieces = await _pieces(
-        (SENT, lambda: [((odd,), 3)]), (WAITING, lambda: [((), 5)]), (TOOK, lambda: [((), took.buckets())])
+        (SENT, lambda: [((odd,), 3)]), (WAITING, lambda: [((), 5)]), (TOOK, lambda: [((), Buckets.of(took))])
     )
     found = _parsed(pieces)
     common = ("cluster", "c")

@@ -46,6 +46,8 @@ class Member(Struct, frozen=True, rename="camel"):
     send_queue: Waiting = Waiting()
     pull_queue: Waiting = Waiting()
     page_cache_lock_ms: int | None = None
+    loop_delay_ms: int | None = None
+    """The longest that its event loop kept requests waiting in the last minute."""
     oldest_message_at_ms: int | None = None
     disk_ratio: float | None = None
     """In use, 0 to 1."""
@@ -174,6 +176,7 @@ def _member(node: Node, runtime: Runtime | None) -> Member:
         send_queue=runtime.send_queue,
         pull_queue=runtime.pull_queue,
         page_cache_lock_ms=runtime.page_cache_lock_ms,
+        loop_delay_ms=runtime.loop_delay_ms,
         oldest_message_at_ms=runtime.oldest_message_at_ms,
         disk_ratio=runtime.log_disk_ratio,
         put_messages=runtime.put_messages,

@@ -122,6 +122,8 @@ class Runtime(Struct, frozen=True, rename="camel"):
     pull_queue: Waiting = Waiting()
     query_queue: Waiting = Waiting()
     transaction_queue: Waiting = Waiting()
+    loop_delay_ms: int | None = None
+    """The longest that the event loop kept requests waiting in the last minute; only a broker of orbitmq tells it."""
     log_begin_offset: int | None = None
     log_end_offset: int | None = None
     unflushed_bytes: int | None = None
@@ -176,6 +178,7 @@ def parse(table: Table) -> Runtime:
             _number(table.get("EndTransactionQueueSize")),
             _number(table.get("EndTransactionThreadPoolQueueCapacity")),
         ),
+        loop_delay_ms=_number(table.get("eventLoopDelayMax")),
         log_begin_offset=_number(table.get("commitLogMinOffset")),
         log_end_offset=_number(table.get("commitLogMaxOffset")),
         unflushed_bytes=size_of(table.get("remainHowManyDataToFlush", "")),

@@ -188,7 +188,7 @@ class Broker:
             self.store, self.topics, self.groups, Selecting(self.consumers, self._filters, options, self.refusals),
             self.offsets, options, self._clock, self.statistics, self._resumption, refusals=self.refusals,
         )  # fmt: skip
-        self.held, self.waited_ms = self._pulling.held, self._server.waited_ms
+        self.held, self.lateness = self._pulling.held, self._server.lateness
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._add_handlers()
         self.watch: MasterWatch | None = None
@@ -446,7 +446,7 @@ class Broker:
                 querying.searches,
                 self._clock,
                 delay_offsets=lambda: self.delay_offsets,
-                waited_ms=self.waited_ms,
+                lateness=self.lateness,
                 guard=self.archive_guard,
                 replication=lambda: replication_figures(
                     self.store, self.replicas, self.following, self.watch, self.not_serving

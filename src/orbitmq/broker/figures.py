@@ -20,6 +20,7 @@ from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.net.connection import TASKS_MAX, Connection
+from orbitmq.net.lateness import Lateness
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.sampling import Durations, Rate
@@ -58,7 +59,7 @@ class Figures:
         clock: Clock,
         *,
         delay_offsets: Callable[[], Mapping[int, int]],
-        waited_ms: Callable[[], int],
+        lateness: Lateness,
         guard: ArchiveGuard,
         replication: Callable[[], Table],
         files: Files | None = None,
@@ -69,7 +70,7 @@ class Figures:
         self._consumers = consumers
         self._options = options
         self._delay_offsets = delay_offsets
-        self._waited_ms = waited_ms
+        self._lateness = lateness
         self._guard = guard
         self._replication = replication
         self._queries = queries
@@ -179,13 +180,14 @@ class Figures:
     def _queues(self) -> Table:
         """The queues of RocketMQ's thread pools. Here requests wait for a busy event loop, in the kernel's buffers; a
         send for its flush, too, and a query for a thread."""
-        waits, late_ms = self._store.flush_waits, self._waited_ms()
+        waits, late_ms = self._store.flush_waits, int(self._lateness.waited_ms())
         return {
             **_queue("sendThreadPoolQueue", len(waits), max(waits.oldest_ms, late_ms), TASKS_MAX),
             **_queue("pullThreadPoolQueue", 0, late_ms, HELD_MAX),
             **_queue("queryThreadPoolQueue", len(self._queries), self._queries.oldest_ms, TASKS_MAX),
             "EndTransactionQueueSize": "0",
             "EndTransactionThreadPoolQueueCapacity": str(TASKS_MAX),
+            "eventLoopDelayMax": str(round(self._lateness.longest_ms)),  # orbitmq's own, of the last minute
         }
 
     def _archive(self) -> Table:

@@ -213,11 +213,12 @@ def _told(task: asyncio.Task[Any]) -> None:
 
 
 def figures_of(now: Moment) -> dict[str, float | None]:
-    """What is sampled of a moment: `in/<broker>:<id>`, `out/<broker>:<id>`, `lag/<group>`."""
+    """What is sampled of a moment: `in/<broker>:<id>`, `out/<broker>:<id>`, `delay/<broker>:<id>`, `lag/<group>`."""
     figures: dict[str, float | None] = {}
     for broker in now.brokers:
         figures[f"in/{broker.broker}:{broker.broker_id}"] = broker.in_per_s
         figures[f"out/{broker.broker}:{broker.broker_id}"] = broker.out_per_s
+        figures[f"delay/{broker.broker}:{broker.broker_id}"] = broker.loop_delay_ms
     for group in now.groups:
         figures[f"lag/{group.name}"] = group.lag_messages
     return figures

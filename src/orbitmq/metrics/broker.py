@@ -23,12 +23,12 @@ from orbitmq.message.topics import (
     is_system_group,
     is_system_topic,
 )
-from orbitmq.metrics.histogram import Histogram
+from orbitmq.metrics.connections import loop_delays, memory, refusals
 from orbitmq.metrics.largest import largest
-from orbitmq.metrics.limits import memory, refusals
-from orbitmq.metrics.model import Readers, Sample
+from orbitmq.metrics.model import Buckets, Readers, Sample
 from orbitmq.metrics.versions import version_name
 from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.histogram import Histogram
 from orbitmq.store.files import Files
 from orbitmq.wire.bodies import ConsumeType
 
@@ -131,7 +131,8 @@ class BrokerFigures:
             "orbitmq_storage_disk_used_ratio": lambda: [((path,), ratio) for path, ratio in self._disks.items()],
             "orbitmq_broker_active": lambda: _one(not self._is_poisoned),
             "orbitmq_start_time_seconds": lambda: _one(broker.statistics.started_ms / 1000),
-            "orbitmq_event_loop_late_seconds": lambda: _one(broker.waited_ms() / 1000),
+            "orbitmq_event_loop_late_seconds": lambda: _one(broker.lateness.waited_ms() / 1000),
+            "orbitmq_event_loop_delay_seconds": lambda: loop_delays(broker.lateness),
             "orbitmq_replication_slaves": lambda: _one(len(broker.replicas.links)),
             "orbitmq_replication_behind_bytes": self._slaves_behind,
             "orbitmq_replication_serving": lambda: _one(not broker.not_serving),
@@ -141,9 +142,9 @@ class BrokerFigures:
             "orbitmq_connections": lambda: _one(len(broker.connections)),
             "orbitmq_connection_memory_bytes": lambda: memory(broker.budgets),
             "orbitmq_refusals_total": lambda: refusals(broker.refusals),
-            "orbitmq_put_latency_seconds": lambda: [((), self._put_seconds.buckets())],
-            "rocketmq_message_size": lambda: [((), self._sizes.buckets())],
-            "rocketmq_finish_message_latency_milliseconds": lambda: [((), self._finish_ms.buckets())],
+            "orbitmq_put_latency_seconds": lambda: [((), Buckets.of(self._put_seconds))],
+            "rocketmq_message_size": lambda: [((), Buckets.of(self._sizes))],
+            "rocketmq_finish_message_latency_milliseconds": lambda: [((), Buckets.of(self._finish_ms))],
         }
 
     def _in(self, which: int) -> Iterator[Sample]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from orbitmq.runtime.histogram import Histogram
+
 
 class Kind(StrEnum):
     """Prometheus' types."""
@@ -38,6 +40,11 @@ class Buckets(NamedTuple):
 
     counts: Sequence[tuple[float, int]]
     sum: float
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> Buckets:
+        """As they are now."""
+        return cls(tuple(histogram.counts()), histogram.sum)
 
 
 Values: TypeAlias = tuple[str, ...]

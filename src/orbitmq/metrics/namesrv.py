@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from orbitmq.message.model import MASTER_ID
-from orbitmq.metrics.limits import memory, refusals
+from orbitmq.metrics.connections import loop_delays, memory, refusals
 from orbitmq.metrics.model import Readers, Sample
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -41,6 +41,7 @@ class NamesrvFigures:
             "orbitmq_namesrv_topics": lambda: [((), self._server.routes.topic_count)],
             "orbitmq_namesrv_connections": lambda: [((), self._server.connections)],
             "orbitmq_namesrv_connection_memory_bytes": lambda: memory(self._server.budgets),
+            "orbitmq_namesrv_event_loop_delay_seconds": lambda: loop_delays(self._server.lateness),
             "orbitmq_namesrv_refusals_total": lambda: refusals(self._server.refusals),
         }
 

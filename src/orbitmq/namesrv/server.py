@@ -57,7 +57,7 @@ class NameServer:
             limits=connections,
             refusals=self.refusals,
         )
-        self.budgets = self._server.budgets
+        self.budgets, self.lateness = self._server.budgets, self._server.lateness
         self._next_scan: asyncio.TimerHandle | None = None
         self.port = 0
 

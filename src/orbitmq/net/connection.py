@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 WRITE_BUFFER_HIGH: Final = 4 << 20
 WRITE_BUFFER_LOW: Final = 1 << 20
 TURN_SECONDS: Final = 0.001  # that requests which came together may take before other connections get a turn
+LONG_SECONDS: Final = 0.05  # of a turn from which on somebody is told which request it was
 TURN_COMMANDS: Final = 32  # of one read that are decoded for a turn, which takes a quarter of that time
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
 # Bytes a caller who waits for nothing may queue before others and the socket get a turn.
@@ -59,10 +60,12 @@ class Connection(asyncio.Protocol):
         serving: bool = True,
         waited_ms: Callable[[], float] = lambda: 0.0,
         busy_ms: Callable[[float], float] = lambda waited_ms: waited_ms,
+        took_long: Callable[[int, float], None] = lambda _code, _seconds: None,
         budgets: Budgets | None = None,
         refusals: Refusals | None = None,
     ) -> None:
         """`waited_ms` tells how long what is read at a moment has waited, `busy_ms` how much of such a time counts;
+        `took_long` is told the code of a request that kept the loop for longer than `LONG_SECONDS`, and for how long;
         `budgets` and `refusals` are shared with other connections.
         """
         self._router = router
@@ -75,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._out_size = 0
         self._waited_ms = waited_ms
         self._busy_ms = busy_ms
+        self._took_long = took_long
         self.refusals = refusals or Refusals()
         self._budgets = budgets or Budgets(refusals=self.refusals)
         self._counted = 0  # bytes of the incomplete frame that the budget knows of
@@ -218,7 +222,8 @@ class Connection(asyncio.Protocol):
         self._in_turn = True
         if waited_ms > self._router.patience_ms and (busy_ms := self._busy_ms(waited_ms)) > self._router.patience_ms:
             commands = [command for command in commands if not self._refuse_overdue(command, busy_ms)]
-        ends, last = monotonic() + TURN_SECONDS, len(commands)
+        begun, last = monotonic(), len(commands)
+        ends = begun + TURN_SECONDS
         for count, command in enumerate(commands, 1):
             if command.flag & FLAG_RESPONSE:
                 self._resolve(command)
@@ -244,6 +249,8 @@ class Connection(asyncio.Protocol):
         self._in_turn = False
         if self._out:
             self._flush()
+        if (seconds := monotonic() - begun) >= LONG_SECONDS and commands:
+            self._took_long(command.code, seconds)  # the last one: a turn ends behind the request that is too long
 
     def _leave(self, rest: list[Command], waited_ms: float) -> None:
         """These, and what is not decoded yet, have to wait, as they have since so long."""
@@ -294,7 +301,7 @@ class Connection(asyncio.Protocol):
 
     def _work(self, command: Command, answer: Awaitable[Answer]) -> None:
         """Let a coroutine find the answer."""
-        task = self.loop.create_task(self._finish(command, answer))
+        task = self.loop.create_task(self._finish(command, answer), name=f"request-{command.code}")
         self._tasks.add(task)
         self._begun(len(command.body))
         task.add_done_callback(partial(self._worked, len(command.body)))

@@ -3,18 +3,38 @@
 One loop serves all connections, so a request waits while others are worked on, and nobody sees it wait. A timer that
 should have fired meanwhile does: how late it comes is how long what lay ready at that time has waited. How much of such
 a time the loop has worked is told apart from it: who is late for too much work should get less, who was held up once
-has caught up a moment later. Knows neither sockets nor requests.
+has caught up a moment later. Each measurement is counted, and a long stall gets a line in the log that names what ran.
+Knows neither sockets nor requests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-TICK_SECONDS = 0.02  # how often lateness is measured; costs 50 timers a second
+from orbitmq.net.stalls import StallWatch
+from orbitmq.runtime.histogram import Histogram
+from orbitmq.runtime.refusals import Refusals
+
+_log = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.005  # how often lateness is measured; costs 200 timers a second, a part in a thousand of a core
 HELD_UP_MS = 1000  # of being held up that are forgiven: as long as RocketMQ's page cache may be busy
+DELAY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+STALL_SECONDS = 0.1  # from which on a stall gets a line in the log
+STALL_LINES = 10  # of these in ten seconds
+PERIOD_SECONDS = 30.0  # the longest delay is that of the last one and of the one before
+
+
+class _Mark(NamedTuple):
+    """One measurement: when it was, and how many seconds of a processor the loop's thread had had by then."""
+
+    at: float
+    worked: float
 
 
 class Lateness:
@@ -29,22 +49,35 @@ class Lateness:
         *,
         worked: Callable[[], float] = time.thread_time,
         each: Callable[[float], None] = lambda _: None,
+        refusals: Refusals | None = None,
     ) -> None:
+        self.delays = Histogram(DELAY_SECONDS)
+        """Of each measurement, in seconds: how late it came."""
+        self.busy_delays = Histogram(DELAY_SECONDS)
+        """The same, but no more than the loop's thread has worked since the measurement before."""
         self._clock = clock
         self._worked = worked
         self._each = each
-        self._marks: deque[tuple[float, float]] = deque(maxlen=int(HELD_UP_MS / 1000 / TICK_SECONDS) + 1)
+        self._refusals = refusals or Refusals()
+        self._marks: deque[_Mark] = deque()  # of the last `HELD_UP_MS`, and one before
         self._due: float | None = None
         self._late_seconds = 0.0
+        self._longest = self._longest_before = 0.0
+        self._period_ends = clock() + PERIOD_SECONDS
+        self._long_request = (0.0, 0)  # since the last measurement: how long it took, and its code
         self._timer: asyncio.TimerHandle | None = None
+        self._watch = StallWatch(self._overdue)
 
     def start(self) -> None:
         """Measure the running loop."""
-        self._arm()
+        if self._timer is None:
+            self._watch.start(asyncio.get_running_loop())
+            self._arm()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._watch.stop()
         self._timer = self._due = None
         self._late_seconds = 0.0
         self._marks.clear()
@@ -54,6 +87,16 @@ class Lateness:
         if self._due is None:
             return 0.0
         return max(self._late_seconds, self._clock() - self._due, 0.0) * 1000
+
+    @property
+    def longest_ms(self) -> float:
+        """The longest delay of the last 30 to 60 seconds."""
+        return max(self._longest, self._longest_before) * 1000
+
+    def took_long(self, code: int, seconds: float) -> None:
+        """A request has kept the loop for so long; of what is told between two measurements the longest counts."""
+        if seconds > self._long_request[0]:
+            self._long_request = (seconds, code)
 
     def busy_ms(self, waited_ms: float) -> float:
         """How much of the last `waited_ms` counts as waiting for a loop that works: what its thread has had of a
@@ -66,28 +109,55 @@ class Lateness:
         if waited_ms >= HELD_UP_MS or self._due is None:
             return waited_ms
         since = self._clock() - waited_ms / 1000
-        before = next((worked for at, worked in reversed(self._marks) if at <= since), None)
+        before = next((mark.worked for mark in reversed(self._marks) if mark.at <= since), None)
         if before is None:
             return waited_ms
         return min(waited_ms, (self._worked() - before) * 1000)
 
+    def _overdue(self) -> float:
+        """By how many seconds the next measurement is late. For any thread."""
+        due = self._due
+        return 0.0 if due is None else self._clock() - due
+
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()
         now = self._clock()
-        self._marks.append((now, self._worked()))
+        self._marks.append(_Mark(now, self._worked()))
+        while len(self._marks) > 2 and self._marks[1].at <= now - HELD_UP_MS / 1000:
+            self._marks.popleft()
         self._due = now + TICK_SECONDS
         self._timer = loop.call_later(TICK_SECONDS, self._tick)
 
     def _tick(self) -> None:
         assert self._due is not None, "the timer runs between start and stop"
-        self._late_seconds = self._clock() - self._due
+        now, worked = self._clock(), self._worked() - self._marks[-1].worked
+        self._late_seconds = now - self._due
         if self._late_seconds > 0:
             # Loops read sockets before or after they run timers. What lay ready has been read when the turn after
             # this one begins.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self._forget)
+        self._count(now, max(0.0, self._late_seconds), worked)
         self._each(TICK_SECONDS)
         self._arm()
+
+    def _count(self, now: float, late: float, worked: float) -> None:
+        self.delays.observe(late)
+        self.busy_delays.observe(min(late, worked))
+        if now >= self._period_ends:
+            self._longest, self._longest_before, self._period_ends = 0.0, self._longest, now + PERIOD_SECONDS
+        self._longest = max(self._longest, late)
+        if late >= STALL_SECONDS:
+            self._tell(late, worked)
+        self._watch.forget()
+        self._long_request = (0.0, 0)
+
+    def _tell(self, late: float, worked: float) -> None:
+        seconds, code = self._long_request
+        request = f" request={code} request_ms={seconds * 1000:.0f}" if seconds else ""
+        text = "event=loop_stalled ms=%d worked_ms=%d%s %s"
+        seen = self._watch.seen or "seen=nothing"
+        self._refusals.tell(_log, text, late * 1000, worked * 1000, request, seen, lines=STALL_LINES)
 
     def _forget(self) -> None:
         self._late_seconds = 0.0

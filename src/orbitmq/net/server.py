@@ -59,14 +59,10 @@ class Server:
         self._typed = typed
         self._servers: list[asyncio.Server] = []
         self._scan: asyncio.TimerHandle | None = None
-        self._lateness = Lateness(each=STRANGERS.refill)
         self._refusals = refusals or Refusals()
+        self.lateness = Lateness(each=STRANGERS.refill, refusals=self._refusals)
         self.budgets = Budgets(self._limits.memory_max, self._refusals)
         self.connections: set[Connection] = set()
-
-    def waited_ms(self) -> int:
-        """How long at most what is read now has waited, because the event loop was busy."""
-        return int(self._lateness.waited_ms())
 
     async def start(self, host: str, port: int) -> int:
         """`bind`, then `serve`; returns the port."""
@@ -106,7 +102,7 @@ class Server:
                 raise ConfigurationError(f"cannot listen: {error.strerror or error}") from error
         if self._tls is not None:
             self._tls.start()
-        self._lateness.start()
+        self.lateness.start()
         if self._scan is None:
             self._limit_connections()
             self._plan_scan()
@@ -125,8 +121,9 @@ class Server:
             on_close=self._closed,
             frame_size_max=self._frame_size_max,
             typed=self._typed,
-            waited_ms=self._lateness.waited_ms,
-            busy_ms=self._lateness.busy_ms,
+            waited_ms=self.lateness.waited_ms,
+            busy_ms=self.lateness.busy_ms,
+            took_long=self.lateness.took_long,
             budgets=self.budgets,
             refusals=self._refusals,
         )
@@ -192,7 +189,7 @@ class Server:
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
-        self._lateness.stop()
+        self.lateness.stop()
         for server in self._servers:
             server.close()
         if self._tls is not None:

@@ -24,7 +24,7 @@ class Periodic:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._repeat(seconds, job)) for seconds, job in self._jobs]
+        self._tasks = [loop.create_task(self._repeat(seconds, job), name=_name(job)) for seconds, job in self._jobs]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -41,4 +41,8 @@ class Periodic:
                 if isawaitable(result):
                     await result
             except Exception:  # the next round must still come
-                _log.exception("event=periodic_job_failed job=%s", getattr(job, "__qualname__", job))
+                _log.exception("event=periodic_job_failed job=%s", _name(job))
+
+
+def _name(job: Callable[[], object]) -> str:
+    return str(getattr(job, "__qualname__", job))

@@ -16,6 +16,7 @@ async def overview(asked: Asked) -> Shown:
         (broker.broker, broker.broker_id): (
             asked.place.history.of(f"in/{broker.broker}:{broker.broker_id}"),
             asked.place.history.of(f"out/{broker.broker}:{broker.broker_id}"),
+            asked.place.history.of(f"delay/{broker.broker}:{broker.broker_id}"),
         )
         for broker in now.brokers
     }

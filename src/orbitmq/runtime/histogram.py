@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from math import inf
 
-from orbitmq.metrics.model import Buckets
-
 
 class Histogram:
     """`bounds`: upper ends of the buckets in ascending order; beyond the last one comes infinity."""
@@ -24,10 +22,8 @@ class Histogram:
         self._counts[bisect_left(self.bounds, value)] += count
         self.sum += value * count
 
-    def buckets(self) -> Buckets:
-        return Buckets(tuple(self._cumulative()), self.sum)
-
-    def _cumulative(self) -> Iterator[tuple[float, int]]:
+    def counts(self) -> Iterator[tuple[float, int]]:
+        """Each bound, infinity the last one, and how many were not above it."""
         total = 0
         for bound, count in zip((*self.bounds, inf), self._counts, strict=True):
             total += count

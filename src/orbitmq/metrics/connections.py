@@ -1,9 +1,12 @@
-"""Figures of what connections hold and what was refused them, for brokers and name servers alike. Knows no daemon."""
+"""Figures of what connections hold, what was refused them and how late they are served, for brokers and name servers
+alike. Knows no daemon.
+"""
 
 from __future__ import annotations
 
-from orbitmq.metrics.model import Sample
+from orbitmq.metrics.model import Buckets, Sample
 from orbitmq.net.budget import Budgets
+from orbitmq.net.lateness import Lateness
 from orbitmq.runtime.refusals import Refusals
 
 
@@ -15,3 +18,8 @@ def memory(budgets: Budgets) -> list[Sample]:
 def refusals(refused: Refusals) -> list[Sample]:
     """How often each limit has refused something; those that never did are told, too."""
     return [((str(limit),), count) for limit, count in refused.counts.items()]
+
+
+def loop_delays(lateness: Lateness) -> list[Sample]:
+    """By the clock on the wall, and the part of it in which the loop's thread had a processor."""
+    return [(("wall",), Buckets.of(lateness.delays)), (("cpu",), Buckets.of(lateness.busy_delays))]

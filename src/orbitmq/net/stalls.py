@@ -1,0 +1,63 @@
+"""Looks from a thread of its own what an event loop is doing while it keeps everybody waiting.
+
+Afterwards nobody can tell what ran: a stack has to be taken meanwhile. What is compiled has no lines in it, so that a
+stack may end with the caller of what ran; and what holds the interpreter's lock is seen when it lets go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+LOOK_SECONDS = (
+    0.04  # between two looks, and how late a loop is at least that is looked into: so that none of 100 ms goes unseen
+)
+FRAMES_TOLD = 6  # of a stack, the innermost first
+
+
+class StallWatch:
+    """`overdue` tells, to any thread, by how many seconds the loop is late now."""
+
+    def __init__(self, overdue: Callable[[], float]) -> None:
+        self.seen = ""
+        """What ran in the stall that lasts, for a line of the log; empty while nobody has looked."""
+        self._overdue = overdue
+        self._stopped = threading.Event()
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch the loop, which runs in the calling thread."""
+        self._stopped = threading.Event()
+        arguments = (loop, threading.get_ident(), self._stopped)
+        threading.Thread(target=self._run, args=arguments, name="orbitmq-stalls", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def forget(self) -> None:
+        """The stall is over."""
+        self.seen = ""
+
+    def _run(self, loop: asyncio.AbstractEventLoop, ident: int, stopped: threading.Event) -> None:
+        while not stopped.wait(LOOK_SECONDS) and not loop.is_closed():
+            if not self.seen and self._overdue() >= LOOK_SECONDS:
+                self.seen = _described(loop, ident)
+
+
+def _described(loop: asyncio.AbstractEventLoop, ident: int) -> str:
+    """The task that runs, if one does, and the innermost frames of the loop's thread."""
+    task = asyncio.current_task(loop)
+    frame = sys._current_frames().get(ident)  # noqa: SLF001 - there is no other name for it
+    stack = ",".join(_frames(frame)) or "-"
+    return f"task={task.get_name() if task is not None else '-'} stack={stack}"
+
+
+def _frames(frame: FrameType | None) -> list[str]:
+    found: list[str] = []
+    while frame is not None and len(found) < FRAMES_TOLD:
+        found.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}:{frame.f_code.co_name}")
+        frame = frame.f_back
+    return found
