@@ -69,6 +69,16 @@ def test_a_slave_that_is_behind_or_refuses() -> None:
     assert rules(seen(slave=refusing)) == [("slaves", Severity.CRITICAL)]
 
 
+def test_a_disk_that_unread_messages_fill_is_critical_and_says_whose_they_are() -> None:
+    held = changed(WELL, log_disk_ratio=0.5, disk_held_for="billing has not read message 4 of Orders, queue 0")
+    (found,) = findings(seen(held))
+    assert (found.rule, found.severity) == ("disk", Severity.CRITICAL)
+    assert found.message.endswith("50% full; old files stay, for billing has not read message 4 of Orders, queue 0")
+    assert "cleanUnreadFileForciblyEnable=true" in (found.remedy or "")
+    (found,) = findings(seen(changed(WELL, log_disk_ratio=0.5, disk_refuses_messages=True)))
+    assert (found.severity, found.message[-21:]) == (Severity.CRITICAL, "and takes no messages")
+
+
 def test_a_failed_disk_undispatched_messages_versions_and_clocks() -> None:
     assert rules(seen(changed(WELL, active=False))) == [("store", Severity.CRITICAL)]
     assert rules(seen(changed(WELL, undispatched_bytes=64 << 20))) == [("dispatch", Severity.CRITICAL)]

@@ -18,17 +18,14 @@ from orbitmq.store.cleaning import FIRST_ROUND_MS
 from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.retention import HOUR_MS
-from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.objects import decode
+from tests.support.cleaning import SMALL, clean, runtime_table
 from tests.support.disk import FaultyDisk
 from tests.support.live import Client, Time, client_of, made_broker, running
 from tests.support.loops import LoopFactory
 
 ARCHIVE = "ORBITMQ_ARCHIVE"
-SMALL = {
-    "mappedFileSizeCommitLog": "4096",
-    "cleanResourceInterval": "10",
+GUARDED = {
+    **SMALL,
     "deleteWhen": "00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
 }
 EVENT = "event=unarchived_messages_lost"
@@ -49,23 +46,6 @@ def archived(broker: Broker, first: int, second: int) -> None:
     broker.offsets.commit(ARCHIVE, "Orders", 1, second)
 
 
-async def runtime_table(client: Client) -> dict[str, str]:
-    answer = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
-    return decode(KVTable, answer.body).table
-
-
-async def clean(broker: Broker, time: Time) -> int:
-    """Let the cleaner work for a while; where the log begins then."""
-    store = broker.store
-    for flusher in (store._log_flusher, store._queue_flusher):
-        flusher.flush()
-    for _ in range(200):
-        pause_ms = store._cleaner.step()
-        await asyncio.sleep(0)  # a file is taken out of the log on the loop
-        time.clock.advance(pause_ms)
-    return store.commit_log_min_offset
-
-
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
     disk = FaultyDisk()
@@ -77,7 +57,7 @@ async def test_the_log_stays_until_it_is_archived(
     tmp_path: Path, turned_clock: LoopFactory, disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = Time()
-    broker = made_broker(tmp_path, time.clock, archiveGuard="true", **SMALL)
+    broker = made_broker(tmp_path, time.clock, archiveGuard="true", **GUARDED)
     async with running(broker), client_of(broker) as client:
         broker.store._clean_worker.stop()
         await filled(broker, client, time)
@@ -100,7 +80,7 @@ async def test_what_a_full_disk_takes_is_named(
     tmp_path: Path, turned_clock: LoopFactory, disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = Time()
-    broker = made_broker(tmp_path, time.clock, archiveGuard="true", **SMALL)
+    broker = made_broker(tmp_path, time.clock, archiveGuard="true", **GUARDED)
     async with running(broker), client_of(broker) as client:
         broker.store._clean_worker.stop()
         await filled(broker, client, time)
@@ -121,7 +101,7 @@ async def test_what_a_full_disk_takes_is_named(
 
 async def test_without_the_guard_the_log_goes(tmp_path: Path, turned_clock: LoopFactory, disk: FaultyDisk) -> None:
     time = Time()
-    broker = made_broker(tmp_path, time.clock, **SMALL)
+    broker = made_broker(tmp_path, time.clock, **GUARDED)
     async with running(broker), client_of(broker) as client:
         broker.store._clean_worker.stop()
         await filled(broker, client, time)

@@ -24,6 +24,7 @@ OURS = {
     "autoCreatedGroupsMax",
     "autoCreatedTopicsMax",
     "bindAddress",
+    "cleanUnreadFileForciblyEnable",
     "consumerOffsetsMax",
     "fastListenPort",
     "groupsMax",

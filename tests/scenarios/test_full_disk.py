@@ -282,6 +282,43 @@ async def test_on_request_the_oldest_files_of_a_full_disk_go_and_sends_resume(sm
         await client.remoting.close()
 
 
+async def test_a_full_disk_takes_no_acknowledged_message_that_a_group_has_not_read(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    """Messages are refused instead, `doctor` says whose group holds them, and its progress frees the disk."""
+    quick = {**SMALL_FILES, "cleanResourceInterval": 50}
+    queues = [MessageQueue(TOPIC, "", queue_id) for queue_id in range(QUEUES)]
+    with OrbitUp(home=tmp_path, store_dir=small_disk / "store", **quick) as broker:
+        client = Client(broker.address)
+        for queue in queues:
+            await update_consumer_offset(client.remoting, broker.address, GROUP, queue, 0)
+        await client.fill()
+        assert_refused_as_full(client.refusals)
+        process = broker.process
+        assert process is not None
+        await ask(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
+        await until(lambda: "event=unread_log_file_kept" in process.errors())
+        await client.fill()
+        assert await client.read_back() == client.acknowledged, "nothing is gone"
+        told = await asyncio.to_thread(
+            subprocess.run,
+            [ORBITMQ, "doctor", "-n", broker.namesrv_address],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"takes no messages; old files stay, for {GROUP} has not read message" in " ".join(told.stdout.split())
+        for queue in queues:
+            end = await max_offset(client.remoting, broker.address, queue)
+            await update_consumer_offset(client.remoting, broker.address, GROUP, queue, end)
+        await ask(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
+        await until_sent(client)
+        await client.remoting.close()
+        assert broker.stop() == 0
+        assert_sound(broker.store_dir)
+    print(f"{len(client.acknowledged)} acknowledged, {len(client.refusals)} refused, 0 lost before they were read")
+
+
 @pytest.mark.parametrize(("full", "forcible", "refuse"), [(75, 85, 90), (50, 60, 70)])
 def test_how_full_the_disk_is_decides_what_goes_and_whether_messages_are_taken(
     small_disk: Path, full: int, forcible: int, refuse: int

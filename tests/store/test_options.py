@@ -55,6 +55,7 @@ DEFAULTS = {
     "rocketmq.broker.diskSpaceCleanForciblyRatio": "0.85",
     "rocketmq.broker.diskSpaceWarningLevelRatio": "0.9",
     "cleanFileForciblyEnable": "true",
+    "cleanUnreadFileForciblyEnable": "false",
     "deleteCommitLogFilesInterval": "100",
     "deleteConsumeQueueFilesInterval": "100",
     "redeleteHangedFileInterval": "120000",

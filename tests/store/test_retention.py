@@ -24,11 +24,11 @@ def test_rules_are_the_options(tmp_path: Path) -> None:
         {
             "deleteWhen": "4; 16;", "fileReservedTime": "2", "diskMaxUsedSpaceRatio": "99",
             "cleanFileForciblyEnable": "false", "rocketmq.broker.diskSpaceCleanForciblyRatio": "0.5",
-            "rocketmq.broker.diskSpaceWarningLevelRatio": "0.6",
+            "rocketmq.broker.diskSpaceWarningLevelRatio": "0.6", "cleanUnreadFileForciblyEnable": "true",
         }
     )  # fmt: skip
-    assert Rules.of(options) == Rules(2 * HOUR_MS, frozenset((4, 16)), 0.95, 0.5, 0.6, force=False)
-    assert Rules(72 * HOUR_MS, frozenset((4,)), 0.75, 0.85, 0.90, force=True) == RULES
+    assert Rules.of(options) == Rules(2 * HOUR_MS, frozenset((4, 16)), 0.95, 0.5, 0.6, force=False, force_unread=True)
+    assert Rules(72 * HOUR_MS, frozenset((4,)), 0.75, 0.85, 0.90, force=True, force_unread=False) == RULES
 
 
 def test_expired_files_go_in_their_hour_only() -> None:
@@ -64,6 +64,12 @@ def test_a_full_disk_does_not_wait(use: DiskUse, expected: tuple[int, str]) -> N
 def test_nothing_is_forced_where_that_is_switched_off() -> None:
     rules = Rules.of(StoreOptions(clean_file_forcibly_enable=False))
     assert decide(rules, NOW, 5, used(0.99), [OLD, NEW, NEW]).count == 1
+
+
+def test_a_file_that_has_not_expired_goes_by_force_only() -> None:
+    assert decide(RULES, NOW, 5, used(0.86), [NEW, NEW]).is_forced
+    assert not decide(RULES, NOW, 5, used(0.86), [OLD, NEW, NEW]).is_forced
+    assert not decide(RULES, NOW, 4, EMPTY, [OLD, NEW]).is_forced
 
 
 def test_messages_are_refused_above_the_warning_level() -> None:

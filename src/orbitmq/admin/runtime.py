@@ -143,6 +143,10 @@ class Runtime(Struct, frozen=True, rename="camel"):
     queue_disk_ratio: float | None = None
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
+    disk_refuses_messages: bool | None = None
+    """Whether messages are refused because the disk is too full; RocketMQ does not tell."""
+    disk_held_for: str | None = None
+    """Whose unread messages keep a nearly full disk from being cleaned; None while nothing does."""
     delays: list[DelayLevel] = []
     replication: Replication = Replication()
 
@@ -193,6 +197,8 @@ def parse(table: Table) -> Runtime:
         queue_disk_ratio=_fraction(table.get("consumeQueueDiskRatio")),
         disk_total_bytes=total,
         disk_free_bytes=free,
+        disk_refuses_messages=_truth(table.get("diskRefusesMessages")),
+        disk_held_for=table.get("diskHeldFor") or None,
         delays=_delays(table),
         replication=_replication(table),
     )

@@ -158,11 +158,19 @@ def _inactive(seen: Seen) -> Iterator[Finding]:
 def _disks(seen: Seen) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         ratio = max(filter(None, (runtime.log_disk_ratio, runtime.queue_disk_ratio)), default=0.0)
-        if ratio >= DISK_WARNING:
-            severity = Severity.CRITICAL if ratio >= DISK_CRITICAL else Severity.WARNING
-            text = f"the disk of {node} is {ratio:.0%} full"
-            remedy = "keep messages shorter: orbitmq broker config set fileReservedTime=<hours>; or give it more disk"
-            yield Finding(severity, "disk", str(node), text, remedy)
+        refuses = runtime.disk_refuses_messages is True
+        if runtime.disk_held_for is None and not refuses and ratio < DISK_WARNING:
+            continue
+        text = f"the disk of {node} is {ratio:.0%} full" + (" and takes no messages" if refuses else "")
+        remedy = "keep messages shorter: orbitmq broker config set fileReservedTime=<hours>; or give it more disk"
+        if runtime.disk_held_for is not None:
+            text = f"{text}; old files stay, for {runtime.disk_held_for}"
+            remedy = (
+                "let the group read on, delete one that is gone (orbitmq group delete), give it more disk, or give the "
+                "messages up: orbitmq broker config set cleanUnreadFileForciblyEnable=true"
+            )
+        is_critical = refuses or runtime.disk_held_for is not None or ratio >= DISK_CRITICAL
+        yield Finding(Severity.CRITICAL if is_critical else Severity.WARNING, "disk", str(node), text, remedy)
 
 
 def _waits(seen: Seen) -> Iterator[Finding]:

@@ -52,6 +52,7 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
+from orbitmq.broker.unread import UnreadMessages
 from orbitmq.broker.waits import limit_requests
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import ConfigurationError, StoreStuck
@@ -136,11 +137,16 @@ class Broker:
         self._filters = Filters(config, options, self._clock, self.refusals)
         self.consumers = Consumers(self._wants_notice, gone=self._filters.group_gone, refusals=self.refusals)
         self.archive_guard = ArchiveGuard(lambda: self.store, self.topics, self.offsets, options)
+        self.unread = UnreadMessages(
+            lambda: self.store, self.offsets, self.groups, self.consumers, self.archive_guard,
+            delay_offsets=lambda: self.delay_offsets,
+        )  # fmt: skip
         kind = ReplicaStore if store_options.is_slave else MessageStore
         self.store = kind(
             store_options,
             clock=self._clock,
             keeps_from=self.archive_guard.keeps_from,
+            find_unread=self.unread.first,
             on_arrival=self._arrived,
             deliver=self._deliver,
             delay_levels=self._levels,
@@ -176,7 +182,7 @@ class Broker:
         self.successor: tuple[BrokerOptions, StoreOptions] | None = None
         self.superseded = asyncio.Event()
         self._master = RegisterBrokerResponseHeader()  # what name servers say of a slave's
-        self._writing = Writing(self.store, len(self._levels), self.statistics, self.replicas)
+        self._writing = Writing(self.store, len(self._levels), self.statistics, self.replicas, self.refusals)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, self._clock
         )

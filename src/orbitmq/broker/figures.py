@@ -212,11 +212,14 @@ class Figures:
         options = self._store.options
         logs = options.commit_log_directories
         ratios = {path: self._files.used_ratio(_existing(path)) for path in logs}
+        held = self._store.held_for
         total, free = (sum(sizes) for sizes in zip(*map(self._files.space, map(_existing, logs)), strict=True))
         return {
             "commitLogDiskRatio": str(min(ratios.values())),
             **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
             "consumeQueueDiskRatio": str(self._files.used_ratio(_existing(options.root / "consumequeue"))),
+            "diskRefusesMessages": str(self._store.refuses_for_disk).lower(),
+            "diskHeldFor": "" if held is None else held.text,
             "commitLogDirCapacity": f"Total : {human_size(total)}, Free : {human_size(free)}.",
             **self._archive(),
         }

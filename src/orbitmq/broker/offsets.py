@@ -220,7 +220,7 @@ class ConsumerOffsets:
         return [key.partition(SEPARATOR)[2] for key in self._by_topic.get(topic, ())]
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Every topic and group that have offsets together, as of the first step."""
+        """Every topic and group that have offsets together, as of the first step. For any thread."""
         for key in list(self.table):
             topic, _, group = key.partition(SEPARATOR)
             yield topic, group

@@ -239,7 +239,7 @@ class BrokerOptions(Options):
         "archiveGuard",
         False,
         "Keep files of the log until archiveGuardGroup has read their messages. Only a disk that is nearly full "
-        "(rocketmq.broker.diskSpaceCleanForciblyRatio) takes them before; what is lost then is named in the log.",
+        "(rocketmq.broker.diskSpaceCleanForciblyRatio) takes expired ones before, and the log names what is lost then.",
         changeable=True,
     )
     archive_guard_group: str = option(

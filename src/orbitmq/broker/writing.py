@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,12 +14,14 @@ from orbitmq.errors import RequestRejected
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.replication.master import Replicas
+from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH, SYNC_MASTER
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import ResponseCode
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 _DELAY_PAIR: Final = DELAY.encode() + b"\x01"
 
@@ -34,6 +37,7 @@ class Writing:
         levels: int,
         statistics: Statistics,
         replicas: Replicas,
+        refusals: Refusals | None = None,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._store = store
@@ -41,6 +45,7 @@ class Writing:
         self._statistics = statistics
         self._timer = timer
         self._replicas = replicas
+        self._refusals = refusals or Refusals()
         self._flushes = store.options.flush_disk_type == SYNC_FLUSH
         self._replicates = store.options.broker_role == SYNC_MASTER
         self.can_wait = self._flushes or self._replicates
@@ -61,6 +66,8 @@ class Writing:
         begun = self._timer()
         result = self._store.put(record)
         self._statistics.put(record.topic, 1, result.size, self._timer() - begun)
+        if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            self._note_full(record)
         return result
 
     def put_batch(self, record: PutRecord) -> PutResult:
@@ -68,7 +75,14 @@ class Writing:
         begun = self._timer()
         result = self._store.put_batch(record)
         self._statistics.put(record.topic, result.count, result.size, self._timer() - begun)
+        if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            self._note_full(record)
         return result
+
+    def _note_full(self, record: PutRecord) -> None:
+        held = self._store.held_for
+        text = "event=message_refused reason=disk_full topic=%.300s disk=%s held_for=%r"
+        self._refusals.note(Limit.DISK, _log, text, record.topic, self.disk_use(), "" if held is None else held.text)
 
     async def put_durably(self, record: PutRecord) -> PutStatus:
         """Store a message and wait until it is as safe as the store is configured to make it."""

@@ -37,6 +37,7 @@ class Limit(StrEnum):
     LOCKS = "locks"
     ROUTES = "routes"
     SETTINGS = "settings"
+    DISK = "disk"
 
 
 @dataclass(slots=True)

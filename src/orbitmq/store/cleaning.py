@@ -23,7 +23,16 @@ from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET
 from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.queues import ConsumeQueues
-from orbitmq.store.retention import DISK_NEARLY_FULL, Decision, DiskUse, Rules, decide
+from orbitmq.store.retention import (
+    DISK_NEARLY_FULL,
+    Decision,
+    DiskUse,
+    FindUnread,
+    Rules,
+    Unread,
+    decide,
+    nothing_unread,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +58,9 @@ class Cleaner:
     `settled` tells below which offset of the log a crash would not need it, because all of it is in the queues, on
     disk; `settle` has that brought up to date soon. From the offset `keeps_from` tells, the log is wanted for longer:
     only a disk that is nearly full takes it.
+
+    `find_unread` looks for what a nearly full disk may not take either: files that have not expired and hold messages
+    a group has not read. `held_for` says whose the first of them is, None while no file is kept for that reason.
     """
 
     def __init__(
@@ -63,8 +75,10 @@ class Cleaner:
         settled: Callable[[], int],
         settle: Callable[[], None],
         keeps_from: KeepsFrom = keeps_nothing,
+        find_unread: FindUnread = nothing_unread,
     ) -> None:
         self.is_full = False
+        self.held_for: Unread | None = None
         self.use = DiskUse(-1, -1, -1)
         self._door = door
         self._log = log
@@ -79,7 +93,11 @@ class Cleaner:
         self._settled = settled
         self._settle = settle
         self._keeps_from = keeps_from
+        self._find_unread = find_unread
+        self._unread: Unread | None = None  # as of this round: groups go on, so it only says too much
+        self._has_looked = False  # for it, in this round
         self._kept_path: Path | None = None  # that was logged as kept
+        self._held_path: Path | None = None  # that was logged as held
         retry_ms, patience_ms = options.redelete_hanged_file_interval_ms, options.destroy_mapped_file_interval_ms
         self._disposal = Disposal(door, clock, retry_ms, patience_ms)
         self._is_away = False  # a job lies with the appending thread
@@ -169,6 +187,7 @@ class Cleaner:
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + self._round_ms
             self._left = FILES_A_ROUND
+            self._has_looked = False
             self._rounds_asked = max(0, self._rounds_asked - 1)
         if not self._left or now_ms < self._next_file_ms or self._is_away or not self._disposal.is_done:
             return
@@ -177,10 +196,13 @@ class Cleaner:
         decision = decide(
             self._rules, now_ms, hour, use, [file.modified_ms() for file in files], asked=self._rounds_asked > 0
         )
-        if not decision.count or self._is_kept(files[0], start, decision):
+        end = start + self._log.files.file_size
+        unread = self._unread_below(end) if decision.is_forced else None
+        self.held_for = None if self._rules.force_unread else unread
+        if not decision.count or self._is_held(files[0]) or self._is_kept(files[0], start, decision):
             self._left = 0
             return
-        if min(self._log.flushed, self._settled()) <= start + self._log.files.file_size:
+        if min(self._log.flushed, self._settled()) <= end:
             # With the file would go what a crash needs: the beginning of the log, or entries not on disk yet.
             self._settle()
             self._next_file_ms = now_ms + self._file_pause_ms
@@ -188,7 +210,23 @@ class Cleaner:
         self._left -= 1
         self._next_file_ms = now_ms + self._file_pause_ms
         _log.info("event=log_file_removed path=%s reason=%s %s", files[0].path, decision.reason, use)
+        if unread is not None:
+            _log.error("event=unread_log_file_removed path=%s unread=%r", files[0].path, unread.text)
         self._send_away(self._remove_first)
+
+    def _unread_below(self, end: int) -> Unread | None:
+        """The first message that a group has not read, if it lies below `end`."""
+        if not self._has_looked:
+            self._has_looked, self._unread = True, self._find_unread()
+        return self._unread if self._unread is not None and self._unread.place < end else None
+
+    def _is_held(self, file: MappedFile) -> bool:
+        """Whether the first file stays, however full the disk is."""
+        if self.held_for is not None and self._held_path != file.path:
+            self._held_path = file.path
+            text = "event=unread_log_file_kept path=%s unread=%r remedy=more_disk_or_cleanUnreadFileForciblyEnable %s"
+            _log.error(text, file.path, self.held_for.text, self.use)
+        return self.held_for is not None
 
     def _is_kept(self, file: MappedFile, start: int, decision: Decision) -> bool:
         """Whether somebody still wants the first file, and the disk can wait."""

@@ -49,7 +49,7 @@ from orbitmq.store.records import (
     with_host_bits,
 )
 from orbitmq.store.recovery import recover
-from orbitmq.store.retention import DiskUse
+from orbitmq.store.retention import DiskUse, FindUnread, Unread, nothing_unread
 from orbitmq.store.staging import BufferPool, Staging
 from orbitmq.store.warming import Warmer
 from orbitmq.store.worker import Worker
@@ -74,7 +74,7 @@ class MessageStore:
     become visible one by one. `deliver` runs completion callbacks, which come from a worker thread: a broker gives its
     event loop's `call_soon_threadsafe`. `delay_levels` are the milliseconds of each delay level, level 1 first.
     `filter_bitmap` tells which filters take a message, for the queues' extensions. From the place `keeps_from` tells,
-    the log stays as long as the disk has room.
+    the log stays as long as the disk has room; what `find_unread` finds keeps it even then, until it has expired.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class MessageStore:
         delay_levels: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS),
         filter_bitmap: FilterBitmap = no_bitmap,
         keeps_from: KeepsFrom = keeps_nothing,
+        find_unread: FindUnread = nothing_unread,
         files: Files | None = None,
     ) -> None:
         self.options = options
@@ -134,6 +135,7 @@ class MessageStore:
         self._cleaner = Cleaner(
             self._door, self._log, self._queues, options, clock, deliver,
             settled=lambda: self._queue_flusher.settled, settle=self._settle, keeps_from=keeps_from,
+            find_unread=find_unread,
         )  # fmt: skip
         self._clean_worker = self._worker("clean", self._cleaner.step, options.clean_resource_interval_ms)
         self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)
@@ -523,6 +525,16 @@ class MessageStore:
         """How full the disks were when they were looked at last, some seconds ago."""
         return self._cleaner.use
 
+    @property
+    def refuses_for_disk(self) -> bool:
+        """Whether messages are refused because the disk is too full."""
+        return self._cleaner.is_full or self._is_full
+
+    @property
+    def held_for(self) -> Unread | None:
+        """Whose unread messages keep a nearly full disk from being cleaned, the first of them; None while it is not."""
+        return self._cleaner.held_for
+
     def remove_expired_files(self) -> None:
         """Have expired files removed soon, whatever the hour."""
         self._cleaner.ask()
@@ -558,6 +570,11 @@ class MessageStore:
     def commit_log(self) -> CommitLog:
         """For those who tell how it is doing; the store alone changes it."""
         return self._log
+
+    @property
+    def consume_queues(self) -> ConsumeQueues:
+        """For those who look through all of them; the store alone changes them."""
+        return self._queues
 
     @property
     def flush_waits(self) -> FlushWaits:

@@ -195,7 +195,8 @@ class StoreOptions(Options):
     )  # fmt: skip
     disk_clean_forcibly_ratio: float = option(
         "rocketmq.broker.diskSpaceCleanForciblyRatio", 0.85,
-        "From this use of the disk on, the oldest files are removed whether or not they have expired.",
+        "From this use of the disk on, the oldest files are removed whether or not they have expired, unless they hold "
+        "messages that a group has not read.",
         minimum=0.0, maximum=1.0,
     )  # fmt: skip
     disk_warning_ratio: float = option(
@@ -208,6 +209,12 @@ class StoreOptions(Options):
         "Remove files that have not expired when the disk is nearly full.",
         changeable=True,
     )
+    clean_unread_file_forcibly_enable: bool = option(
+        "cleanUnreadFileForciblyEnable", False,
+        "Remove them even where a consumer group has not read their messages, as RocketMQ does. Otherwise such files "
+        "stay, and messages are refused from rocketmq.broker.diskSpaceWarningLevelRatio on.",
+        changeable=True,
+    )  # fmt: skip
     delete_commit_log_files_interval_ms: int = option(
         "deleteCommitLogFilesInterval", 100, "Pause between two removed commit log files.", unit="ms", minimum=0
     )

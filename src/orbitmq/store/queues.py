@@ -59,6 +59,13 @@ class ConsumeQueues:
                     is_whole = is_whole and not queue.lost_files
         return is_whole
 
+    def counts(self) -> dict[str, int]:
+        """Topics that have messages, and how many queues of each are used. For any thread."""
+        found: dict[str, int] = {}
+        for queue in self:
+            found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)
+        return found
+
     def create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A new, empty queue in the table. MessageIllegal for a topic that cannot be stored."""
         if not is_storable(topic):

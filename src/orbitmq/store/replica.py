@@ -87,13 +87,6 @@ class ReplicaStore(MessageStore):
         unit = self._log.unit_at(entry[0]) if entry is not None else None
         return (PhysicalOffset(entry[0]), bytes(unit)) if entry is not None and unit is not None else None
 
-    def queues(self) -> dict[str, int]:
-        """Topics that have messages, and how many queues of each are used. For any thread."""
-        found: dict[str, int] = {}
-        for queue in self._queues:
-            found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)
-        return found
-
     def file_starts(self) -> list[int]:
         """Where the files of the log begin; there is a message at each of these places that is below the end."""
         files = self._log.files

@@ -6,7 +6,7 @@ done in `cleaning`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orbitmq.store.options import StoreOptions
@@ -29,6 +29,22 @@ class DiskUse:
         return f"CL: {self.log:5.2f} CQ: {self.queues:5.2f} INDEX: {self.index:5.2f}"
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The message at the lowest place of the log that a known group has not read: where it lies, and whose it is."""
+
+    place: int
+    text: str
+
+
+FindUnread = Callable[[], Unread | None]
+
+
+def nothing_unread() -> Unread | None:
+    """No group is known."""
+    return None
+
+
 @dataclass(frozen=True)
 class Rules:
     """What an operator wants. Ratios are from 0 to 1 and must be exceeded to count."""
@@ -36,9 +52,10 @@ class Rules:
     reserved_ms: int
     hours: frozenset[int]
     full_ratio: float  # expired files go at once, not only in their hour
-    forcible_ratio: float  # the oldest files go, expired or not
+    forcible_ratio: float  # the oldest files go, expired or not, as far as `force` and `force_unread` allow
     refuse_ratio: float  # and no message is taken
     force: bool
+    force_unread: bool  # also files that hold messages a known group has not read
 
     @classmethod
     def of(cls, options: StoreOptions) -> Rules:
@@ -49,6 +66,7 @@ class Rules:
             forcible_ratio=options.disk_clean_forcibly_ratio,
             refuse_ratio=options.disk_warning_ratio,
             force=options.clean_file_forcibly_enable,
+            force_unread=options.clean_unread_file_forcibly_enable,
         )
 
     def refuses(self, use: DiskUse) -> bool:
@@ -58,10 +76,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How many of the oldest files should go, and why."""
+    """How many of the oldest files should go, and why. `is_forced`: the first of them has not expired."""
 
     count: int
     reason: str
+    is_forced: bool = False
 
 
 def decide(
@@ -74,8 +93,11 @@ def decide(
     """
     used = max(use.log, use.queues)
     candidates = modified_ms[:-1]
+    expired = 0
+    while expired < len(candidates) and candidates[expired] + rules.reserved_ms <= now_ms:
+        expired += 1
     if rules.force and used > rules.forcible_ratio:
-        return Decision(len(candidates), DISK_NEARLY_FULL)
+        return Decision(len(candidates), DISK_NEARLY_FULL, is_forced=not expired)
     if asked:
         reason = "asked"
     elif hour in rules.hours:
@@ -84,7 +106,4 @@ def decide(
         reason = "disk_full"
     else:
         return Decision(0, "")
-    count = 0
-    while count < len(candidates) and candidates[count] + rules.reserved_ms <= now_ms:
-        count += 1
-    return Decision(count, reason)
+    return Decision(expired, reason)

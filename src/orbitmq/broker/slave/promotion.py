@@ -149,7 +149,7 @@ class Promotion:
 
     async def _find_topics(self) -> None:
         """Topics made in the master's last seconds are in the log only: without an entry nobody could read them."""
-        found = await asyncio.to_thread(self._store.queues)
+        found = await asyncio.to_thread(self._store.consume_queues.counts)
         async for topic, queues in in_turns(found.items(), TOPICS_A_TURN):
             if self._topics.get(topic) is None and not is_system_topic(topic):
                 _log.warning("event=topic_found topic=%s queues=%d", topic, queues)

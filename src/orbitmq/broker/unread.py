@@ -1,0 +1,112 @@
+"""What a full disk must not take: messages that a known group has not read.
+
+A group is known for a topic when it has an offset there, or a clustering member that is online and subscribes it; for
+its retry topic always. The broker itself reads delayed messages and those of open transactions. Who keeps offsets
+elsewhere, such as a broadcasting consumer or a Spark stream, is not known; neither is anybody of dead letters.
+
+Works on the cleaner's thread, once in a round of it and only while the disk is nearly full. Tables of the event loop
+are copied in one step; queues are looked at in bites, so that the loop gets its turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from orbitmq.broker.archive_guard import EVERYTHING, ArchiveGuard
+from orbitmq.broker.clients import Consumers
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SYSTEM_GROUPS, TRANSACTION_GROUP, retry_topic
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.retention import Unread
+from orbitmq.wire.bodies import MessageModel
+
+BITE_QUEUES: Final = 200  # looked at in one go: about a millisecond
+BITE_PAUSE_S: Final = 0.001
+BROKER: Final = "the broker itself"
+Readers = Mapping[str, set[str]]
+
+
+class UnreadMessages:
+    """`store` gives the store that is looked through; `delay_offsets` how far each delay level is delivered.
+
+    While `is_blind`, what groups have read is unknown, because a file that tells cannot be read: everything is unread.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], MessageStore],
+        offsets: ConsumerOffsets,
+        groups: Groups,
+        consumers: Consumers,
+        guard: ArchiveGuard,
+        *,
+        delay_offsets: Callable[[], Mapping[int, int]],
+        is_blind: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._groups = groups
+        self._consumers = consumers
+        self._guard = guard
+        self._delay_offsets = delay_offsets
+        self._is_blind = is_blind
+
+    def first(self) -> Unread | None:
+        """The one that lies lowest in the log; None when all is read. For any thread."""
+        if self._is_blind():
+            return Unread(0, "what groups have read is unknown: a state file cannot be read")
+        readers = self._readers()
+        archived = self._guard.keeps_from()
+        first = None if archived >= EVERYTHING else Unread(archived, "the archive has not read what follows")
+        for number, queue in enumerate(self._store().consume_queues):
+            if number % BITE_QUEUES == BITE_QUEUES - 1:
+                time.sleep(BITE_PAUSE_S)
+            for unread in self._of(queue, readers):
+                if first is None or unread.place < first.place:
+                    first = unread
+        return first
+
+    def _readers(self) -> Readers:
+        """Topic -> groups."""
+        readers: dict[str, set[str]] = defaultdict(set)
+        for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+            readers[topic].add(TRANSACTION_GROUP)
+        for topic, group in self._offsets.pairs():
+            readers[topic].add(group)
+            readers[retry_topic(group)].add(group)
+        for group in list(self._groups.table):
+            readers[retry_topic(group)].add(group)
+        for online in list(self._consumers.groups.values()):
+            if online.message_model is not MessageModel.BROADCASTING:
+                for topic in list(online.subscriptions):
+                    readers[topic].add(online.name)
+        return readers
+
+    def _of(self, queue: ConsumeQueue, readers: Readers) -> list[Unread]:
+        """What each reader of a queue has to read next."""
+        if queue.is_schedule:
+            read = {BROKER: self._delay_offsets().get(queue.queue_id + 1, 0)}
+        else:
+            groups = readers.get(queue.topic, set()) - SYSTEM_GROUPS
+            read = {group: self._offsets.query(group, queue.topic, queue.queue_id) or 0 for group in groups}
+        found = []
+        for reader, offset in read.items():
+            number = max(offset, queue.min_offset)
+            entry = self._entry(queue, number)
+            if entry is not None:
+                text = f"{reader} has not read message {number} of {queue.topic}, queue {queue.queue_id}"
+                found.append(Unread(entry[0], text))
+        return found
+
+    def _entry(self, queue: ConsumeQueue, number: int) -> tuple[int, int, int] | None:
+        try:
+            return queue.entry(number)
+        except ValueError:  # its memory was let go: the topic is deleted meanwhile
+            if self._store().consume_queues.table.get((queue.topic, queue.queue_id)) is queue:
+                raise
+            return None
