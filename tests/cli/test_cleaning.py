@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from orbitmq.cli.cleaning import clean, safe
+from orbitmq.cli.cleaning import safe, shown
 
 STEERING = "a\x1b]0;title\x07b\x9b31mc\r\n\tπ"
 
@@ -18,6 +18,11 @@ def test_a_terminal_gets_text_only() -> None:
     screen, file = Terminal(), io.StringIO()
     for stream in (screen, file):
         print(STEERING, file=safe(stream), flush=True)
-    assert screen.getvalue() == "a?]0;title?b?31mc?\n\tπ\n".replace("?", "\N{REPLACEMENT CHARACTER}")
+    assert screen.getvalue() == "a␛]0;title␇b⟨U+009B⟩31mc␍\n\tπ\n"
     assert file.getvalue() == STEERING + "\n"
-    assert clean("plain π") == "plain π"
+
+
+def test_texts_for_people_are_shown_through_a_pipe_as_well() -> None:
+    file = io.StringIO()
+    print(STEERING, file=shown(file))
+    assert file.getvalue() == "a␛]0;title␇b⟨U+009B⟩31mc␍\n\tπ\n"

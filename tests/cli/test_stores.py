@@ -98,6 +98,16 @@ def test_dump_prints_a_json_object_a_line(root: Path) -> None:
     assert base64.b64decode(with_body["body"]) == b"0"
 
 
+def test_dump_steers_no_terminal_and_keeps_every_value(tmp_path: Path) -> None:
+    hostile = "k\x1b[2J\x7f\x9b31m\u202egnp"
+    store = open_store(tmp_path)
+    store.put(record(b"x", properties=f"KEYS\x01{hostile}".encode()))
+    store.close()
+    printed = run("dump", tmp_path, "--body").stdout
+    assert all(sign.isprintable() or sign == "\n" for sign in printed)
+    assert json.loads(printed)["keys"] == hostile
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -17,7 +17,6 @@ from orbitmq.dashboard.rendering import (
     rate,
     size,
     span,
-    visible,
 )
 
 DAY_MS = 86_400_000
@@ -78,22 +77,18 @@ def test_templates_escape() -> None:
     assert "<b>" not in template.render(value='<b> " onclick=')
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\x00b\x07\x7f", "a␀b␇␡"),
-        ("one\ntwo\t", "one␊two␉"),
-        ("\u202egnp.exe", "⟨U+202E⟩gnp.exe"),
-        ("pay\u200bpal\ufeff", "pay⟨U+200B⟩pal⟨U+FEFF⟩"),
-        ("\ud800", "⟨U+D800⟩"),
-        ("עברית 東京 👩\u200d🚀", "עברית 東京 👩\u200d🚀"),
-        (7, "7"),
-    ],
-)
-def test_what_cannot_be_seen_is_written_as_a_mark(text: object, shown: str) -> None:
-    assert visible(text) == shown
-    assert environment().from_string("{{ one | visible }}").render(one="<b>\x07") == "&lt;b&gt;␇"
+@pytest.mark.parametrize("place", ["{{ one }}", "<b title='{{ one }}'>", "{{ one | known }}", "{{ many | join(' ') }}"])
+def test_every_text_of_a_page_is_shown_with_marks(place: str) -> None:
+    hostile = "c\x1b\x9b\u202e<b>"
+    page = environment().from_string(place).render(one=hostile, many=[hostile])
+    assert "c␛⟨U+009B⟩⟨U+202E⟩&lt;b&gt;" in page
 
 
-def test_lines_of_a_body_stay() -> None:
-    assert visible("one\n\ttwo\r\n\x1b[0m", lines=True) == "one\n\ttwo␍\n␛[0m"
+def test_the_value_of_a_field_comes_back_as_it_was() -> None:
+    page = environment().from_string('<input value="{{ one | exact }}">').render(one='c\x1b"')
+    assert page == '<input value="c\x1b&#34;">'
+
+
+def test_a_value_that_is_not_text_stays_what_it_is() -> None:
+    page = environment().from_string("{{ one }}{{ one | known }}{{ none | known }}").render(one=7)
+    assert page == f"77{UNKNOWN}"

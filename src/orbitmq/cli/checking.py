@@ -16,6 +16,7 @@ from orbitmq.admin.session import Session
 from orbitmq.cli.contexts import choose
 from orbitmq.cli.performing import opened, told_error
 from orbitmq.errors import ConfigurationError, OrbitMQError
+from orbitmq.runtime.visible import visible, visible_json
 
 FORMATS: dict[str, Callable[[Checked], str]] = {
     "nagios": checks.nagios,
@@ -60,7 +61,8 @@ def run(
         checked = Checked(check, State.UNKNOWN.name, told_error(error), [])
     except Exception as error:  # Python's own exit code, 1, would be a warning
         checked = Checked(check, State.UNKNOWN.name, f"{type(error).__name__}: {error}", [])
-    print(FORMATS.get(form, checks.nagios)(checked))
+    text = FORMATS.get(form, checks.nagios)(checked)
+    print(visible_json(text) if form == "json" else visible(text, lines=True))
     sys.stdout.flush()
     raise SystemExit(State[checked.state].value)
 

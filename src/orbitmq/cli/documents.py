@@ -12,6 +12,7 @@ from orbitmq.admin.answers import Found
 from orbitmq.admin.declared import Document, SecretReference, dump, parse
 from orbitmq.admin.plans import Outcome, Plan, Step
 from orbitmq.admin.session import Session
+from orbitmq.cli.cleaning import safe
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.endings import EXIT_FAILED, EXIT_UNREACHABLE, exit_code, fail
 from orbitmq.cli.performing import opened, told_error
@@ -68,7 +69,7 @@ def export(
             fail(COMMAND, f"nothing is written: {lines}", EXIT_UNREACHABLE)
         text = dump(found.items[0])
         if file is None:
-            sys.stdout.write(text)
+            safe(sys.stdout).write(text)
         else:
             save_with_backup(file, text)
     except (OrbitMQError, OSError) as error:

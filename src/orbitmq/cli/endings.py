@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from orbitmq.cli.cleaning import clean
 from orbitmq.errors import (
     BrokerError,
     ConfigurationError,
@@ -20,6 +19,7 @@ from orbitmq.errors import (
     RemotingTimeout,
     StoreLocked,
 )
+from orbitmq.runtime.visible import visible
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -62,13 +62,13 @@ def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
 
 
 def fail(command: str, text: str, code: int) -> NoReturn:
-    print(f"orbitmq {command}: {clean(' '.join(text.split()))}", file=sys.stderr)
+    print(f"orbitmq {command}: {visible(' '.join(text.split()))}", file=sys.stderr)
     raise SystemExit(code)
 
 
 def leave(text: str) -> NoReturn:
     """End the process without waiting for its threads: they wait for a disk that does not answer."""
-    print(f"orbitmq: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print(f"orbitmq: {visible(' '.join(text.split()))}", file=sys.stderr, flush=True)
     os._exit(EXIT_FAILED)
 
 

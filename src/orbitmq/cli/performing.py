@@ -22,7 +22,7 @@ from orbitmq.admin.memory import KeptMemory
 from orbitmq.admin.plans import Outcome, Plan, Step
 from orbitmq.admin.session import Session
 from orbitmq.cli import output, undoing
-from orbitmq.cli.cleaning import clean, safe
+from orbitmq.cli.cleaning import safe
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.endings import (
     EXIT_CANCELLED,
@@ -41,6 +41,7 @@ from orbitmq.cli.places import state_folder
 from orbitmq.cli.protecting import client_settings, tls_context
 from orbitmq.errors import BrokerError, OrbitMQError
 from orbitmq.net.remoting import Remoting
+from orbitmq.runtime.visible import visible
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.signature import sign
@@ -65,7 +66,7 @@ class Call:
 
     def remark(self, text: str) -> None:
         if not self.quiet:
-            print(clean(" ".join(text.split())), file=sys.stderr)
+            print(visible(" ".join(text.split())), file=sys.stderr)
 
     @property
     def in_json(self) -> bool:
@@ -268,7 +269,7 @@ def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
     _must_be_there(call)
     output.write("Plan", preview, call.columns, "table", cluster=None, now_ms=_now_ms(), stream=sys.stderr)
     for warning in preview.warnings:
-        print(clean(f"warning: {warning}"), file=sys.stderr)
+        print(visible(f"warning: {warning}"), file=sys.stderr)
     _typed(call, plan.title, call.context.name if call.context.protected else plan.destroys or "yes")
 
 
@@ -289,7 +290,7 @@ def _must_be_there(call: Call) -> None:
 
 
 def _typed(call: Call, title: str, wanted: str) -> None:
-    print(f"{clean(title)}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
+    print(f"{visible(title)}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != wanted:
         fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from orbitmq.cli.cleaning import clean
+from orbitmq.runtime.visible import visible
 
 Item = dict[str, Any]
 
@@ -18,7 +18,7 @@ BAR = 24
 
 
 def _clean(text: object) -> str:
-    return clean(str(text)).replace("\n", " ").replace("\t", " ")
+    return visible(str(text).replace("\n", " ").replace("\t", " "))
 
 
 def _body(text: str) -> str:

@@ -19,11 +19,11 @@ from orbitmq.admin.envelope import plain
 from orbitmq.admin.living import Moment, moment
 from orbitmq.admin.verdict import Severity
 from orbitmq.cli import output
-from orbitmq.cli.cleaning import clean
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.endings import EXIT_INTERRUPTED, EXIT_UNREACHABLE, one_line_errors
 from orbitmq.cli.performing import opened, told_error
 from orbitmq.errors import OrbitMQError
+from orbitmq.runtime.visible import visible
 
 BROKERS = (
     "CLUSTER=cluster", "BROKER=broker", "ROLE=role", "ADDRESS=address", "VERSION=version",
@@ -76,7 +76,7 @@ async def _live(console: Console, context: Context, timeout_ms: float, every: fl
                 try:
                     shown = screen(await moment(session), time.time(), lines=console.height)
                 except OrbitMQError as error:  # it may come back: that is what is watched
-                    shown = Text(clean(f"{_clock(time.time())}  {told_error(error)}"), style="red")
+                    shown = Text(visible(f"{_clock(time.time())}  {told_error(error)}"), style="red")
                 live.update(shown, refresh=True)
                 await asyncio.sleep(every)
 
@@ -93,7 +93,7 @@ def screen(found: Found[Moment], now_s: float, *, lines: int | None) -> Renderab
     if hidden > 0:
         parts.append(Text(f"and {hidden} groups that are less behind: orbitmq group list --lag", style="dim"))
     parts += [
-        Text(clean(f"{failure.target}: {failure.name}: {failure.message}"), style="red") for failure in found.failures
+        Text(visible(f"{failure.target}: {failure.name}: {failure.message}"), style="red") for failure in found.failures
     ]
     return Group(*parts)
 
@@ -101,8 +101,8 @@ def screen(found: Found[Moment], now_s: float, *, lines: int | None) -> Renderab
 def _verdict(overview: Overview, now_s: float) -> Text:
     style = _STYLES[overview.severity]
     flow = f"{output.told('inPerS', overview.in_per_s)} in/s, {output.told('outPerS', overview.out_per_s)} out/s"
-    text = Text(f"{_clock(now_s)}  {overview.cluster}: ")
-    return text.append(overview.verdict, style=style).append(f"  ({flow})")
+    text = Text(f"{_clock(now_s)}  {visible(overview.cluster)}: ")
+    return text.append(visible(overview.verdict), style=style).append(f"  ({flow})")
 
 
 def _clock(now_s: float) -> str:

@@ -11,22 +11,16 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.dashboard.roles import Role
+from orbitmq.runtime.visible import visible
 
 UNKNOWN = Markup('<span class="unknown" title="not known">–</span>')
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 CURVE_WIDTH, CURVE_HEIGHT = 120, 24
-_PICTURES = {code: chr(0x2400 + code) for code in range(32)} | {0x7F: "\u2421"}
-_UNSEEN = (  # no glyph of their own, or they turn the order of others round: C1, soft hyphen, bidi, zero width, halves
-    (0x80, 0xA0), (0xAD, 0xAE), (0x61C, 0x61D), (0x180E, 0x180F), (0x200B, 0x200C), (0x200E, 0x2010), (0x2028, 0x202F),
-    (0x2060, 0x2070), (0xD800, 0xE000), (0xFEFF, 0xFF00), (0xFFF9, 0xFFFC), (0xE0000, 0xE0080),
-)  # fmt: skip
-_VISIBLE = _PICTURES | {code: f"⟨U+{code:04X}⟩" for begin, end in _UNSEEN for code in range(begin, end)}
-_VISIBLE_LINES = {code: shown for code, shown in _VISIBLE.items() if chr(code) not in "\n\t"}
 
 
 def environment() -> Environment:
@@ -35,6 +29,7 @@ def environment() -> Environment:
         loader=PackageLoader("orbitmq.dashboard"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -49,6 +44,7 @@ def environment() -> Environment:
         known=known,
         part=part,
         curve=curve,
+        exact=exact,
         visible=visible,
     )
     made.globals.update(Role=Role)
@@ -60,11 +56,20 @@ def part(text: object) -> str:
     return quote(str(text), safe="")
 
 
-def visible(text: object, *, lines: bool = False) -> str:
-    """What came out of a message, with control characters and those that hide or turn text round as marks; with `lines`
-    line ends and tabs stay.
-    """
-    return str(text).translate(_VISIBLE_LINES if lines else _VISIBLE)
+class _Exact(str):
+    """Goes into the page as it is, but for HTML's own signs."""
+
+    __slots__ = ()
+
+
+def exact(text: object) -> _Exact:
+    """The value of a field, which comes back with the form."""
+    return _Exact(text)
+
+
+def shown(value: Any) -> Any:
+    """Every text of a page but markup and values of fields, for anything in it may come from a peer."""
+    return visible(value, lines=True) if isinstance(value, str) and not isinstance(value, (Markup, _Exact)) else value
 
 
 def known(value: Any) -> Any:
@@ -157,8 +162,3 @@ def curve(values: Sequence[float | None], what: str) -> Markup:
 
 def rendered(template: str, values: Mapping[str, Any], templates: Environment) -> str:
     return templates.get_template(template).render(values)
-
-
-def lines_of(text: str) -> Markup:
-    """Text with its line breaks."""
-    return Markup("<br>").join(escape(line) for line in text.splitlines())

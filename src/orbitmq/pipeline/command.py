@@ -17,6 +17,7 @@ from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.pipeline.job import JOBS, Context, Job, JobOptions, Outcome, job_named
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.options import Option, as_text, read_properties, unknown_keys
+from orbitmq.runtime.visible import visible
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -170,7 +171,7 @@ def print_table(job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
     for name, value in outcome.counts.items():
         print(f"{name.ljust(longest)}  {_text(value)}", file=out)
     for text in outcome.failed:
-        print(f"orbitmq pipeline {job.name}: {text}", file=sys.stderr)
+        print(visible(f"orbitmq pipeline {job.name}: {text}"), file=sys.stderr)
 
 
 def print_json(_job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
@@ -184,9 +185,9 @@ def print_json(_job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
 
 
 def _text(value: int | str) -> str:
-    return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,}" if isinstance(value, int) else visible(value)
 
 
 def _fail(name: str, text: str, code: int) -> int:
-    print(f"orbitmq pipeline {name}: {' '.join(text.split())}", file=sys.stderr)
+    print(f"orbitmq pipeline {name}: {visible(' '.join(text.split()))}", file=sys.stderr)
     return code

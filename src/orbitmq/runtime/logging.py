@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
+
+from orbitmq.runtime.visible import visible
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -26,8 +28,11 @@ class LineFormat(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         record.room = record.name.removeprefix("orbitmq.")
         # A peer chooses some of the values; a line end among them must not make up a line of its own.
-        record.line = record.message.replace("\r", "\\r").replace("\n", "\\n")
+        record.line = visible(record.message)
         return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the standard library's name
+        return visible(super().formatException(ei), lines=True)
 
 
 def configure(stream: TextIO, level: Level = "info") -> None:

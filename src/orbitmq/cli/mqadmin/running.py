@@ -15,7 +15,7 @@ from typing import Any
 
 from orbitmq.admin.answers import Failure, Gathered
 from orbitmq.admin.session import Node, Session
-from orbitmq.cli.cleaning import clean, safe
+from orbitmq.cli.cleaning import shown
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.endings import (
     EXIT_FAILED,
@@ -32,6 +32,7 @@ from orbitmq.cli.performing import opened, told_error
 from orbitmq.cli.protecting import protection
 from orbitmq.client.producer import Producer
 from orbitmq.errors import BrokerError, ConfigurationError, NotFound, OrbitMQError
+from orbitmq.runtime.visible import visible
 
 SHOWN_TOO = {"queryMsgById", "queryMsgByUniqueKey"}
 """Commands that only show a message, unless they are told to hand it to a member or to send it again."""
@@ -106,7 +107,7 @@ def _perform(stock: Stock, given: Given) -> int:
     try:
         context = choose([given.text("n")] if "n" in given else (), None, None)
         _allow(stock, context, changes=changes)
-        with redirect_stdout(safe(sys.stdout)):
+        with redirect_stdout(shown(sys.stdout)):
             return asyncio.run(_work(stock, given, context))
     except OrbitMQError as error:
         fail(f"mqadmin {stock.name}", _told(error), exit_code(error) or EXIT_FAILED)
@@ -132,7 +133,7 @@ async def _work(stock: Stock, given: Given, context: Context) -> int:
         await commands[stock.name](work)
     for failure in work.failures:
         what = failure.name if failure.code is None else f"CODE: {failure.code} DESC"
-        print(clean(f"{failure.target}: {what}: {failure.message}"), file=sys.stderr)
+        print(visible(f"{failure.target}: {what}: {failure.message}"), file=sys.stderr)
     return _code_of(work)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orbitmq.cli.cleaning import safe
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 
 if TYPE_CHECKING:
@@ -277,7 +279,7 @@ async def tail(
         if write is None:
             yield shown
         else:
-            print(write(shown), end="", flush=True)
+            print(write(shown), end="", file=safe(sys.stdout), flush=True)
 
 
 @feeds(

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from orbitmq.runtime.visible import visible
+
 Row = Mapping[str, Any]
 TEXT_MAX = 200  # characters of a value that people are shown; tables have it whole
-_UNSEEN = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff]")
 
 
 def plain(text: str) -> str:
-    """A text of a message as it may be shown on a page or a terminal: short, and with a mark for each letter that would
-    steer either of them."""
-    shown = text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
-    return _UNSEEN.sub("\ufffd", shown)
+    """A text of a message as a page or a terminal may show it, shortened."""
+    return visible(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…")
 
 
 def counted(number: int, noun: str) -> str:
