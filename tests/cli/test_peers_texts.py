@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -71,7 +72,10 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_steers_the_terminal(world: World, command: str) -> None:
+def test_no_command_steers_the_terminal(
+    world: World, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # threads and bodies are written into files
     (stored,) = items("msg", "query", "T", "-n", world.names)
     client = next(
         row["clientId"] for row in items("client", "consumers", "g", "-n", world.names) if "\x1b" in row["clientId"]
