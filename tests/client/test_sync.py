@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import inspect
+import logging
 import os
 import signal
 import subprocess
@@ -22,7 +23,9 @@ from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
 from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run, submit
 from orbitmq.errors import InvalidStateError
-from orbitmq.wire.headers import UnregisterClientHeader
+from orbitmq.runtime.logging import flush
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.headers import SendMessageV2Header, UnregisterClientHeader
 from tests.support.fake_system import FakeSystem, fake_system
 from tests.support.process import wait_until
 
@@ -425,3 +428,63 @@ def test_a_process_that_ends_may_leave_its_shutdown_to_atexit(system: FakeSystem
     subprocess.run([sys.executable, "-c", program, system.address], check=True, timeout=60)
     left = [c.header(UnregisterClientHeader).producer_group for c in system.asked if c.code == 35]
     assert left == ["leaving"]
+
+
+class Sending(logging.Handler):
+    """Sends the records of this process to a topic, as a shipper of logs does."""
+
+    def __init__(self, producer: sync.Producer) -> None:
+        super().__init__()
+        self._producer = producer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            self._producer.send(Message("Logs", record.getMessage().encode()))
+            return
+        # The loop writes a record of its own now that this thread has the handler's lock and is about to need the loop.
+        loop_thread().call(lambda: logging.getLogger("orbitmq.client.consumer").info("event=rebalanced by=test"))
+        self._producer.send(Message("Logs", record.getMessage().encode()))
+
+
+def test_a_log_handler_on_the_root_logger_may_send(system: FakeSystem) -> None:
+    system.topics["T"] = 4
+    root, own = logging.getLogger(), logging.getLogger("orbitmq")
+    level = own.level
+    with sync.Producer("g", system.address) as producer:
+        handler = Sending(producer)
+        root.addHandler(handler)
+        own.setLevel(logging.INFO)
+        try:
+            with sync.LitePullConsumer("readers", system.address) as consumer:
+                consumer.subscribe("T")
+                for number in range(20):
+                    logging.getLogger("shop").error("line %d", number)
+                wait_until(consumer.assignment, 10, "the first rebalance")
+            assert flush(30)
+        finally:
+            own.setLevel(level)
+            root.removeHandler(handler)
+    sends = [command for command in system.asked if command.code == RequestCode.SEND_MESSAGE_V2]
+    sent = [bytes(send.body).decode() for send in sends if send.header(SendMessageV2Header).topic == "Logs"]
+    assert [line for line in sent if line.startswith("line")] == [f"line {number}" for number in range(20)]
+    assert any(line.startswith("event=rebalanced group=readers") for line in sent), sent
+    assert sent.count("event=rebalanced by=test") == 20
+
+
+def test_callbacks_of_sends_may_wait_for_a_lock_that_a_sender_has(system: FakeSystem) -> None:
+    lock = threading.Lock()
+    told: list[tuple[BaseException | None, object]] = []
+
+    def callback(result: object, error: BaseException | None) -> None:
+        with lock:
+            told.append((error, producer.send(Message("T", b"from the callback"))))
+
+    with sync.Producer("g", system.address) as producer:
+        with lock:
+            futures = [producer.send_async(Message("T", b"x"), callback) for _ in range(3)]
+            futures.append(producer.send_batch_async([Message("T", b"x")], callback))
+            assert all(future.result(10) for future in futures)
+            producer.send(Message("T", b"with the lock"))
+            assert told == []
+        wait_until(lambda: len(told) == 4, 10, "the callbacks")
+    assert all(error is None for error, _ in told)

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from orbitmq.runtime.logging import configure
+from orbitmq.runtime import logging as log_lines
+from orbitmq.runtime.logging import configure, flush, spare_this_thread
+
+
+class Flushed(io.StringIO):
+    """Read when everything has been written."""
+
+    def getvalue(self) -> str:
+        assert flush(30)
+        return super().getvalue()
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     root = logging.getLogger("orbitmq")
     before = root.handlers, root.level, root.propagate
-    stream = io.StringIO()
+    stream = Flushed()
     configure(stream, "info")
     yield stream
     root.handlers, root.level, root.propagate = before
@@ -62,3 +75,134 @@ def test_the_stack_of_a_failure_is_kept(lines: io.StringIO) -> None:
         logging.getLogger("orbitmq.net").error("event=handler_failed code=%d", 10, exc_info=error)
     assert "event=handler_failed code=10\nTraceback" in lines.getvalue()
     assert "KeyError: 'missing'" in lines.getvalue()
+
+
+class Slow(io.StringIO):
+    """A pipe that nobody reads until `is_read` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_read = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.is_read.wait(60)
+        return super().write(text)
+
+
+def test_a_daemon_does_not_wait_for_whoever_reads_its_log(lines: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_lines, "WAITING_MAX", 100)
+    pipe = Slow()
+    configure(pipe)
+    for number in range(200):  # returns, however long the pipe stays full
+        logging.getLogger("orbitmq.broker").info("event=fact number=%d", number)
+    pipe.is_read.set()
+    assert flush(30)
+    assert flush(), "the count of the dropped ones is a line itself"
+    written = pipe.getvalue()
+    kept = len(re.findall("event=fact", written))
+    assert 100 <= kept <= 102
+    assert f"event=log_records_dropped count={200 - kept}" in written
+
+
+def _on_a_spared_thread(work: Callable[[], object]) -> None:
+    def run() -> None:
+        spare_this_thread()
+        work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive(), "it waits"
+
+
+class Locked(logging.Handler):
+    """The application's, on the root logger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, str | None]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append((record.getMessage(), threading.current_thread().name))
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("orbitmq.client.consumer", ""),
+        ("orbitmq.client.consumer", "orbitmq"),
+        ("orbitmq.client.consumer", "orbitmq.client.consumer"),
+        ("asyncio", ""),
+        ("asyncio", "asyncio"),
+        ("concurrent.futures", ""),
+    ],
+)
+def test_a_spared_thread_does_not_wait_for_the_lock_of_a_handler(name: str, where: str) -> None:
+    handler, owner, logger = Locked(), logging.getLogger(where), logging.getLogger(name)
+
+    def write() -> None:
+        for number in range(3):
+            logger.error("event=%d", number)
+
+    owner.addHandler(handler)
+    try:
+        with handler.lock or threading.RLock():
+            _on_a_spared_thread(write)
+            assert handler.seen == []
+        assert flush(30)
+        assert handler.seen == [(f"event={number}", "orbitmq-log") for number in range(3)]
+        logger.error("event=here")
+        assert handler.seen[3:] == [("event=here", threading.current_thread().name)], "others write as ever"
+    finally:
+        owner.removeHandler(handler)
+
+
+def test_a_handler_that_fails_keeps_no_later_record_from_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    class Failing(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:
+            raise ValueError(record.getMessage())
+
+    logger, failing, handler = logging.getLogger("orbitmq.failing"), Failing(), Locked()
+    logger.addHandler(failing)
+    _on_a_spared_thread(lambda: logger.error("first"))
+    assert flush(30)
+    logger.removeHandler(failing)
+    logger.addHandler(handler)
+    _on_a_spared_thread(lambda: logger.error("second"))
+    assert flush(30)
+    logger.removeHandler(handler)
+    assert [text for text, _ in handler.seen] == ["second"]
+    assert "ValueError: first" in capsys.readouterr().err
+
+
+AT_EXIT = """
+import logging, os, sys, threading
+from orbitmq.runtime.logging import spare_this_thread
+logging.basicConfig(stream=sys.stdout, format="%(process)d %(message)s")
+logger = logging.getLogger("orbitmq.fork")
+def write(text):
+    spare_this_thread()
+    for number in range(500):
+        logger.error("%s %d", text, number)
+def on_a_thread(text):
+    thread = threading.Thread(target=write, args=(text,))
+    thread.start()
+    thread.join()
+on_a_thread("parent")
+if os.fork() == 0:
+    on_a_thread("child")
+else:
+    os.wait()
+"""
+
+
+def test_what_was_written_before_the_end_of_a_process_is_not_lost_and_a_forked_child_writes_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=60, check=True, env={**os.environ}
+    )
+    lines = done.stdout.splitlines()
+    parent = [line for line in lines if " parent " in line]
+    child = [line for line in lines if " child " in line]
+    assert [line.split()[-1] for line in parent] == [str(number) for number in range(500)]
+    assert [line.split()[-1] for line in child] == [str(number) for number in range(500)]
+    assert {line.split()[0] for line in parent}.isdisjoint(line.split()[0] for line in child)

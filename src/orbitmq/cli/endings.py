@@ -19,6 +19,7 @@ from orbitmq.errors import (
     RemotingTimeout,
     StoreLocked,
 )
+from orbitmq.runtime.logging import flush
 from orbitmq.runtime.visible import visible
 
 EXIT_FAILED = 1
@@ -68,6 +69,7 @@ def fail(command: str, text: str, code: int) -> NoReturn:
 
 def leave(text: str) -> NoReturn:
     """End the process without waiting for its threads: they wait for a disk that does not answer."""
+    flush()
     print(f"orbitmq: {visible(' '.join(text.split()))}", file=sys.stderr, flush=True)
     os._exit(EXIT_FAILED)
 

@@ -23,6 +23,7 @@ from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_consumer_group, chec
 from orbitmq.net.remoting import RpcHook, split_address
 from orbitmq.operations import offsets, topics
 from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.logging import watch_loggers
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class Client(ABC):
         if self._state is not State.CREATED:
             raise InvalidStateError(f"{self._name()} is {self._state.value}; a client is started once")
         self._state = State.STARTING
+        watch_loggers()
         self._pid, self._age = os.getpid(), _age
         self._shared = join(
             self._addresses,

@@ -27,6 +27,7 @@ from orbitmq.client.leaving import keep
 from orbitmq.client.threads import on_thread
 from orbitmq.client.workers import is_coroutine
 from orbitmq.errors import InvalidStateError
+from orbitmq.runtime.logging import spare_this_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +54,7 @@ class LoopThread:
         self._thread.start()
 
     def _run(self) -> None:
+        spare_this_thread()
         asyncio.set_event_loop(self.loop)
         while True:
             try:

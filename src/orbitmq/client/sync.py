@@ -13,20 +13,23 @@ asyncio classes for itself.
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
+from orbitmq.client.callbacks import told_aside
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.latency import Fault
-from orbitmq.client.core.model import LocalTransactionState, TransactionSendResult
+from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.selectors import Selector
 from orbitmq.client.face import Face, beside, direct, loop_thread, run, started, waiting
 from orbitmq.client.offset_store import OffsetStore
+from orbitmq.client.producer import SendCallback
 from orbitmq.client.schedule import PullContext
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
 from orbitmq.client.transactions import A_contra, TransactionListener
@@ -107,16 +110,46 @@ class Producer(Client[producer.Producer]):
         super().__init__(producer.Producer(group, namesrv_addr, outbox=box, **settings))
 
     send = waiting(producer.Producer.send)
-    send_async = started(producer.Producer.send_async)
+    _send_async = started(producer.Producer.send_async)
     request = waiting(producer.Producer.request)
     request_async = started(producer.Producer.request_async)
     _send_oneway = waiting(producer.Producer.send_oneway)
     send_batch = waiting(producer.Producer.send_batch)
-    send_batch_async = started(producer.Producer.send_batch_async)
+    _send_batch_async = started(producer.Producer.send_batch_async)
     fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
     add_send_hook = direct(producer.Producer.add_send_hook)
     wrap_sends = direct(producer.Producer.wrap_sends)
     add_forbidden_hook = direct(producer.Producer.add_forbidden_hook)
+
+    def send_async(
+        self,
+        message: Message,
+        callback: SendCallback | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | int | bytes | None = None,
+        selector: QueueSelector[A] | None = None,
+        arg: A | None = None,
+        timeout: float | None = None,
+    ) -> concurrent.futures.Future[SendResult]:
+        """As `orbitmq.client.Producer.send_async`, but a future for threads. Callbacks are called one after the other,
+        on a thread of their own, where they may wait and use this object.
+        """
+        return self._send_async(
+            message, told_aside(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
+            timeout=timeout,
+        )  # fmt: skip
+
+    def send_batch_async(
+        self,
+        messages: Sequence[Message],
+        callback: SendCallback | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> concurrent.futures.Future[SendResult]:
+        """As `orbitmq.client.Producer.send_batch_async`; otherwise as `send_async`."""
+        return self._send_batch_async(messages, told_aside(callback), queue=queue, timeout=timeout)
 
     def send_oneway(
         self,

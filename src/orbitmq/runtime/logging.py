@@ -2,17 +2,32 @@
 
 Rooms log with the standard library, `logging.getLogger(__name__)`, and write a fact as `event=topic_created
 topic=%s queues=%d`; an application that embeds orbitmq keeps its own handlers. This module knows no fact and no room.
+
+A handler may wait: for a lock, a pipe that nobody reads, a message it sends. An event loop must not, so records of the
+loops behind the daemons and behind the synchronous clients reach their handlers on a thread of their own.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
+import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, TextIO
 
+from orbitmq.runtime.call_thread import CallThread
 from orbitmq.runtime.visible import visible
 
 Level = Literal["debug", "info", "warning", "error"]
+
+WAITING_MAX = 10_000  # records that handlers have not taken, some MiB; further ones are dropped and counted
+FLUSH_S = 2.0  # for handlers to take what waits when the process ends; one that hangs must not keep it from ending
+FOREIGN = ("asyncio", "concurrent.futures")  # these write records of their own on a loop
+
+_log = logging.getLogger(__name__)
 
 
 class LineFormat(logging.Formatter):
@@ -35,11 +50,99 @@ class LineFormat(logging.Formatter):
         return visible(super().formatException(ei), lines=True)
 
 
+class _LogThread:
+    """Hands records on, in the order in which they came, and counts those that it has to drop."""
+
+    def __init__(self) -> None:
+        self._calls = CallThread("orbitmq-log")
+        self._dropped = 0
+        self.flush = self._calls.flush
+
+    def take(self, hand_on: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
+        """Have `hand_on` called with the record soon. This waits for nobody."""
+        if self._calls.waiting < WAITING_MAX:
+            self._calls.put(partial(self._hand_on, hand_on, record))
+        else:
+            self._dropped += 1
+
+    def _hand_on(self, hand_on: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
+        hand_on(record)
+        if self._dropped and self._calls.waiting < WAITING_MAX:  # else this would be dropped as well
+            dropped, self._dropped = self._dropped, 0
+            _log.error("event=log_records_dropped count=%d; a handler was too slow for them", dropped)
+
+
+_thread = _LogThread()
+_spared: set[int] = set()
+"""The threads that must not wait for a handler."""
+
+
+class _Aside(logging.Filter):
+    """On a logger: what a spared thread writes goes to the logger's handlers on the log thread."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if threading.get_ident() not in _spared:
+            return True
+        _thread.take(logging.getLogger(record.name).handle, record)
+        return False
+
+
+_ASIDE = _Aside()
+
+
+def spare_this_thread() -> None:
+    """No record that this thread writes to a logger of orbitmq makes it wait for a handler any more."""
+    _spared.add(threading.get_ident())
+    watch_loggers()
+
+
+def watch_loggers() -> None:
+    """Have `spare_this_thread` hold for loggers that have been made since."""
+    for name in FOREIGN:
+        logging.getLogger(name).addFilter(_ASIDE)
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and (name == "orbitmq" or name.startswith("orbitmq.")):
+            logger.addFilter(_ASIDE)
+
+
+def flush(seconds: float = FLUSH_S) -> bool:
+    """Wait until handlers have all records that were written so far; whether they had them in time."""
+    return _thread.flush(seconds)
+
+
+def _after_fork() -> None:
+    """What waits is the parent's to write, and its threads are not here."""
+    global _thread
+    _thread = _LogThread()
+    _spared.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(flush)
+
+
+class _Lines(logging.Handler):
+    """Lines on a stream, written by the log thread: nobody who writes a record waits for whoever reads the stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self.setFormatter(LineFormat())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _thread.take(self._write, record)
+
+    def _write(self, record: logging.LogRecord) -> None:
+        try:
+            self._stream.write(f"{self.format(record)}\n")
+            self._stream.flush()
+        except Exception:  # the standard library's rule: a log that fails ends nobody
+            self.handleError(record)
+
+
 def configure(stream: TextIO, level: Level = "info") -> None:
-    """Send the log lines of orbitmq at `level` and above to `stream`, and nowhere else."""
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(LineFormat())
+    """Send the log lines of orbitmq at `level` and above to `stream`, and nowhere else; `flush` waits for them."""
     root = logging.getLogger("orbitmq")
-    root.handlers = [handler]
+    root.handlers = [_Lines(stream)]
     root.setLevel(level.upper())
     root.propagate = False

@@ -1,0 +1,50 @@
+"""Tells callbacks of the synchronous classes what came of a send, on a thread that may wait for the application.
+
+On the loop they would hold up every client of the process, and one that wants a lock which a thread holds while it
+calls a client would stop both for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+
+from orbitmq.client.core.model import SendResult
+from orbitmq.client.producer import SendCallback
+from orbitmq.errors import TooManyRequestsError
+from orbitmq.runtime.call_thread import CallThread
+
+_log = logging.getLogger(__name__)
+
+WAITING_MAX = 50_000  # callbacks that are due; as many as the sends of a producer that may be unfinished
+
+
+NAME = "orbitmq-callbacks"
+
+_calls = CallThread(NAME)
+
+
+def _after_fork() -> None:
+    global _calls
+    _calls = CallThread(NAME)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def told_aside(callback: SendCallback | None) -> SendCallback | None:
+    """What tells the callback on the thread, to be called anywhere. TooManyRequestsError while too many are due."""
+    if callback is None:
+        return None
+    if _calls.waiting >= WAITING_MAX:
+        raise TooManyRequestsError(f"{WAITING_MAX} callbacks are due, no more sends are taken; they must return sooner")
+
+    return lambda result, error: _calls.put(partial(_call, callback, result, error))
+
+
+def _call(callback: SendCallback, result: SendResult | None, error: BaseException | None) -> None:
+    try:
+        callback(result, error)
+    except BaseException:  # the application's code; others wait for the thread
+        _log.exception("event=send_callback_failed")
