@@ -101,6 +101,27 @@ def test_a_message_is_seen_when_its_last_byte_is_there(tmp_path: Path) -> None:
     master.close()
 
 
+def test_a_killed_slave_takes_no_message_for_whole_that_lacks_some_of_its_properties(tmp_path: Path) -> None:
+    """They come last, and no sum covers them: with zeros in their place the message would differ from the master's."""
+    properties = b"KEYS\x01k\x02UNIQ_KEY\x01abcdef"
+    master = open_store(tmp_path / "master")
+    for _ in range(2):
+        master.put(record(properties=properties))
+    second, end = master.commit_log.end // 2, master.commit_log.end
+    for cut in range(end - len(properties) - 1, end):
+        replica = open_replica(tmp_path / str(cut))
+        replica.copy(0, log_bytes(master, 0, cut))
+        abandon(replica)
+        replica._let_go()
+        again = open_replica(tmp_path / str(cut))
+        assert again.copied_to == second, cut
+        assert again.max_offset("T", 0) == 1
+        feed(again, master)
+        assert_same(again, master)
+        again.close()
+    master.close()
+
+
 @pytest.mark.parametrize("ends", ["closed", "killed"])
 def test_half_a_message_is_asked_for_again_after_a_start(tmp_path: Path, ends: str) -> None:
     master = filled(tmp_path / "master")

@@ -217,6 +217,7 @@ class MessageStore:
             self._clock,
             clean=clean,
             check_crc=self.options.check_crc_on_recover,
+            is_copy=self.options.is_slave,
         )
         if not clean:
             # What a killed process left may be in memory only, names included; from here on it counts as flushed.

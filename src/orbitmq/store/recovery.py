@@ -40,8 +40,11 @@ def recover(
     *,
     clean: bool,
     check_crc: bool,
+    is_copy: bool,
 ) -> None:
-    """Bring loaded files into a state that may be served and written. OSError when the disk fails or is full."""
+    """Bring loaded files into a state that may be served and written; `is_copy` of a slave's. OSError when the disk
+    fails or is full.
+    """
     if not log.files.files:
         queues.destroy()
         return
@@ -62,7 +65,9 @@ def recover(
             queue.truncate(start)
             queue.forget_below(log.files.start)
     progress = Progress(clock, start, log.files.end)
-    end, ended = _walk(log, dispatcher, start, known, progress, check_crc=check_crc, check_text=not clean)
+    end, ended = _walk(
+        log, dispatcher, start, known, progress, check_crc=check_crc, check_text=not clean, is_copy=is_copy
+    )
     clean = clean and ended is not WalkEnd.DAMAGED and end >= log.files.end - log.files.file_size
     log.begin_at(end, flushed=end if clean else start, clean=clean)
     for queue in queues:
@@ -86,6 +91,7 @@ def _walk(
     *,
     check_crc: bool,
     check_text: bool,
+    is_copy: bool,
 ) -> tuple[int, WalkEnd | None]:
     """Enter every message from `dispatch_from` on into its queue; the end of the last good unit, and what is there."""
     files = log.files
@@ -93,7 +99,7 @@ def _walk(
     for file_start in range(files.start_of(start), files.end, files.file_size):
         file = files.find(file_start)
         assert file is not None, "files follow one another without gaps"
-        walk = Walk(file.filled, file_start, position, check_crc=check_crc, check_text=check_text)
+        walk = Walk(file.filled, file_start, position, check_crc=check_crc, check_text=check_text, is_copy=is_copy)
         for unit in walk:
             if unit.physical_offset >= dispatch_from:
                 dispatcher.dispatch(unit)

@@ -25,11 +25,19 @@ class Walk:
     """Iterates once over the units from `position` on; afterwards `position` is behind the last good one.
 
     `file_start` is the offset of the buffer's first byte: a unit that claims another place is old garbage. `check_text`
-    finds units of which a power cut has left topic or properties out: no sum covers these.
+    finds units of which a power cut has left topic or properties out: no sum covers these. With `is_copy` the last unit
+    of the log may end anywhere, and what is missing of it is zeros.
     """
 
     def __init__(
-        self, buffer: Buffer, file_start: int, position: int = 0, *, check_crc: bool = True, check_text: bool = False
+        self,
+        buffer: Buffer,
+        file_start: int,
+        position: int = 0,
+        *,
+        check_crc: bool = True,
+        check_text: bool = False,
+        is_copy: bool = False,
     ) -> None:
         self.position = FilePosition(position)
         self.ended: WalkEnd | None = None
@@ -37,6 +45,7 @@ class Walk:
         self._file_start = file_start
         self._check_crc = check_crc
         self._check_text = check_text
+        self._is_copy = is_copy
 
     def __iter__(self) -> Iterator[Unit]:
         while (unit := self._unit()) is not None:
@@ -55,7 +64,14 @@ class Walk:
             return None
         if self._check_text and ("\0" in unit.topic or "\0" in unit.properties) and self._lacks_sector(unit):
             return None
+        if self._is_copy and unit.properties.endswith("\0") and not any(self._behind(unit)):
+            return None
         return unit
+
+    def _behind(self, unit: Unit) -> Buffer:
+        """Where the next unit would begin."""
+        end = self.position + unit.size
+        return self._buffer[end : end + BLANK.size]
 
     def _lacks_sector(self, unit: Unit) -> bool:
         """Whether a whole sector of the text is zero, or the part of it that belongs to the unit."""
