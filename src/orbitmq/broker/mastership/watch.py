@@ -36,7 +36,7 @@ CONFIRM_SECONDS = 1.0  # requests wait meanwhile: a second longer than they have
 ROUND_SECONDS, ROUND_LATER_SECONDS = 1.0, 10.0
 SOON_SECONDS = 600.0  # after a start a former master may come back any moment
 REFUSED_FORGOTTEN_SECONDS = 60.0  # a refused slave says so every ten
-REFUSED_MAX = 16  # as many as there may be slaves
+SLAVES_MAX = 16  # as many as may copy
 
 
 class OtherMaster(NamedTuple):
@@ -69,6 +69,7 @@ class MasterWatch:
         self.superseded = ""
         self.others: dict[str, OtherMaster] = {}
         self._refused: dict[str, tuple[str, float]] = {}  # slave -> reason, and when it was told
+        self._slaves: dict[str, None] = {}  # addresses of those that have said so, the latest last
         self._looking: asyncio.Task[None] | None = None
         self._stepping_down: set[asyncio.Task[None]] = set()
 
@@ -148,24 +149,26 @@ class MasterWatch:
         return True
 
     async def confirm(self) -> None:
-        """After a pause: whether this is the master still, as far as it can be known within a second."""
-        asked = [self._confirm_at(server) for server in self._name_servers]
-        try:
-            async with asyncio.timeout(CONFIRM_SECONDS):
-                answers = await asyncio.gather(*asked)
-        except TimeoutError:
-            answers = []
-        if self._name_servers and not any(answers):
-            _log.warning("event=master_unconfirmed name=%s reason=no_name_server_answers", self._name)
+        """After a pause: whether this is the master still, as far as it can be known within a second. The slaves are
+        asked, too: one of them is the master if there is another one.
+        """
+        asked = [asyncio.create_task(self._confirm_at(server)) for server in self._name_servers]
+        asked += [asyncio.create_task(self._ask(slave)) for slave in self._slaves]
+        if not asked:
+            return
+        _, late = await asyncio.wait(asked, timeout=CONFIRM_SECONDS)
+        for one in late:
+            one.cancel()
+        if len(late) == len(asked):
+            _log.warning("event=master_unconfirmed name=%s reason=nobody_answers", self._name)
 
-    async def _confirm_at(self, server: str) -> bool:
+    async def _confirm_at(self, server: str) -> None:
         for _ in range(2):  # a connection may have ended during the pause
             with contextlib.suppress(OrbitMQError):
                 listed = await self._listed(server)
                 if listed is not None and listed != self._address():
                     await self._ask(listed)
-                return True
-        return False
+                return
 
     async def _listed(self, server: str) -> str | None:
         brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
@@ -202,6 +205,11 @@ class MasterWatch:
         other = command.header(BrokerStandingHeader)
         if other.broker_name != self._name:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
+        if not other.is_master:
+            self._slaves.pop(other.broker_addr, None)
+            self._slaves[other.broker_addr] = None
+            if len(self._slaves) > SLAVES_MAX:
+                del self._slaves[next(iter(self._slaves))]
         if other.is_master or other.epoch > self.epoch:
             self._judge(other.broker_addr, other)
         elif other.refusal:
@@ -239,7 +247,7 @@ class MasterWatch:
             )  # fmt: skip
 
     def _note_refused(self, slave: BrokerStandingHeader) -> None:
-        if slave.broker_addr not in self._refused and len(self._refused) >= REFUSED_MAX:
+        if slave.broker_addr not in self._refused and len(self._refused) >= SLAVES_MAX:
             return
         if slave.broker_addr not in self.refused_slaves:
             _log.error("event=slave_differs name=%s slave=%s reason=%s", self._name, slave.broker_addr, slave.refusal)
