@@ -27,7 +27,7 @@ from orbitmq.client import (
 from orbitmq.client.core.flow import MIB
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError
 from orbitmq.message.config import SubscriptionData
-from orbitmq.message.properties import encode_properties
+from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeType, TopicRouteData
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -220,6 +220,37 @@ def test_a_message_no_broker_takes_back_goes_to_the_retry_topic() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("size", "tries", "more"), [(32_600, 3, {"RETRY_TOPIC": "T"}), (32_750, 2, {"RETRY_TOPIC": "T"}), (32_766, 1, {})]
+)
+def test_a_message_without_room_for_a_retry_becomes_a_dead_letter(size: int, tries: int, more: dict[str, str]) -> None:
+    """Also where the broker finds out: it needs some room of its own for the delay."""
+
+    def take_no_delay(_: Connection, command: Command) -> Command | None:
+        if "DELAY\x01" in (command.header(SendMessageV2Header).properties or ""):
+            return command.response(ResponseCode.MESSAGE_ILLEGAL, "too long")
+        return None
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            known = {"UNIQ_KEY": "U", "CLUSTER": "C", "x": ""}
+            sent = known | {"x": "x" * (size - len(encode_properties(known)))}
+            system.put("T", 0, b"x", encode_properties(sent))
+            system.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = refuse(1)
+            system.answers[RequestCode.SEND_MESSAGE_V2] = take_no_delay
+            async with push(system, Listener(lambda _: LATER)):
+                await until(lambda: system.messages["%RETRY%g", 0])
+            copies = [c.header(SendMessageV2Header) for c in system.asked if c.code == RequestCode.SEND_MESSAGE_V2]
+            taken = next(copy for copy in copies if "DELAY\x01" not in (copy.properties or ""))
+            assert copies.index(taken) == tries - 1, "no copy leaves that is longer than properties may be"
+            assert (taken.reconsume_times, taken.max_reconsume_times) == (1, 0), "which brokers bury at once"
+            stored = decode_properties(taken.properties or "")
+            assert stored == {"UNIQ_KEY": "U", "x": sent["x"], **more}
+            assert system.offsets["g", "T", 0] == 1
+
+    run(scenario())
+
+
 def test_a_message_nobody_takes_is_tried_again_here() -> None:
     async def scenario() -> None:
         async with fake_system() as system:
@@ -228,7 +259,8 @@ def test_a_message_nobody_takes_is_tried_again_here() -> None:
                 system.answers[code] = refuse(ResponseCode.MESSAGE_ILLEGAL)
             listener = Listener(lambda message: SUCCESS if message.reconsume_times else LATER)
             async with push(system, listener):
-                await until(lambda: system.count(RequestCode.SEND_MESSAGE_V2) == 1)
+                await until(lambda: system.count(RequestCode.SEND_MESSAGE_V2) == 4)  # as short as it can be
+                await settle()
                 await turned_loop().turn(5.1)
                 await until(lambda: len(listener.got) == 2)
             assert system.offsets["g", "T", 0] == 1

@@ -413,7 +413,8 @@ def test_every_master_knows_a_started_producer_that_has_sent_nothing() -> None:
                 return command.response(0, body=encode_standard(ClusterInfo(brokers)))
 
             system.answers[RequestCode.GET_BROKER_CLUSTER_INFO] = with_slave
-            async with TransactionProducer("payers", system.address, listener=Script()):
+            patient = {"api_timeout_ms": 30_000}  # a busy machine may take its time
+            async with TransactionProducer("payers", system.address, listener=Script(), **patient):  # type: ignore[arg-type]
                 assert knows(system)
                 assert knows(other)
             assert not slave.asked

@@ -4,15 +4,17 @@ where the broker does not take a message back, and by hand.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 
-from orbitmq.client import LitePullConsumer, MessageExt, PullConsumer, PushConsumer
+from orbitmq.client import LitePullConsumer, Message, MessageExt, Producer, PullConsumer, PushConsumer
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
-from orbitmq.message.properties import decode_properties
+from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import Unit, decode_units
+from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionGroupTable, TopicTable
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
@@ -21,7 +23,7 @@ from orbitmq.wire.objects import decode, encode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.delivery import assert_content, messages, results
-from tests.support.java_rocketmq import JavaSystem, run_driver
+from tests.support.java_rocketmq import Driver, JavaSystem, run_driver
 from tests.support.live import pull_header, send_header
 from tests.support.messages import index_of
 from tests.support.python_client import FIRST, Collector, send
@@ -96,6 +98,68 @@ async def test_what_the_broker_does_not_find_when_it_goes_back_comes_as_a_copy(s
         (letter,) = await reader.poll(30)
     assert (letter.properties["index"], letter.reconsume_times) == ("2", 1)
     assert (letter.properties["RETRY_TOPIC"], letter.properties["ORIGIN_MESSAGE_ID"]) == (label, sent["2"])
+
+
+# ----------------------------------------------------------------------------------------------- without room to spare
+
+FULL = (32_600, 32_700)  # bytes of properties as they are sent; 32,767 may be stored, with what is added on the way
+
+
+async def _send_full(namesrv: str, topic: str) -> list[dict[str, str]]:
+    sent = []
+    async with Producer("full-senders", namesrv) as producer:
+        for size in FULL:
+            message = Message(topic, b"full")
+            message.properties["UNIQ_KEY"] = f"{topic}-{size}"
+            filler = size - len(encode_properties({**message.properties, "x": ""}))
+            message.set_property("x", "x" * filler)
+            await producer.send(message)
+            sent.append({name: message.properties[name] for name in ("UNIQ_KEY", "x")})
+    return sent
+
+
+def _assert_dead(letters: list[Unit], sent: list[dict[str, str]]) -> None:
+    found = {decode_properties(letter.properties)["UNIQ_KEY"]: letter for letter in letters}
+    assert len(found) == len(letters), "each once"
+    for own in sent:
+        assert own.items() <= decode_properties(found[own["UNIQ_KEY"]].properties).items()
+
+
+async def _dead(asker: Asker, group: str, count: int) -> list[Unit]:
+    letters: list[Unit] = []
+    async with asyncio.timeout(90):
+        while len(letters) < count:
+            letters = await _read(asker, f"%DLQ%{group}")
+            await asyncio.sleep(0.2)
+    return letters
+
+
+@pytest.mark.with_five
+async def test_what_has_no_room_for_a_retry_ends_as_a_dead_letter(system: System, label: str) -> None:
+    """Whichever of the two sees to it: orbitmq's broker does, at brokers of RocketMQ orbitmq's client."""
+    namesrv = system.namesrv_address
+    sent = await _send_full(namesrv, label)
+    consumer = PushConsumer(label, namesrv, consume_from_where=FIRST, max_reconsume_times=1)
+    consumer.subscribe(label)
+    consumer.set_listener(Collector(lambda _: True))
+    remoting = Remoting()
+    try:
+        async with consumer:
+            letters = await _dead(Asker(system.address, remoting), label, len(FULL))
+    finally:
+        await remoting.close()
+    _assert_dead(letters, sent)
+
+
+@pytest.mark.parametrize("system", ["orbitmq"], indirect=True, scope="session")
+def test_what_has_no_room_for_a_retry_of_a_java_consumer_ends_as_a_dead_letter(system: System, label: str) -> None:
+    """At a broker of RocketMQ its consumer gets such a message every 5 s, for ever."""
+    sent = asyncio.run(_send_full(system.namesrv_address, label))
+    client = ("--namesrv", system.namesrv_address, "--topic", label, "--group", label)
+    failing = ("--fail-below", 99, "--max-reconsume", 1, "--expect", 99)
+    with Driver("consume", *client, *failing):
+        letters = asking(system.address, lambda asker: _dead(asker, label, len(FULL)))
+    _assert_dead(letters, sent)
 
 
 # ------------------------------------------------------------------------------------------------------------- by hand

@@ -1,11 +1,14 @@
 """CONSUMER_SEND_MSG_BACK: a message its consumer could not handle goes to the group's retry topic, later to its
-dead letters.
+dead letters. It always gets there: one whose properties leave no room for a retry is a dead letter at once.
 """
 
 from __future__ import annotations
 
+import logging
 import random
+from collections.abc import Iterable, Mapping
 
+from orbitmq.broker.dead_letters import for_grave, for_retry
 from orbitmq.broker.groups import Groups, refuse_without_retries
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.statistics import Statistics
@@ -20,11 +23,14 @@ from orbitmq.message.topics import dlq_topic
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
+
+_log = logging.getLogger(__name__)
 
 MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not say how often they want a message
 FIRST_RETRY_LEVEL = 3  # 10 s by default; the n-th retry waits one level longer
@@ -48,6 +54,7 @@ class SendingBack:
         self._groups = groups
         self._options = options
         self._statistics = statistics
+        self._lines = Refusals()
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
@@ -65,20 +72,48 @@ class SendingBack:
         max_times = group.retry_max
         if command.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
             max_times = header.max_reconsume_times
-        dead = unit.reconsume_times >= max_times or header.delay_level < 0
-        topic = self._destination(group, dead=dead, unit_mode=header.unit_mode)
-        await self._topics.file.flush()
-        record = _returned(unit, topic, 0 if dead else header.delay_level or FIRST_RETRY_LEVEL + unit.reconsume_times)
-        if not dead:
-            # The topic keeps the queues it was made with, whatever the group asks for since: a retry in any other is
-            # one that nobody reads. RocketMQ goes by the group alone.
-            readable = max(1, min(group.retry_queues, topic.read_queues))
-            record.queue_id = random.randrange(readable)  # noqa: S311 - spreads load, guards nothing
-        result = await self._writing.put_durably(record)
+        remark = None
+        if unit.reconsume_times >= max_times or header.delay_level < 0:
+            result = await self._bury(unit, group, header)
+        else:
+            result = await self._retry(unit, group, header)
+            if result is PutStatus.PROPERTIES_SIZE_EXCEEDED:
+                remark = (
+                    f"its properties of {len(unit.properties.encode())} bytes leave no room for a retry: a dead letter"
+                )
+                text = "event=dead_letter_without_retry group=%.300s topic=%.300s offset=%d reason=%s"
+                self._lines.tell(_log, text, group.name, unit.topic, header.offset, result.name)
+                result = await self._bury(unit, group, header)
         if result is not PutStatus.PUT_OK:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.name)
         self._statistics.sent_back(decode_properties(unit.properties).get(RETRY_TOPIC, unit.topic), group.name)
-        return command.response(ResponseCode.SUCCESS)
+        return command.response(ResponseCode.SUCCESS, remark)
+
+    async def _retry(self, unit: Unit, group: SubscriptionGroup, header: ConsumerSendMsgBackHeader) -> PutStatus:
+        topic = self._destination(group, dead=False, unit_mode=header.unit_mode)
+        await self._topics.file.flush()
+        # The topic keeps the queues it was made with, whatever the group asks for since: a retry in any other is one
+        # that nobody reads. RocketMQ goes by the group alone.
+        readable = max(1, min(group.retry_queues, topic.read_queues))
+        queue_id = random.randrange(readable)  # noqa: S311 - spreads load, guards nothing
+        level = header.delay_level or FIRST_RETRY_LEVEL + unit.reconsume_times
+        return await self._put_first(unit, topic, queue_id, for_retry(_properties(unit, level)))
+
+    async def _bury(self, unit: Unit, group: SubscriptionGroup, header: ConsumerSendMsgBackHeader) -> PutStatus:
+        topic = self._destination(group, dead=True, unit_mode=header.unit_mode)
+        await self._topics.file.flush()
+        return await self._put_first(unit, topic, 0, for_grave(_properties(unit, 0)))
+
+    async def _put_first(
+        self, unit: Unit, topic: TopicConfig, queue_id: int, forms: Iterable[Mapping[str, str]]
+    ) -> PutStatus:
+        """Store the first of these forms that there is room for."""
+        status = PutStatus.PROPERTIES_SIZE_EXCEEDED
+        for properties in forms:
+            status = await self._writing.put_durably(_returned(unit, topic, queue_id, properties))
+            if status is not PutStatus.PROPERTIES_SIZE_EXCEEDED:
+                break
+        return status
 
     def _unit(self, offset: int) -> Unit:
         stored = self._store.unit_at(offset)
@@ -96,16 +131,20 @@ class SendingBack:
         return self._topics.create_for_system(dlq_topic(group.name), 1) if dead else retry
 
 
-def _returned(unit: Unit, topic: TopicConfig, delay_level: int) -> PutRecord:
-    """The copy that is stored: same body, birth and hosts; one more try on its count."""
+def _properties(unit: Unit, delay_level: int) -> dict[str, str]:
     properties = decode_properties(unit.properties)
     properties.setdefault(RETRY_TOPIC, unit.topic)
     properties.setdefault(ORIGIN_MESSAGE_ID, offset_message_id(unit.store_host, unit.physical_offset))
     properties[WAIT] = "false"
     properties[DELAY] = str(delay_level)
+    return properties
+
+
+def _returned(unit: Unit, topic: TopicConfig, queue_id: int, properties: Mapping[str, str]) -> PutRecord:
+    """The copy that is stored: same body, birth and hosts; one more try on its count."""
     return PutRecord(
         topic=topic.name,
-        queue_id=0,
+        queue_id=queue_id,
         body=unit.body,
         properties=encode_properties(properties).encode(),
         flag=unit.flag,

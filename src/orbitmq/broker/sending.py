@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from orbitmq.broker.dead_letters import for_grave
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.stored_properties import waits_for_store, with_cluster, without_wait
@@ -21,12 +22,20 @@ from orbitmq.broker.writing import Writing
 from orbitmq.errors import BodyError, MessageError, OrbitMQError, RequestRejected, StoreError
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
-from orbitmq.message.properties import PROPERTIES_SIZE_MAX, TRAN_MSG
+from orbitmq.message.properties import (
+    CLUSTER,
+    DELAY,
+    PROPERTIES_SIZE_MAX,
+    TRAN_MSG,
+    decode_properties,
+    encode_properties,
+)
 from orbitmq.message.topics import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, check_topic, dlq_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
-from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.runtime.refusals import Refusals
+from orbitmq.store.records import PROPERTIES_TOO_LONG, PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
 from orbitmq.wire.headers import SendMessageHeader, SendMessageV2Header
@@ -53,7 +62,7 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     ),
     PutStatus.PROPERTIES_SIZE_EXCEEDED: (
         ResponseCode.MESSAGE_ILLEGAL,
-        f"the message is not stored: its properties exceed {PROPERTIES_SIZE_MAX} bytes",
+        f"the message is not stored: with what the broker adds its properties exceed {PROPERTIES_SIZE_MAX} bytes",
     ),
     PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: (
         ResponseCode.SYSTEM_ERROR,
@@ -93,6 +102,7 @@ class Sending:
         self._groups = groups
         self._options = options
         self._clock = clock
+        self._lines = Refusals()
         self.store_host = b""  # known when the port is
         self._region = options.region_id
         self.take_settings()
@@ -198,7 +208,10 @@ class Sending:
         if TRAN_MSG in text and is_transactional(text):
             return self._prepare(record, with_cluster(text, self._options.broker_cluster_name)), queue_id
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
-        return self._writing.put(record), queue_id
+        result = self._writing.put(record)
+        if result.status is PutStatus.PROPERTIES_SIZE_EXCEEDED and topic.name.startswith(RETRY_PREFIX):
+            result = self._bury_at_once(connection, command, header, topic)
+        return result, queue_id
 
     def record_of(
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
@@ -239,6 +252,24 @@ class Sending:
         if record.reconsume_times >= times:
             record.topic = self._topics.create_for_system(dlq_topic(name), 1).name
             record.queue_id = 0
+
+    def _bury_at_once(
+        self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
+    ) -> PutResult:
+        """A message sent to a retry topic that has no room for a delay: its consumer would send it for ever."""
+        text = "event=dead_letter_without_retry group=%.300s topic=%.300s reason=%s"
+        group = topic.name.removeprefix(RETRY_PREFIX)
+        self._lines.tell(_log, text, group, topic.name, PutStatus.PROPERTIES_SIZE_EXCEEDED.name)
+        grave = self._topics.create_for_system(dlq_topic(group), 1)
+        sent, result = decode_properties(header.properties or ""), PROPERTIES_TOO_LONG
+        for properties in for_grave({**sent, DELAY: "0", CLUSTER: self._options.broker_cluster_name}):
+            record = self.record_of(connection, command, header, topic)
+            record.topic, record.queue_id = grave.name, 0
+            record.properties = encode_properties(properties).encode()
+            result = self._writing.put(record)
+            if result.status is not PutStatus.PROPERTIES_SIZE_EXCEEDED:
+                break
+        return result
 
     def answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
         code, remark = OUTCOMES[result.status]

@@ -56,10 +56,9 @@ class Writing:
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the disk is too slow, wait for a while")
 
     def put(self, record: PutRecord) -> PutResult:
-        """Store a message, in the schedule topic first if it is delayed."""
-        if _DELAY_PAIR in record.properties:
-            self._put_aside(record)
-        return self.put_here(record)
+        """Store a message, in the schedule topic first if it is delayed. MessageIllegal as the store raises it."""
+        refusal = self._put_aside(record) if _DELAY_PAIR in record.properties else None
+        return self.put_here(record) if refusal is None else refusal
 
     def put_here(self, record: PutRecord) -> PutResult:
         """Store a message in the queue it names, even if it asks for a delay."""
@@ -131,21 +130,25 @@ class Writing:
         """How full the disks are, in the words of RocketMQ."""
         return str(self._store.disk_use())
 
-    def _put_aside(self, record: PutRecord) -> None:
-        """Readdress a delayed message to its level's queue; the properties remember where it belongs."""
+    def _put_aside(self, record: PutRecord) -> PutResult | None:
+        """Readdress a delayed message to its level's queue; the properties remember where it belongs. The refusal of
+        one that could not be delivered when its time has come.
+        """
         properties = decode_properties(record.properties.decode("utf-8", "replace"))
         text = properties.get(DELAY, "0")
         level = int(text) if text.isdecimal() else 0
         if level <= 0:
-            return
+            return None
         if level > self._levels:
             level = self._levels
             properties[DELAY] = str(level)
         properties[REAL_TOPIC] = record.topic
         properties[REAL_QID] = str(record.queue_id)
         record.properties = encode_properties(properties).encode()
+        refusal = self._store.refused_later(record, record.topic)
         record.topic = SCHEDULE_TOPIC
         record.queue_id = level - 1
+        return refusal
 
 
 class _Both:

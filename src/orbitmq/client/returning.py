@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
+import sys
 
-from orbitmq.client.core.consuming import retry_copy
+from orbitmq.client.core.consuming import retry_copies
 from orbitmq.client.core.outgoing import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
 from orbitmq.client.instance import Instance
 from orbitmq.client.sending import Sender
-from orbitmq.errors import OrbitMQError
+from orbitmq.errors import BrokerError, MessageIllegal, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP
+from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP, check_consumer_group
 from orbitmq.operations import sending
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 
 _log = logging.getLogger(__name__)
 
 RULES = RetryRules(3, 3000)  # attempts and milliseconds of a copy
+PACKING = Packing(sys.maxsize)  # what a broker has stored once is not too large for this client
 
 
 class Returning:
@@ -38,9 +41,10 @@ class Returning:
         self, message: MessageExt, delay_level: int, broker_name: str | None = None, group: str | None = None
     ) -> None:
         """To the broker the message came from, or that is named; if that fails, a copy. `group` is another that shall
-        get it. BrokerError, ClientError, RemotingError.
+        get it. BrokerError, ClientError, RemotingError; MessageIllegal for a group that cannot.
         """
         group = self._group if group is None else self._namespace.wrap(group)
+        check_consumer_group(group)
         broker_name = broker_name or message.broker_name
         header = ConsumerSendMsgBackHeader(
             offset=message.commit_log_offset,
@@ -67,8 +71,25 @@ class Returning:
         return await self._instance.routes.master(queue)
 
     async def send_copy(self, message: MessageExt, group: str | None = None) -> None:
-        """A copy to the group's retry topic on any broker, which knows from it how often the message has failed."""
-        instance = self._instance
-        copy = retry_copy(message, group or self._group, self._reconsume_times_max, self._namespace)
-        packed = outgoing(copy, lambda: instance.unique_ids.create(instance.clock.now_ms()), Packing())
-        await self._sender.send(packed, RULES)
+        """A copy to the group's retry topic on any broker, which knows from it how often the message has failed. What
+        has no room for a delay becomes a dead letter.
+        """
+        instance, group = self._instance, group or self._group
+        refusal: OrbitMQError | None = None
+        for copy in retry_copies(message, group, self._reconsume_times_max, self._namespace):
+            try:
+                packed = outgoing(copy, lambda: instance.unique_ids.create(instance.clock.now_ms()), PACKING)
+                await self._sender.send(packed, RULES)
+            except MessageIllegal as error:
+                refusal = error
+            except BrokerError as error:
+                if error.code != ResponseCode.MESSAGE_ILLEGAL:
+                    raise
+                refusal = error
+            else:
+                if refusal is not None:
+                    text = "event=send_back_shortened group=%s message=%s properties=%s because=%s"
+                    _log.warning(text, group, message.msg_id, sorted(copy.properties), refusal)
+                return
+        assert refusal is not None, "there is a copy"
+        raise refusal

@@ -16,7 +16,7 @@ from orbitmq.message.batch import PackedBatch, pack_batch
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_MASK
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
-from orbitmq.message.topics import KEPT_TOPICS, is_lmq
+from orbitmq.message.topics import KEPT_TOPICS, TOPIC_LENGTH_MAX, is_lmq
 from orbitmq.message.unit import body_crc, pack_unit, unit_size
 from orbitmq.runtime.clock import Clock
 from orbitmq.store import reading, searching
@@ -30,11 +30,11 @@ from orbitmq.store.files import DirectoryLock, Files
 from orbitmq.store.flush_waits import FlushCallback, FlushWaits
 from orbitmq.store.flushing import LogCommitter, LogFlusher, QueueFlusher
 from orbitmq.store.key_search import KeySearch, QueryResult
-from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets
+from orbitmq.store.multi_dispatch import MultiDispatch, size_when_stored, with_offsets
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ConsumeQueue, Entry
-from orbitmq.store.queues import ConsumeQueues
+from orbitmq.store.queues import ConsumeQueues, check_storable
 from orbitmq.store.reading import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.records import (
     BUSY,
@@ -57,6 +57,7 @@ from orbitmq.store.worker import Worker
 _log = logging.getLogger(__name__)
 
 BATCH_GROWTH_MAX: Final = 8  # times maxMessageSize that a batch may take in the log: RocketMQ gives it that size, once
+LONGEST_TOPIC: Final = bytes(TOPIC_LENGTH_MAX)
 UNIT_SIZE_SLACK: Final = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
 RESERVE_INTERVAL_MS: Final = 1000  # the worker is woken when it is needed; this only bounds how late it may be
 INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this bounds how much it finds left to do
@@ -289,6 +290,21 @@ class MessageStore:
         self.put_count += 1
         self.put_bytes += size
         return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
+
+    def refused_later(self, record: PutRecord, topic: str, growth: int = 0) -> PutResult | None:
+        """What `put` would always say of a message that waits when it comes to its real `topic`: its sender must hear
+        of it now. None when only the disk, or an option that is changed, can refuse it then. `growth` is how much
+        longer its properties may get until then.
+
+        MessageIllegal for a topic, or a further queue's name, that cannot be stored.
+        """
+        check_storable(topic)
+        properties = record.properties
+        size = size_when_stored(topic, properties) + growth
+        if size > PROPERTIES_SIZE_MAX:
+            return PROPERTIES_TOO_LONG
+        whole = unit_size(with_host_bits(record), record.body, LONGEST_TOPIC, properties) - len(properties) + size
+        return ILLEGAL if whole > self._unit_size_max else None
 
     def put_batch(self, record: PutRecord) -> PutResult:
         """Store the messages of a batch, all in one file. `record` has the body of the request and what the messages

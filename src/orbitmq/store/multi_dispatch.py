@@ -4,7 +4,8 @@ The names stand in the property INNER_MULTI_DISPATCH, joined by commas. The stor
 offset the message gets in each, so that the queues can be built anew from the log. A further queue has the id of the
 message's own one; a light queue, whose name begins with %LMQ%, is always number 0.
 
-A message that waits enters them later. Its names are looked at before: then nobody could be told that they are none.
+A message that waits (delayed, half, for a retry) enters them when it comes to its real topic. RocketMQ enters it now
+and then again.
 """
 
 from __future__ import annotations
@@ -12,37 +13,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from orbitmq.errors import MessageIllegal
 from orbitmq.message.batch import PackedBatch
 from orbitmq.message.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     NAME_END,
     PAIR_END,
-    REAL_TOPIC,
-    TRAN_PREPARED_QUEUE_OFFSET,
-    TRANSACTION_CHECK_TIMES,
     WAIT,
     find_property,
 )
 from orbitmq.message.topics import (
     DLQ_PREFIX,
-    HALF_TOPIC,
     RETRY_PREFIX,
-    SCHEDULE_TOPIC,
     SEND_FORBIDDEN_TOPICS,
     check_send_allowed,
     is_lmq,
     is_system_topic,
 )
-from orbitmq.store.queues import is_storable
+from orbitmq.store.queues import check_storable
 
 _NAMES: Final = (INNER_MULTI_DISPATCH + NAME_END).encode()
 _OFFSETS: Final = (INNER_MULTI_QUEUE_OFFSET + NAME_END).encode()
 _WAIT: Final = (WAIT + NAME_END).encode()
-_REAL_TOPIC: Final = (REAL_TOPIC + NAME_END).encode()
-_COPIED: Final = tuple((name + NAME_END).encode() for name in (TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET))
 _PAIR_END: Final = PAIR_END.encode()
+OFFSET_MAX: Final = (1 << 63) - 1  # no queue offset has more digits
 
 
 class MultiDispatch(NamedTuple):
@@ -52,16 +46,8 @@ class MultiDispatch(NamedTuple):
     with_light_queues: bool = False
 
     def queues(self, topic: str, queue_id: int, properties: bytes) -> list[tuple[str, int]]:
-        """(topic, queue id) of the further queues of a message that is to be stored.
-
-        A message that waits (delayed, half, for a retry) enters them when it comes to its real topic. RocketMQ enters
-        it now and then again. MessageIllegal for one that is put aside now and could not be stored then.
-        """
-        if not self.is_enabled:
-            return []
-        if not is_dispatched(topic):
-            if topic in (SCHEDULE_TOPIC, HALF_TOPIC):
-                _check_names(topic, properties)
+        """(topic, queue id) of the further queues of a message that is to be stored."""
+        if not self.is_enabled or not is_dispatched(topic):
             return []
         names = dispatch_names(properties)
         for name in names:
@@ -103,21 +89,15 @@ def is_dispatched(topic: str) -> bool:
     return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
-def _check_names(topic: str, properties: bytes) -> None:
-    """MessageIllegal unless a message that waits in `topic` can be stored under the names it brings along.
-
-    A copy of a half message is left alone: its sender got an answer long ago, and the checks of all transactions behind
-    it wait until it is stored.
+def size_when_stored(topic: str, properties: bytes) -> int:
+    """How many bytes the properties of a message that waits may have when it comes to `topic`. MessageIllegal when it
+    cannot be stored under the names it brings along, switched on or not: that may change while it waits.
     """
-    real = find_property(properties, _REAL_TOPIC)
-    if real is None or not is_dispatched(real.decode("utf-8", "replace")):
-        return
-    if topic == HALF_TOPIC and any(find_property(properties, mark) is not None for mark in _COPIED):
-        return
-    for name in dispatch_names(properties):
+    names = dispatch_names(properties) if is_dispatched(topic) else []
+    for name in names:
         check_send_allowed(name)
-        if not is_storable(name):
-            raise MessageIllegal(f"a topic named {name!r} cannot be stored")
+        check_storable(name)
+    return len(with_offsets(properties, [OFFSET_MAX] * len(names))) if names else len(properties)
 
 
 def dispatch_names(properties: bytes) -> list[str]:

@@ -22,6 +22,12 @@ def is_storable(topic: str) -> bool:
     return topic not in ("", ".", "..") and not set("/\0") & set(topic) and len(topic.encode()) <= TOPIC_LENGTH_MAX
 
 
+def check_storable(topic: str) -> None:
+    """MessageIllegal for a topic that cannot be a directory."""
+    if not is_storable(topic):
+        raise MessageIllegal(f"a topic named {topic!r} cannot be stored")
+
+
 class ConsumeQueues:
     """(topic, queue id) -> queue. A queue gets its directory with its first entry.
 
@@ -68,8 +74,7 @@ class ConsumeQueues:
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A new, empty queue in the table. MessageIllegal for a topic that cannot be stored."""
-        if not is_storable(topic):
-            raise MessageIllegal(f"a topic named {topic!r} cannot be stored")
+        check_storable(topic)
         queue = self._add(topic, queue_id)
         if queue.extended is not None:
             queue.extended.recover(None, clean=False)  # an extension that its queue has not survived is of no use

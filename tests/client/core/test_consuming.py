@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.consuming import as_the_listener_sees, chunks, first_failed, retry_copy
+from orbitmq.client.core.consuming import as_the_listener_sees, chunks, first_failed, retry_copies
 from orbitmq.client.core.model import ACK_ALL, ConcurrentContext, ConsumeConcurrentlyStatus
 from orbitmq.message.model import MessageExt, MessageQueue
 
@@ -47,7 +47,7 @@ def test_a_retry_copy_remembers_where_it_came_from() -> None:
         offset_msg_id="OFFSETID",
         properties={"TAGS": "a", "TRAN_MSG": "true", "UNIQ_KEY": "U"},
     )
-    copy = retry_copy(original, "g", 16)
+    copy = next(retry_copies(original, "g", 16))
     assert (copy.topic, copy.body, copy.flag, copy.delay_level) == ("%RETRY%g", b"body", 3, 5)
     assert copy.properties == {
         "TAGS": "a",
@@ -62,9 +62,25 @@ def test_a_retry_copy_remembers_where_it_came_from() -> None:
     assert "RETRY_TOPIC" not in original.properties
 
 
+def test_each_further_copy_needs_less_room_and_the_last_ones_are_dead() -> None:
+    own = {"TAGS": "a", "UNIQ_KEY": "U", "k": "v"}
+    again = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "O", "WAIT": "false", "REAL_TOPIC": "%RETRY%g", "REAL_QID": "0"}
+    original = MessageExt(
+        "T", b"b", reconsume_times=2, properties={**own, **again, "DELAY": "4", "CLUSTER": "C", "TRAN_MSG": "true"}
+    )
+    counts = {"RECONSUME_TIME": "3", "MAX_RECONSUME_TIMES": "16"}
+    dead = {"RECONSUME_TIME": "3", "MAX_RECONSUME_TIMES": "2"}
+    assert [copy.properties for copy in retry_copies(original, "g", 16)] == [
+        {**own, **again, **counts, "DELAY": "5"},
+        {**own, **counts, "RETRY_TOPIC": "T", "DELAY": "5"},
+        {**own, **dead, "RETRY_TOPIC": "T"},
+        {**own, **dead},
+    ]
+
+
 def test_a_second_retry_keeps_the_first_origin() -> None:
     again = MessageExt("%RETRY%g", b"b", properties={"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "FIRST"})
-    copy = retry_copy(again, "g", 16)
+    copy = next(retry_copies(again, "g", 16))
     assert (copy.properties["RETRY_TOPIC"], copy.properties["ORIGIN_MESSAGE_ID"]) == ("T", "FIRST")
     assert as_the_listener_sees(again, "g").topic == "T"
     foreign = MessageExt("%RETRY%other", b"b", properties={"RETRY_TOPIC": "T"})

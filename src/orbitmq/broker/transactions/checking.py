@@ -33,10 +33,12 @@ from orbitmq.broker.transactions.ledger import Ledger, State
 from orbitmq.broker.transactions.verdict import HOUR_MS, Limits, Verdict, judge
 from orbitmq.errors import OrbitMQError, UnitError
 from orbitmq.message.ids import offset_message_id
+from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, decode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode
@@ -81,6 +83,7 @@ class Checking:
         self._counts: Counter[str] = Counter()  # of one round
         self._noted: deque[tuple[int, int, int]] = deque()  # end of the log -> progress that is safe when it is flushed
         self._committed = (0, 0)
+        self._lines = Refusals()
 
     @property
     def limits(self) -> Limits:
@@ -173,6 +176,14 @@ class Checking:
         verdict = judge(half, limits, started_ms, self._clock.now_ms())
         if verdict is Verdict.WAIT:
             return False
+        copy = immune_copy(half) if verdict is Verdict.SPARE else checked_copy(half)
+        record = copy_record(copy)
+        if (
+            len(record.properties) > PROPERTIES_SIZE_MAX
+        ):  # RocketMQ keeps no room: all behind it would never be looked at
+            text = "event=transaction_given_up topic=%.300s id=%.300s reason=no_room_for_its_checks"
+            self._lines.tell(_log, text, half.topic, half.unique_id)
+            verdict = Verdict.DISCARD
         if verdict is Verdict.DISCARD:
             self._topics.create_for_system(TRANSACTION_CHECK_MAX_TOPIC, 1)
             if self._put(discard_record(half)) is None:
@@ -183,8 +194,7 @@ class Checking:
                 half.topic, half.group, half.unique_id, half.checks,
             )  # fmt: skip
         else:
-            copy = immune_copy(half) if verdict is Verdict.SPARE else checked_copy(half)
-            result = self._put(copy_record(copy))
+            result = self._put(record)
             if result is None:
                 return False
             self._ledger.copied(result.queue_offset, half.identity)

@@ -12,7 +12,7 @@ from inspect import isawaitable
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.sending import OUTCOMES
-from orbitmq.broker.transactions.half import QUEUE_ID, Half, committed, make_half, op_record, read_half
+from orbitmq.broker.transactions.half import COPY_GROWTH, QUEUE_ID, Half, committed, make_half, op_record, read_half
 from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected
@@ -59,14 +59,20 @@ class Deciding:
         router.add(RequestCode.END_TRANSACTION, self.end)
 
     def prepare(self, record: PutRecord, text: str) -> PutResult:
-        """Store a message as the half of a transaction; `text` is its properties."""
+        """Store a message as the half of a transaction; `text` is its properties. RequestRejected, and MessageIllegal
+        as the store raises it.
+        """
         if self._options.reject_transaction_message:
             remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"
             raise RequestRejected(ResponseCode.NO_PERMISSION, remark)
         if self._store.max_offset(HALF_TOPIC, QUEUE_ID) - self._ledger.position >= WINDOW_MAX:
             remark = f"{WINDOW_MAX} transactions came while an older one stays open; it is looked at in the next round"
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, remark)
+        topic = record.topic
         make_half(record, text)
+        refusal = self._store.refused_later(record, topic, COPY_GROWTH)
+        if refusal is not None:
+            return refusal
         result = self._writing.put_here(record)
         if result.status is PutStatus.PUT_OK and result.queue_offset < self._ledger.position:
             # The queue was removed, as queues are of which no message is left, and begins anew.

@@ -19,6 +19,7 @@ from orbitmq.message.properties import (
     DELAY,
     NAME_END,
     PGROUP,
+    PROPERTIES_SIZE_MAX,
     REAL_QID,
     REAL_TOPIC,
     TAGS,
@@ -39,6 +40,10 @@ QUEUE_ID = 0  # of all three topics
 OP_TAG = "d"
 _TRAN_MSG = (TRAN_MSG + NAME_END).encode()
 OP_PROPERTIES = encode_properties({WAIT: "true", TAGS: OP_TAG}).encode()
+# What copies and questions may add to the properties of a half message: a copy that does not fit could not be stored.
+COPY_GROWTH = 1 + len(
+    encode_properties({TRANSACTION_CHECK_TIMES: "9" * 10, TRAN_PREPARED_QUEUE_OFFSET: "9" * 19, WAIT: "false"})
+)
 
 # What a message and its copies have in common, and no other message: unique id, time and connection of its birth.
 Identity: TypeAlias = tuple[str, int, bytes]
@@ -231,6 +236,9 @@ def _copied(half: Half, topic: str) -> PutRecord:
 
 def check_unit(half: Half, queue_offset: int, physical_offset: int) -> bytes:
     """The message as its producer is asked about it: in its real place, with the offsets of the newest copy."""
+    text = encode_properties(half.properties | {WAIT: "false"})
+    if len(text.encode()) > PROPERTIES_SIZE_MAX:
+        text = encode_properties(half.properties)
     return encode_unit(
         replace(
             half.unit,
@@ -238,6 +246,6 @@ def check_unit(half: Half, queue_offset: int, physical_offset: int) -> bytes:
             queue_id=half.queue_id,
             queue_offset=queue_offset,
             physical_offset=physical_offset,
-            properties=encode_properties(half.properties | {WAIT: "false"}),
+            properties=text,
         )
     )

@@ -138,8 +138,10 @@ def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> O
         sys_flag = COMPRESSED | COMPRESSION_FLAGS[packing.kind]
     if properties.get(TRAN_MSG, "").lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
-    retry = properties if message.topic.startswith(RETRY_PREFIX) else {}
-    times_max = retry.get(MAX_RECONSUME_TIMES)
+    times, times_max = 0, None
+    if message.topic.startswith(RETRY_PREFIX):  # they travel in the header, where they need no room
+        properties = dict(properties)
+        times, times_max = int(properties.pop(RECONSUME_TIME, 0)), properties.pop(MAX_RECONSUME_TIMES, None)
     return Outgoing(
         topic,
         body,
@@ -147,7 +149,7 @@ def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> O
         msg_id,
         message.flag,
         sys_flag,
-        reconsume_times=int(retry.get(RECONSUME_TIME, 0)),
+        reconsume_times=times,
         reconsume_times_max=None if times_max is None else int(times_max),
         original_size=len(message.body),
     )
