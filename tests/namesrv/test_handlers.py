@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -40,6 +42,8 @@ def ask(
     command.version = version
     try:
         answer = namesrv.router.handlers[code](CONNECTION, command)
+        if inspect.iscoroutine(answer):  # what is written is written beside the event loop
+            answer = asyncio.run(answer)
     except OrbitMQError as error:
         answer = namesrv.router.failed(command, error)
     assert isinstance(answer, Command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -50,15 +51,16 @@ class Handlers:
         self.options = options
         self._routes = routes
         self._kv = kv
+        self._saving = asyncio.Lock()  # one file is written at a time
         self._clock = clock
 
     def router(self) -> Router:
         """Every request code a name server answers."""
         code = RequestCode
         router = Router("namesrv")
-        router.add(code.PUT_KV_CONFIG, self.put_kv)
+        router.add_change(code.PUT_KV_CONFIG, self.put_kv)
         router.add(code.GET_KV_CONFIG, self.get_kv)
-        router.add(code.DELETE_KV_CONFIG, self.delete_kv)
+        router.add_change(code.DELETE_KV_CONFIG, self.delete_kv)
         router.add(code.GET_KVLIST_BY_NAMESPACE, self.list_kv)
         router.add(code.REGISTER_BROKER, self.register)
         router.add(code.UNREGISTER_BROKER, self.unregister)
@@ -75,7 +77,7 @@ class Handlers:
         router.add(code.WIPE_WRITE_PERM_OF_BROKER, self.wipe_write_permission)
         router.add(code.ADD_WRITE_PERM_OF_BROKER, self.add_write_permission)
         router.add(code.GET_NAMESRV_CONFIG, self.get_config)
-        router.add(code.UPDATE_NAMESRV_CONFIG, self.update_config)
+        router.add_change(code.UPDATE_NAMESRV_CONFIG, self.update_config)
         return router
 
     def connection_closed(self, connection: Hashable) -> None:
@@ -217,10 +219,11 @@ class Handlers:
 
     # ------------------------------------------------------------------------------------------------------ settings
 
-    def put_kv(self, connection: Connection, command: Command) -> Command:
+    async def put_kv(self, connection: Connection, command: Command) -> Command:
         header = command.header(headers.PutKVConfigHeader)
         with self._counted(Limit.SETTINGS, connection):
-            self._kv.put(header.namespace, header.key, header.value)
+            async with self._saving:
+                await asyncio.to_thread(self._kv.put, header.namespace, header.key, header.value)
         self._tell("event=kv_put namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection)
         return command.response(ResponseCode.SUCCESS)
 
@@ -237,9 +240,10 @@ class Handlers:
             return command.response(ResponseCode.QUERY_NOT_FOUND, remark, answer)
         return command.response(ResponseCode.SUCCESS, header=answer)
 
-    def delete_kv(self, connection: Connection, command: Command) -> Command:
+    async def delete_kv(self, connection: Connection, command: Command) -> Command:
         header = command.header(headers.DeleteKVConfigHeader)
-        self._kv.delete(header.namespace, header.key)
+        async with self._saving:
+            await asyncio.to_thread(self._kv.delete, header.namespace, header.key)
         self._tell("event=kv_deleted namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection)
         return command.response(ResponseCode.SUCCESS)
 
@@ -253,7 +257,7 @@ class Handlers:
     def get_config(self, _: Connection, command: Command) -> Command:
         return command.response(ResponseCode.SUCCESS, body=encode_settings(self.options.pairs()))
 
-    def update_config(self, connection: Connection, command: Command) -> Command:
+    async def update_config(self, connection: Connection, command: Command) -> Command:
         """Change options while running. Keys nobody knows are ignored, as RocketMQ's tools expect."""
         declared = self.options.table()
         changes = {key: text for key, text in decode_settings(command.body).items() if key in declared}
@@ -261,8 +265,10 @@ class Handlers:
         if fixed:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"Can not update config: {', '.join(fixed)}")
         if changes:
-            self.options = NamesrvOptions.parse({**self.options.pairs(), **changes})
-            save_with_backup(self.options.config_store_file, encode_settings(self.options.pairs()).decode())
+            async with self._saving:
+                self.options = NamesrvOptions.parse({**self.options.pairs(), **changes})
+                text = encode_settings(self.options.pairs()).decode()
+                await asyncio.to_thread(save_with_backup, self.options.config_store_file, text)
             _log.info("event=config_changed keys=%s peer=%s", ",".join(sorted(changes)), connection.address)
         return command.response(ResponseCode.SUCCESS)
 
