@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orbitmq.errors import StoreError, StoreLocked
+from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
 
 try:
     import lmdb
@@ -68,8 +68,10 @@ class OutboxFile:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)  # messages are nobody else's
             self._lock = opened.enter_context((path / "owner").open("ab"))
             _lock(self._lock.fileno(), path)
+            _check_not_emptied(path / "data.mdb", path / "accepted")
             self._env = lmdb.open(str(path), max_dbs=2, map_size=ROOM_FACTOR * bytes_max + ROOM_SLACK, metasync=True)
             opened.callback(self._env.close)
+            _check_whole(self._env, path / "data.mdb")
             self._messages = self._env.open_db(b"messages")
             self._history = self._env.open_db(b"history")
             self._accepted = opened.enter_context(_counter(path / "accepted"))
@@ -212,6 +214,19 @@ def _as_store_error(path: Path) -> Iterator[None]:
         yield
     except (lmdb.Error, OSError) as error:
         raise StoreError(f"the outbox {path} cannot be used: {error}") from error
+
+
+def _check_not_emptied(path: Path, accepted: Path) -> None:
+    """StoreDamaged for a file without a byte where messages were accepted: it would pass for a new one."""
+    if path.is_file() and not path.stat().st_size and accepted.is_file() and any(accepted.read_bytes()):
+        raise StoreDamaged(f"{path} is empty, and messages were kept there; restore it or move the directory away")
+
+
+def _check_whole(env: lmdb.Environment, path: Path) -> None:
+    """StoreDamaged for a file that was cut off: a look at a page behind its end would kill the process."""
+    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    if (found := path.stat().st_size) < needed:
+        raise StoreDamaged(f"{path} has {found} bytes and needs {needed}: it was cut off; restore it or move it away")
 
 
 def _lock(descriptor: int, path: Path) -> None:
