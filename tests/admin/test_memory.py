@@ -104,6 +104,8 @@ def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
     mine.path.write_text(text)
     assert look(mine, A, B) == []
     assert look(KeptMemory(tmp_path, SERVERS), A) == ["broker-b"]
+    kept = [path.read_text() for path in tmp_path.glob("*.damaged-*")]
+    assert kept == ([] if text.endswith("[]}") else [text]), "one of other name servers is whole"
 
 
 def test_where_nothing_can_be_written_the_process_remembers(tmp_path: Path) -> None:

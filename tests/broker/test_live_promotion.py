@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.restoring import TOPICS_A_TURN
 from orbitmq.broker.slave import metadata
 from orbitmq.broker.slave.kept_role import kept_role_path
-from orbitmq.broker.slave.promotion import TOPICS_A_TURN, Promotion
+from orbitmq.broker.slave.promotion import Promotion
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.namesrv.options import NamesrvOptions
@@ -173,7 +174,7 @@ async def test_thousands_of_topics_are_found_in_turns_of_the_event_loop(
     async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as client:
         await until(lambda: slave.topics.version == master.topics.version, "the tables")
         await master.stop()
-        monkeypatch.setattr(slave.store, "queues", lambda: {f"t{number}": 1 for number in range(1000)})
+        monkeypatch.setattr(slave.store.consume_queues, "counts", lambda: {f"t{number}": 1 for number in range(1000)})
         monkeypatch.setattr(slave.topics, "create_for_system", lambda *_: made.append(turn))
         counting = asyncio.create_task(count_turns())
         assert (await asked(slave, client, force=True)).done

@@ -327,6 +327,11 @@ sendThreadPoolQueueHeadWaitTimeMills sendThreadPoolQueueSize startAcceptSendRequ
 """
 FIVE_KEYS = {"brokerActive", "getTransferredTps"}  # what 5.x tools read in addition
 OWN_KEYS = {"differingGroups", "differingGroupsTotal", "eventLoopDelayMax"}
+OWN_KEYS |= {"damagedState", "diskHeldFor", "diskRefusesMessages"}
+OWN_KEYS |= {
+    "replicationEpoch", "replicationOtherMasters", "replicationOtherMastersServing", "replicationRefusedSlaves",
+    "replicationSupersededBy",
+}  # fmt: skip
 
 
 async def test_the_runtime_table_has_rocketmqs_keys_and_true_figures(tmp_path: Path, turned_clock: LoopFactory) -> None:

@@ -33,6 +33,7 @@ CHANGES = {
     "fileReservedTime": "1",
     "diskMaxUsedSpaceRatio": "60",
     "cleanFileForciblyEnable": "false",
+    "cleanUnreadFileForciblyEnable": "true",
     "maxMsgsNumBatch": "9",
     "defaultQueryMaxNum": "8",
     "traceOn": "false",

@@ -13,7 +13,7 @@ import pytest
 
 from orbitmq.errors import BodyError, StoreDamaged
 from orbitmq.runtime import files
-from orbitmq.runtime.files import load_with_backup, save_with_backup
+from orbitmq.runtime.files import damaged_files, load_with_backup, recover, save_with_backup, whole_entries
 
 
 class Crash(BaseException):
@@ -119,7 +119,7 @@ def test_the_backup_stands_in_for_a_damaged_file(tmp_path: Path, damage: str) ->
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "not text"])
-@pytest.mark.parametrize("backup_damage", ["cut", "not text"])
+@pytest.mark.parametrize("backup_damage", ["empty", "cut", "not text"])
 def test_a_damaged_backup_is_not_taken_for_a_fresh_start(tmp_path: Path, damage: str, backup_damage: str) -> None:
     path = tmp_path / "topics.json"
     save_with_backup(path, "<old>")
@@ -130,14 +130,62 @@ def test_a_damaged_backup_is_not_taken_for_a_fresh_start(tmp_path: Path, damage:
         load(path)
 
 
-@pytest.mark.parametrize("backup_damage", ["gone", "empty"])
-def test_with_nothing_left_it_is_a_fresh_start(tmp_path: Path, backup_damage: str) -> None:
+@pytest.mark.parametrize("damage", ["empty", "cut", "not text"])
+def test_a_damaged_file_without_a_backup_is_not_taken_for_a_fresh_start(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "topics.json"
+    save_with_backup(path, "<old>")
+    inflict(damage, path)
+    with pytest.raises(StoreDamaged, match=r"topics\.json"):
+        load(path)
+
+
+def test_with_nothing_left_it_is_a_fresh_start(tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
     save_with_backup(path, "<old>")
     save_with_backup(path, "<new>")
     inflict("gone", path)
-    inflict(backup_damage, path.with_name("topics.json.bak"))
+    inflict("gone", path.with_name("topics.json.bak"))
     assert load(path) is None
+    assert recover(path, parse) == (None, "")
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "not text"])
+def test_a_damaged_file_never_replaces_a_good_backup(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "topics.json"
+    save_with_backup(path, "<old>")
+    save_with_backup(path, "<new>")
+    inflict(damage, path)
+    damaged = path.read_bytes()
+    assert recover(path, parse).value == "<old>"
+    save_with_backup(path, "<later>")
+    assert (load(path), load(path.with_name("topics.json.bak"))) == ("<later>", "<old>")
+    assert damaged_files(tmp_path) == ["topics.json.damaged-1"]
+    assert (tmp_path / "topics.json.damaged-1").read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"v":{"n":1},"t":{"a":{"x":1,"y":2},"b":{"x":1,', '{"v":{"n":1},"t":{"a":{"x":1,"y":2}}}'),
+        ('{"v":{"n":1},"t":{"a":{"x":1}', '{"v":{"n":1},"t":{"a":{"x":1}}}'),
+        ('{"t":{"a":12,"b":34', '{"t":{"a":12}}'),
+        ('{"t":{"a,\\"}":1,"b":2', '{"t":{"a,\\"}":1}}'),
+        ('{"t":{"a":1}}', '{"t":{"a":1}}'),
+        ("{", ""),
+        ("", ""),
+        ("]", ""),
+    ],
+)
+def test_of_a_file_that_was_cut_off_whole_entries_are_kept(text: str, expected: str) -> None:
+    assert whole_entries(text) == expected
+
+
+def test_the_names_are_on_the_disk_when_a_file_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    save_with_backup(tmp_path / "topics.json", "<new>")
+    files.replace_text(tmp_path / "context", "new")
+    assert synced == [tmp_path, tmp_path]
 
 
 def inflict(damage: str, path: Path) -> None:

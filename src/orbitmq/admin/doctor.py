@@ -39,6 +39,7 @@ _WELL = {
     "reachable": "every broker answers at the address it registers",
     "store": "no broker tells of a failed disk",
     "disk": "there is room on the disks",
+    "state": "no broker has found a state file damaged",
     "writes": "sends do not wait",
     "dispatch": "consumers see what is stored",
     "slaves": "slaves follow",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -19,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orbitmq.runtime.clock import Clock, SystemClock
-from orbitmq.runtime.files import replace_text
+from orbitmq.runtime.files import keep_aside, replace_text
 
 KEEP_MS = 72 * 3_600_000
 """How long a broker that is gone is still missed: as long as RocketMQ keeps messages unless it is told otherwise. After
@@ -165,7 +166,11 @@ class KeptMemory(Memory):
                 found = msgspec.json.decode(file.read(FILE_BYTES_MAX), type=_File)
         except FileNotFoundError:
             return self._known
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            with contextlib.suppress(OSError):  # another command has done it, or nobody may
+                keep_aside(self.path, "cannot be read")
+            return self._known
+        except OSError:
             return self._known
         return found.brokers[:BROKERS_MAX] if found.name_servers == self._name_servers else []
 

@@ -145,6 +145,8 @@ class Runtime(Struct, frozen=True, rename="camel"):
     disk_free_bytes: int | None = None
     disk_refuses_messages: bool | None = None
     """Whether messages are refused because the disk is too full; RocketMQ does not tell."""
+    damaged_state: str | None = None
+    """State files that could not be read and are kept under another name, and what was used instead."""
     disk_held_for: str | None = None
     """Whose unread messages keep a nearly full disk from being cleaned; None while nothing does."""
     delays: list[DelayLevel] = []
@@ -198,6 +200,7 @@ def parse(table: Table) -> Runtime:
         disk_total_bytes=total,
         disk_free_bytes=free,
         disk_refuses_messages=_truth(table.get("diskRefusesMessages")),
+        damaged_state=table.get("damagedState") or None,
         disk_held_for=table.get("diskHeldFor") or None,
         delays=_delays(table),
         replication=_replication(table),

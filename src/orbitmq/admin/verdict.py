@@ -173,6 +173,14 @@ def _disks(seen: Seen) -> Iterator[Finding]:
         yield Finding(Severity.CRITICAL if is_critical else Severity.WARNING, "disk", str(node), text, remedy)
 
 
+def _damages(seen: Seen) -> Iterator[Finding]:
+    for node, runtime in seen.runtimes.items():
+        if runtime.damaged_state is not None:
+            text = f"{node} has found state files damaged: {runtime.damaged_state}"
+            remedy = "compare its topics, groups and offsets with what you expect, then remove the *.damaged-* files"
+            yield Finding(Severity.CRITICAL, "state", str(node), text, remedy)
+
+
 def _waits(seen: Seen) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         waited = max(filter(None, (runtime.send_queue.oldest_ms, runtime.page_cache_lock_ms)), default=0)
@@ -279,6 +287,7 @@ _RULES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     _unreachable,
     _inactive,
     _disks,
+    _damages,
     _waits,
     _undispatched,
     _slaves,

@@ -36,6 +36,7 @@ from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.registration import Registrar
 from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.replies import Replies
+from orbitmq.broker.restoring import Restoring
 from orbitmq.broker.resumption import WINDOW_S, Resumption
 from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
@@ -139,7 +140,7 @@ class Broker:
         self.archive_guard = ArchiveGuard(lambda: self.store, self.topics, self.offsets, options)
         self.unread = UnreadMessages(
             lambda: self.store, self.offsets, self.groups, self.consumers, self.archive_guard,
-            delay_offsets=lambda: self.delay_offsets,
+            delay_offsets=lambda: self.delay_offsets, is_blind=lambda: self._restoring.is_progress_lost,
         )  # fmt: skip
         kind = ReplicaStore if store_options.is_slave else MessageStore
         self.store = kind(
@@ -170,6 +171,9 @@ class Broker:
         )
         self.connections, self.budgets = self._server.connections, self._server.budgets
         self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.asks_with_tls else None)
+        self._restoring = Restoring(
+            self.store, self.topics, self.groups, self.offsets, self._delayed, self._files, self._remoting
+        )
         self._periodic = Periodic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._registrar: Registrar | None = None
@@ -232,6 +236,7 @@ class Broker:
             await asyncio.to_thread(self._filters.load)  # first: the store makes bitmaps again that a crash took
             await asyncio.to_thread(self.store.open)
             await asyncio.to_thread(self._load)
+            await self._restoring.restore(self.options.broker_name, () if self.following else self.options.name_servers)
             if self.following is None:
                 await self.transactions.checking.restore()
             self._start_jobs()
@@ -453,6 +458,7 @@ class Broker:
                 self._clock,
                 delay_offsets=lambda: self.delay_offsets,
                 lateness=self.lateness,
+                damage=self._restoring.damage,
                 guard=self.archive_guard,
                 replication=lambda: replication_figures(
                     self.store, self.replicas, self.following, self.watch, self.not_serving

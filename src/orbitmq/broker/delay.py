@@ -28,7 +28,6 @@ from orbitmq.message.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, EncodedPr
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.store.engine import MessageStore
@@ -80,7 +79,7 @@ class DelayedDelivery:
 
     def load(self) -> None:
         """Read the progress and move it into what the queues hold."""
-        saved = load_with_backup(self.file.path, lambda text: decode(DelayOffsetTable, text))
+        saved = self.file.load(lambda text: decode(DelayOffsetTable, text))
         for level, offset in (saved.offset_table if saved else {}).items():
             low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
             high = self._store.max_offset(SCHEDULE_TOPIC, level - 1)

@@ -6,7 +6,7 @@ Keys, misspellings included, are those tools and exporters read; all values are 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from orbitmq.broker.archive_guard import ArchiveGuard
@@ -60,6 +60,7 @@ class Figures:
         *,
         delay_offsets: Callable[[], Mapping[int, int]],
         lateness: Lateness,
+        damage: Callable[[], Iterable[str]],
         guard: ArchiveGuard,
         replication: Callable[[], Table],
         files: Files | None = None,
@@ -71,6 +72,7 @@ class Figures:
         self._options = options
         self._delay_offsets = delay_offsets
         self._lateness = lateness
+        self._damage = damage
         self._guard = guard
         self._replication = replication
         self._queries = queries
@@ -219,6 +221,7 @@ class Figures:
             **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
             "consumeQueueDiskRatio": str(self._files.used_ratio(_existing(options.root / "consumequeue"))),
             "diskRefusesMessages": str(self._store.refuses_for_disk).lower(),
+            "damagedState": "; ".join(dict.fromkeys(self._damage())),
             "diskHeldFor": "" if held is None else held.text,
             "commitLogDirCapacity": f"Total : {human_size(total)}, Free : {human_size(free)}.",
             **self._archive(),

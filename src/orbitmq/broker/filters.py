@@ -19,7 +19,6 @@ from orbitmq.message.config import SQL92, TAG, SubscriptionData
 from orbitmq.message.javajson import dumps_pretty
 from orbitmq.message.properties import EncodedProperties
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.wire.bodies_filter import BloomBits, FilterTable, GroupFilter, TopicFilters
@@ -202,11 +201,10 @@ class Filters:
     # --------------------------------------------------------------------------------------------------------- the file
 
     def load(self) -> None:
-        """Read the file; one that was made for bitmaps of another size is left alone. StoreError when it cannot be
-        read."""
+        """Read the file; one that was made for bitmaps of another size is left alone."""
         if self._options.enable_property_filter:
             prepare()
-        saved = load_with_backup(self.file.path, lambda text: decode(FilterTable, text))
+        saved = self.file.load(lambda text: decode(FilterTable, text))
         entries = [] if saved is None else [
             one for topic in saved.filter_data_by_topic.values() for one in topic.group_filter_data.values()
         ]  # fmt: skip

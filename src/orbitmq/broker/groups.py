@@ -22,7 +22,6 @@ from orbitmq.message.topics import (
     is_system_group,
 )
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.runtime.turns import in_turns
@@ -68,7 +67,7 @@ class Groups:
         self.file = SavedFile(directory / "subscriptionGroup.json", self._text)
 
     def load(self) -> None:
-        saved = load_with_backup(self.file.path, lambda text: decode(SubscriptionGroupTable, text))
+        saved = self.file.load(lambda text: decode(SubscriptionGroupTable, text))
         if saved is not None:
             self.table.update(saved.groups)
             self.version = saved.data_version

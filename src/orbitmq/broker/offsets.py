@@ -59,6 +59,8 @@ class ConsumerOffsets:
         self.table: dict[str, dict[int, int]] = {}
         self._by_topic: dict[str, dict[str, None]] = {}  # topic -> keys of the table, in its order
         self._by_group: dict[str, dict[str, None]] = {}
+        self.lost_groups: frozenset[str] = frozenset()
+        """Groups that may have had progress before the file that held it was damaged."""
         self.with_light_queues = with_light_queues
         self.committed_here: dict[str, set[int]] | None = None  # of a slave: queues its master does not know of
         self._found_here: dict[str, set[int]] = {}  # in the file, at the start
@@ -74,7 +76,7 @@ class ConsumerOffsets:
     def load(self) -> None:
         """A broker whose light queues have just been switched on goes on with the offsets it had; one of RocketMQ
         forgets them."""
-        saved = load_with_backup(self.file.path, lambda text: decode(SavedOffsetTable, text))
+        saved = self.file.load(lambda text: decode(SavedOffsetTable, text))
         if saved is None and self.with_light_queues:
             saved = load_with_backup(self._plain_path, lambda text: decode(SavedOffsetTable, text))
         if saved is not None:

@@ -61,18 +61,20 @@ class Querying:
     def query_consumer_offset(self, _connection: Connection, command: Command) -> Command:
         """The stored offset; 0 for a new group on a queue that still holds everything in memory; else not found.
 
-        Clients apply their own starting rule only on QUERY_NOT_FOUND.
+        Clients apply their own starting rule only on QUERY_NOT_FOUND: to begin at the end, as most do, would skip
+        messages of a group whose progress was lost. It begins at the first message that is left.
         """
         header = command.header(QueryConsumerOffsetHeader)
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset is None or offset < 0:
-            whole = self._store.min_offset(header.topic, header.queue_id) <= 0
-            if not whole or self._store.is_on_disk(header.topic, header.queue_id, 0):
+            first = self._store.min_offset(header.topic, header.queue_id)
+            is_lost = header.consumer_group in self._offsets.lost_groups
+            if not is_lost and (first > 0 or self._store.is_on_disk(header.topic, header.queue_id, 0)):
                 raise RequestRejected(
                     ResponseCode.QUERY_NOT_FOUND,
                     f"group {header.consumer_group} has no offset for {header.topic}, maybe it is new",
                 )
-            offset = 0
+            offset = first
         return command.response(ResponseCode.SUCCESS, header=QueryConsumerOffsetResponseHeader(offset))
 
     def update_consumer_offset(self, connection: Connection, command: Command) -> Command:

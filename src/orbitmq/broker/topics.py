@@ -32,7 +32,6 @@ from orbitmq.message.topics import (
     retry_topic,
 )
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.files import load_with_backup
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.runtime.turns import in_turns
@@ -80,7 +79,7 @@ class Topics:
 
     def load(self) -> None:
         """Entries of the file replace built-in ones of the same name."""
-        saved = load_with_backup(self.file.path, lambda text: decode(TopicTable, text))
+        saved = self.file.load(lambda text: decode(TopicTable, text))
         if saved is not None:
             self.table.update(saved.topics)
             self.version = saved.data_version

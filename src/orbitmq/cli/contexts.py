@@ -131,6 +131,8 @@ def load(path: Path) -> dict[str, Any]:
         return {}
     if len(data) > FILE_BYTES_MAX:
         raise ConfigurationError(f"{path}: larger than {FILE_BYTES_MAX} bytes, that is no list of contexts")
+    if not data:
+        raise ConfigurationError(f"{path}: the file is empty, its contexts are lost; restore or remove it")
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -23,6 +23,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from orbitmq.dashboard.roles import Role, role_of
 from orbitmq.errors import ConfigurationError
+from orbitmq.runtime.files import replace_text
 
 FILE_BYTES_MAX = 1 << 20
 PASSWORD_CHARS_MIN = 8
@@ -93,7 +94,12 @@ class AccountFile:
             found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
             if stamp != self._stamp:
-                self._accounts = parse(self.path.read_bytes()[:FILE_BYTES_MAX], str(self.path))
+                data = self.path.read_bytes()[:FILE_BYTES_MAX]
+                if not data:
+                    raise ConfigurationError(
+                        f"{self.path}: the file is empty, its accounts are lost; restore or remove it"
+                    )
+                self._accounts = parse(data, str(self.path))
                 self._stamp = stamp
         except OSError as error:
             raise ConfigurationError(
@@ -157,13 +163,7 @@ def _document(path: Path) -> tomlkit.TOMLDocument:
 
 
 def _save(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with os.fdopen(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        replace_text(path, text)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error

@@ -7,25 +7,36 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from orbitmq.errors import StoreError
-from orbitmq.runtime.files import save_with_backup
+from orbitmq.runtime.files import recover, save_with_backup
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class SavedFile:
     """Writes what `render` returns to `path`: a text, or a function that makes it beside the event loop. Changes that
-    come while a write is under way share the next one.
+    come while a write is under way share the next one. `damage` says what `load` found wrong, empty when it was well.
     """
 
     def __init__(self, path: Path, render: Callable[[], str | Callable[[], str]]) -> None:
         self.path = path
+        self.damage = ""
         self._render = render
         self._changes = 0
         self._saved = 0  # of the changes
         self._writing: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()  # for so many changes to be saved
+
+    def load(self, parse: Callable[[str], T]) -> T | None:
+        """What the file holds, None when there is none. One that cannot be read is told, and kept under another name;
+        what can be had of it is returned. OSError.
+        """
+        found = recover(self.path, parse)
+        self.damage = found.damage
+        return found.value
 
     def mark(self) -> None:
         """The content changed: write it soon."""

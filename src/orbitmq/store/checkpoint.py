@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from orbitmq.runtime.files import keep_aside
 from orbitmq.store.files import PAGE, Files
 
 FIELDS = struct.Struct(">qqq")
@@ -35,12 +36,14 @@ class Checkpoint:
         return max(0, min(self.log_timestamp, self.queue_timestamp) - SAFETY_MS)
 
     def load(self) -> None:
-        """A missing or short file is no checkpoint; its times are 0 then."""
-        data = self._door.read(self._path) or b""
-        if len(data) >= FIELDS.size:
+        """A missing or short file is no checkpoint; its times are 0 then, and a short one is kept aside."""
+        data = self._door.read(self._path)
+        if data is not None and len(data) >= FIELDS.size:
             self.log_timestamp, self.queue_timestamp, self.index_timestamp = FIELDS.unpack_from(data)
-        else:
-            self._door.write(self._path, bytes(PAGE))
+            return
+        if data is not None:
+            keep_aside(self._path, f"has {len(data)} bytes")
+        self._door.write(self._path, bytes(PAGE))
 
     def save(self) -> None:
         """Return when the times are on disk. OSError when they are not."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
+from orbitmq.runtime.files import sync_directory
 from orbitmq.runtime.limits import CONNECTIONS_SHARE, MAPS_SHARE, memory_maps, open_files
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store import memory
@@ -543,15 +544,6 @@ def _punch_hole(descriptor: int, start: int, size: int) -> bool:
     mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
     offsets = ctypes.c_int64(start), ctypes.c_int64(size)
     return size == 0 or (fallocate is not None and fallocate(descriptor, mode, *offsets) == 0)
-
-
-def sync_directory(directory: Path) -> None:
-    """Return when the names in `directory` are on disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _syncfs(descriptor: int) -> bool:

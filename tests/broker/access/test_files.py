@@ -78,9 +78,12 @@ def test_a_file_that_is_no_such_file_at_all_is_not_read(tmp_path: Path) -> None:
         files.load_document(path)
 
 
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
-    path = write_acl(tmp_path, "")
+def test_a_file_without_accounts_says_nothing_and_one_without_a_byte_was_cut_off(tmp_path: Path) -> None:
+    path = write_acl(tmp_path, "# none yet\n")
     assert files.parse(path, files.load_document(path)).accounts == ()
+    path.write_bytes(b"")
+    with pytest.raises(ConfigurationError, match="is empty, its accounts are lost"):
+        files.load_document(path)
 
 
 def test_a_new_account_comes_last_and_the_rest_stays_as_it_was(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import yaml
 from orbitmq.broker.access.accounts import Config, config_of, texts
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import DataVersion
+from orbitmq.runtime.files import sync_directory
 
 FILE_SIZE_MAX = 16 << 20  # some 50,000 accounts; reading more would take minutes
 FILES_MAX = 1000  # below conf/acl; more than that is some other directory
@@ -71,14 +72,18 @@ class AclPlaces:
 
 
 def load_document(path: Path) -> Document:
-    """The file as it is; an empty one is an empty document."""
+    """The file as it is."""
     if path.stat().st_size > FILE_SIZE_MAX:
         raise ConfigurationError(f"{path}: larger than {FILE_SIZE_MAX} bytes, this is no access control file")
     return parse_document(path, path.read_bytes())
 
 
 def parse_document(path: Path, data: bytes) -> Document:
-    """The document that a file holds. ConfigurationError names the line, as far as it is known."""
+    """The document that a file holds. ConfigurationError names the line, as far as it is known; a file without a byte
+    was cut off, or its accounts would be lost without a word.
+    """
+    if not data:
+        raise ConfigurationError(f"{path}: the file is empty, its accounts are lost; restore or remove it")
     try:
         document = yaml.load(data, _Loader)  # noqa: S506 - one of the safe loaders
     except _NO_YAML as error:
@@ -185,12 +190,4 @@ def save(path: Path, document: Document) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(path.parent)

@@ -39,12 +39,7 @@ class MastershipRecord:
 
     def __init__(self, options: StoreOptions) -> None:
         self.path = options.root / "config" / "mastership.json"
-        known = load_with_backup(self.path, _parsed)
-        if known is None and self.path.exists():
-            raise StoreDamaged(
-                f"{self.path} cannot be read; repair it, or remove it if this broker's name has one master"
-            )
-        self.known = known or Mastership()
+        self.known = load_with_backup(self.path, _parsed) or Mastership()
         self._saving = asyncio.Lock()
 
     def next_epoch(self, now_ms: int) -> int:

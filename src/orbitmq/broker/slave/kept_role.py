@@ -72,10 +72,7 @@ def _load(options: StoreOptions) -> dict[str, Any] | None:
     path = kept_role_path(options)
     if not path.exists():
         return None  # with its backup, if there is one: it is the file that the operator removes
-    kept = load_with_backup(path, _parsed)
-    if kept is None:
-        raise StoreDamaged(f"{path} cannot be read; repair or remove it")
-    return kept
+    return load_with_backup(path, _parsed)
 
 
 def _parsed(text: str) -> dict[str, Any]:

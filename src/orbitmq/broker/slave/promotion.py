@@ -14,12 +14,12 @@ from pathlib import Path
 
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.restoring import find_topics
 from orbitmq.broker.settings import rewrite_configuration
 from orbitmq.broker.slave.kept_role import keep_role
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
 from orbitmq.message.model import MASTER_ID
-from orbitmq.message.topics import is_system_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
@@ -29,7 +29,6 @@ from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.finishing import Finishing
-from orbitmq.runtime.turns import in_turns
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -40,7 +39,6 @@ from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
 _log = logging.getLogger(__name__)
 
 ASK_MS = 3000
-TOPICS_A_TURN = 50  # found in the log, written and logged, before other work gets its turn: some 4 ms
 
 
 class Promotion:
@@ -150,10 +148,7 @@ class Promotion:
     async def _find_topics(self) -> None:
         """Topics made in the master's last seconds are in the log only: without an entry nobody could read them."""
         found = await asyncio.to_thread(self._store.consume_queues.counts)
-        async for topic, queues in in_turns(found.items(), TOPICS_A_TURN):
-            if self._topics.get(topic) is None and not is_system_topic(topic):
-                _log.warning("event=topic_found topic=%s queues=%d", topic, queues)
-                self._topics.create_for_system(topic, queues)
+        await find_topics(self._topics, found)
 
     async def _master_found(self) -> tuple[str | None, list[str]]:
         """Where a master of this name answers, if one does; and what is uncertain about that."""
