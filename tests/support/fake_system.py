@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from orbitmq.client.face import run
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageQueue
@@ -143,6 +144,14 @@ async def fake_system() -> AsyncIterator[FakeSystem]:
     async with serving(router, on_open=system.connections.append, typed=False) as (_, address):
         system.address = address
         yield system
+
+
+@contextmanager
+def fake_system_beside() -> Iterator[FakeSystem]:
+    """A running fake on the loop of the synchronous clients."""
+    context = fake_system()
+    yield run(context.__aenter__())
+    run(context.__aexit__(None, None, None))
 
 
 def _unknown(_: Connection, command: Command) -> Command:

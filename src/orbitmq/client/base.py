@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from abc import ABC, abstractmethod
@@ -14,6 +15,7 @@ from typing import ClassVar, Self
 from orbitmq.client import searching
 from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.instance import Instance, join, leave
+from orbitmq.client.loops import check_loop, running_loop
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ConfigurationError, ConnectError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import TopicConfig
@@ -28,6 +30,7 @@ from orbitmq.runtime.logging import watch_loggers
 _log = logging.getLogger(__name__)
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
+LOOP_LOOK_S = 1.0  # how often a shutdown that another loop does looks whether that still runs
 CREATE_TRIES = 5  # as RocketMQ's client asks a broker for a topic
 
 
@@ -58,7 +61,9 @@ class Client(ABC):
     work in the child, where `shutdown` only forgets it: connections, threads and message ids are the parent's. The
     child makes clients of its own; one that was not started yet may be started there.
 
-    Whatever needs a running client raises InvalidStateError before `start`, after `shutdown` and in another process.
+    Whatever needs a running client raises InvalidStateError before `start`, after `shutdown`, in another process and in
+    another event loop. `shutdown` works in any loop; when the client's own does not run any more, the connections are
+    closed, and brokers are told nothing.
     Constructors raise MessageIllegal for a group that is no name, and ConfigurationError, which says what is allowed,
     for a setting that is not known or a value that is not, addresses of name servers included.
     """
@@ -82,6 +87,8 @@ class Client(ABC):
         self._rpc_hooks: list[RpcHook] = []
         self._clock: Clock = SystemClock()
         self._shared: Instance | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Which the client was started on."""
 
     # ----------------------------------------------------------------------------------------------------- lifecycle
 
@@ -91,6 +98,7 @@ class Client(ABC):
             raise InvalidStateError(f"{self._name()} is {self._state.value}; a client is started once")
         self._state = State.STARTING
         watch_loggers()
+        self._loop = asyncio.get_running_loop()
         self._pid, self._age = os.getpid(), _age
         self._shared = join(
             self._addresses,
@@ -111,15 +119,37 @@ class Client(ABC):
         """Leave the brokers. Every wait in it has a limit, and nothing is raised for a broker that cannot be told. Does
         nothing unless the client is running.
         """
-        if self._state is not State.RUNNING or self._shared is None:
+        if self._state is not State.RUNNING or self._shared is None or self._loop is None:
+            return
+        if self._age != _age:
+            self._state = State.CLOSED
+            return  # whatever is written now would go out over the parent's connections
+        if self._loop is not asyncio.get_running_loop():
+            await self._shut_down_elsewhere(self._shared, self._loop)
             return
         self._state = State.CLOSED
-        if self._age != _age:
-            return  # whatever is written now would go out over the parent's connections
         try:
             await self._end(self._shared)
         finally:
             await self._leave(self._shared)
+
+    async def _shut_down_elsewhere(self, instance: Instance, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the client's own loop do it; when that does not run, or stops meanwhile, only let go."""
+        if loop.is_running():
+            done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.shutdown(), loop))
+            while loop.is_running():
+                if (await asyncio.wait({done}, timeout=LOOP_LOOK_S))[0]:
+                    done.result()
+                    return
+        self._state = State.CLOSED
+        await self._abandon(instance)
+
+    async def _abandon(self, instance: Instance) -> None:
+        """Give back what the client holds of this machine; its loop does not run any more."""
+        _log.warning("event=client_abandoned client=%s loop=%s; its event loop does not run", self._name(), self._loop)
+        instance.remove(self.group, consumer=self._consumes)
+        if instance.is_unused:
+            instance.remoting.hang_up()
 
     async def _leave(self, instance: Instance) -> None:
         instance.remove(self.group, consumer=self._consumes)
@@ -169,9 +199,19 @@ class Client(ABC):
     @property
     def client_id(self) -> str:
         """The name brokers know this client by. InvalidStateError before start."""
-        return self._instance.client_id
+        return self._check_alive().client_id
 
     def _check_running(self) -> Instance:
+        """The instance; InvalidStateError unless the client is running in this process, and in another event loop. A
+        thread without a loop, such as a listener's, may use what does not wait.
+        """
+        if self._state is State.RUNNING and self._age == _age and self._shared and running_loop() is self._loop:
+            return self._shared  # every send comes here
+        instance = self._check_alive()
+        check_loop(self._name(), self._loop, or_none=True)
+        return instance
+
+    def _check_alive(self) -> Instance:
         """The instance; InvalidStateError unless the client is running in this process."""
         if self._state is not State.RUNNING or self._shared is None:
             raise InvalidStateError(f"{self._name()} is {self._state.value}")

@@ -25,6 +25,7 @@ from orbitmq.client.core.route import read_address
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.lag import QueueLag, lag_of
+from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reports import properties
@@ -195,6 +196,7 @@ class Consumer(Client):
     # ----------------------------------------------------------------------------------------------- subscriptions
 
     def _subscribe(self, topic: str, selector: Selector, version: int | None = None) -> None:
+        check_loop(self._name(), self._loop)
         check_topic(topic := self._namespace.wrap(topic))
         version = self._clock.now_ms() if version is None else version
         self._subscriptions[topic] = subscription_of(topic, selector, version)
@@ -202,6 +204,7 @@ class Consumer(Client):
             self._background.spawn(self._announce(self._instance))
 
     def _unsubscribe(self, topic: str) -> None:
+        check_loop(self._name(), self._loop)
         if self._subscriptions.pop(self._namespace.wrap(topic), None) is not None and self.is_running:
             self._background.spawn(self._announce(self._instance))
 
@@ -402,6 +405,11 @@ class Consumer(Client):
         if self._store is not None:
             self._store.close()
         await super()._leave(instance)
+
+    async def _abandon(self, instance: Instance) -> None:
+        await super()._abandon(instance)
+        if self._store is not None:
+            self._store.close()
 
     def _make_store(self, instance: Instance) -> OffsetStore:
         if self._message_model is MessageModel.CLUSTERING:

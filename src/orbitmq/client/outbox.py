@@ -43,6 +43,7 @@ from orbitmq.client.core.kept import (
 from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import BROKER_MISSING
+from orbitmq.client.loops import check_loop
 from orbitmq.client.losses import Losses, OnLoss
 from orbitmq.client.outbox_file import OutboxFile
 from orbitmq.client.sending import Target
@@ -171,6 +172,7 @@ class Outbox:
         self._file: OutboxFile | None = None
         self._closing = False
         self._resend: Resend | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._under_way = 0
         self._background = Background(f"outbox {path}")
         self._news = asyncio.Event()
@@ -194,7 +196,8 @@ class Outbox:
         """
         if self._file is not None:
             raise InvalidStateError(f"the outbox {self.path} has a producer already; give each one of its own")
-        deliver = asyncio.get_running_loop().call_soon_threadsafe
+        self._loop = asyncio.get_running_loop()
+        deliver = self._loop.call_soon_threadsafe
         file = await asyncio.to_thread(OutboxFile, self.path, bytes_max=self.limits.bytes_max, deliver=deliver)
         self._file, self._resend, self._closing = file, resend, False
         self._losses.open()
@@ -238,6 +241,14 @@ class Outbox:
         if left:
             self._losses.tell(Loss(LossReason.WRITE_ERROR, f"the disk did not take {left} writes in time", count=left))
         await self._losses.close()
+
+    async def abandon(self) -> None:
+        """Write what waits to be written and let the directory go, in another loop than that of `open`, which does not
+        run any more. For the producer.
+        """
+        file, self._file = self._file, None
+        if file is not None:
+            await asyncio.to_thread(file.close)
 
     # ------------------------------------------------------------------------------------------------------- keeping
 
@@ -467,6 +478,7 @@ class Outbox:
         file = self._file
         if file is None or self._closing:
             raise InvalidStateError(f"the outbox {self.path} is not open")
+        check_loop(f"the outbox {self.path}", self._loop)
         unwanted = [
             waiting.sequence
             for waiting in self._backlog

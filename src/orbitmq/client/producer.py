@@ -308,6 +308,7 @@ class Producer(Client):
 
         TooManyRequestsError when `async_sends_max` sends and requests are not finished yet.
         """
+        self._check_running()
         self._check_room()
         asked = self.request(
             message, timeout=timeout, queue=queue, sharding_key=sharding_key, selector=selector, arg=arg
@@ -343,7 +344,9 @@ class Producer(Client):
             await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
 
     def _oneway_at_once(self, message: Message, key: str | int | bytes | None) -> Callable[[], None] | None:
-        sender = self._running_sender
+        self._check_alive()  # whatever loop runs in the thread that calls
+        sender = self._sender
+        assert sender is not None, "start makes the sender"
         check_message(message, self._settings["max_message_size"])
         if len(message.body) > AT_ONCE_MAX or self._around is not nullcontext or self._outbox is not None:
             return None
@@ -468,6 +471,11 @@ class Producer(Client):
         if self._traces is not None:
             await self._traces.close()
         await instance.dismiss(self.group, consumer=False)
+
+    async def _abandon(self, instance: Instance) -> None:
+        await super()._abandon(instance)
+        if self._outbox is not None:
+            await self._outbox.abandon()
 
 
 def oneway_at_once(

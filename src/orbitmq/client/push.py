@@ -28,6 +28,7 @@ from orbitmq.client.core.selectors import Selector
 from orbitmq.client.figures import Figures
 from orbitmq.client.hooking import hooked
 from orbitmq.client.instance import Instance
+from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.orderly import Orderly
 from orbitmq.client.pulling import Puller
@@ -197,6 +198,7 @@ class PushConsumer(ReadingConsumer):
 
     def resume(self) -> None:
         """Pull again."""
+        check_loop(self._name(), self._loop)
         self._paused = False
         for held in self._held.values():
             held.room.set()
@@ -218,6 +220,7 @@ class PushConsumer(ReadingConsumer):
         (milliseconds since the epoch). What was pulled before is delivered again or left out; other members go on as
         they were. BrokerError, ClientError, RemotingError when a place cannot be found out: then nothing is changed.
         """
+        self._check_running()
         found: defaultdict[str, dict[MessageQueue, int]] = defaultdict(dict)
         for queue in list(self._held):
             found[queue.topic][queue] = await self.search_offset(queue, timestamp_ms)
@@ -318,6 +321,10 @@ class PushConsumer(ReadingConsumer):
         if self._traces is not None:
             await self._traces.close()
         await self._end_consuming(instance)
+
+    async def _abandon(self, instance: Instance) -> None:
+        self._running_workers.dismiss()
+        await super()._abandon(instance)
 
     def _waits_for_us(self) -> list[asyncio.Task[None]]:
         """Who waits for a listener that is shutting this consumer down to be done with its queue."""

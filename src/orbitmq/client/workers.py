@@ -103,10 +103,14 @@ class Workers(ABC):
     async def call(self, portion: Portion) -> None:
         """Call the listener with it now, beside the others; `finished` does not hear of it."""
 
-    async def close(self, grace_s: float) -> None:
-        """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
+    def dismiss(self) -> None:
+        """Call no listener any more."""
         self._closing = True
         self._wind_down()
+
+    async def close(self, grace_s: float) -> None:
+        """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
+        self.dismiss()
         own = self.own_portion()
         self._awaited_below = 1 if own is None else 2  # a listener's own portion is open while it waits
         if own is not None and own.ended is not None:

@@ -7,7 +7,10 @@ signature; what a hook adds is signed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -219,6 +222,16 @@ class Remoting:
             if connection.last_active < deadline:
                 connection.close()
         self._scan = loop.call_later(IDLE_SCAN_SECONDS, self._close_idle)
+
+    def hang_up(self) -> None:
+        """End every connection of an event loop that does not run any more, as far as the peers are concerned."""
+        for connection in self._connections.values():
+            transport = connection.transport
+            open_socket = transport.get_extra_info("socket") if transport is not None else None
+            if open_socket is None:
+                continue  # the loop has closed it
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(open_socket.fileno())) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
         """Close every connection after writing what is queued; calls under way fail at once."""
