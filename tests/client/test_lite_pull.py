@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -272,6 +273,116 @@ def test_a_loop_that_is_left_has_had_what_it_was_given_and_no_more() -> None:
                     assert message.body == b"6", "the next loop goes on where the other was left"
                     break
             assert system.offsets == {("g", "T", 0): 7}, "nothing is committed that nobody was given"
+
+    run(scenario())
+
+
+class Broken(Exception):
+    """What the application raises in the middle of its work."""
+
+
+async def read_singly(consumer: LitePullConsumer, at_work: Callable[[bytes], Awaitable[None]]) -> None:
+    async for message in consumer:
+        await at_work(message.body)
+
+
+async def read_pulls(consumer: LitePullConsumer, at_work: Callable[[bytes], Awaitable[None]]) -> None:
+    while True:
+        for message in await consumer.poll(5):
+            await at_work(message.body)
+
+
+async def read_parts(consumer: LitePullConsumer, at_work: Callable[[bytes], Awaitable[None]]) -> None:
+    while True:
+        for message in await consumer.poll(5, max_messages=4):
+            await at_work(message.body)
+
+
+READERS = [(read_singly, 13), (read_pulls, 10), (read_parts, 10)]
+"""How to read, and what is committed when the work at the fourteenth message fails."""
+
+
+@pytest.mark.parametrize(("read", "committed"), READERS)
+@pytest.mark.parametrize("how", ["exception", "cancellation"])
+@pytest.mark.parametrize("commits", ["async", "sync"])
+def test_leaving_in_the_middle_of_work_commits_only_what_was_done_before(
+    read: Any, committed: int, how: str, commits: str
+) -> None:
+    done: list[bytes] = []
+
+    async def scenario() -> None:
+        at_thirteen = asyncio.Event()
+
+        async def at_work(body: bytes) -> None:
+            if body == b"13" and how == "exception":
+                raise Broken
+            if body == b"13":
+                at_thirteen.set()
+                await asyncio.Event().wait()
+            done.append(body)
+
+        async def work() -> None:
+            async with lite(system, messages=20, auto_commit=True, offset_commit=commits) as consumer:
+                await read(consumer, at_work)
+
+        async with fake_system() as system:
+            working = asyncio.ensure_future(work())
+            if how == "cancellation":
+                await at_thirteen.wait()
+                working.cancel()
+            with pytest.raises((Broken, asyncio.CancelledError)):
+                await working
+            assert system.offsets == {("g", "T", 0): committed}
+            assert done == [b"%d" % i for i in range(13)]
+
+    run(scenario())
+
+
+def test_leaving_by_an_exception_hands_nothing_to_a_commit_when_queues_are_revoked() -> None:
+    async def work(system: FakeSystem) -> None:
+        consumer = lite(system, messages=20)
+        consumer.on_revoked(lambda queues: consumer.commit(queues=queues, wait=True))
+        async with consumer:
+            await consumer.poll(5)
+            await consumer.poll(5)
+            raise Broken
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            with pytest.raises(Broken):
+                await work(system)
+            assert system.offsets == {("g", "T", 0): 10}
+
+    run(scenario())
+
+
+def test_what_was_committed_stays_so_when_an_exception_leaves() -> None:
+    async def work(system: FakeSystem) -> None:
+        async with lite(system, messages=20, auto_commit=True) as consumer:
+            await consumer.poll(5)
+            await consumer.commit()
+            raise Broken
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            with pytest.raises(Broken):
+                await work(system)
+            assert system.offsets == {("g", "T", 0): 10}
+
+    run(scenario())
+
+
+def test_a_plain_shutdown_does_not_take_the_last_messages_for_done() -> None:
+    """It comes from a handler or another task, and the work may be in the middle of them."""
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            consumer = lite(system, messages=20, auto_commit=True)
+            await consumer.start()
+            await consumer.poll(5)
+            await consumer.poll(5)
+            await consumer.shutdown()
+            assert system.offsets == {("g", "T", 0): 10}
 
     run(scenario())
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import TracebackType
 from typing import Unpack
 
 from orbitmq.client.consumer import Held
@@ -17,6 +18,7 @@ from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
+from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
@@ -49,6 +51,17 @@ class Batch:
     """Some of it has been given out."""
 
 
+@dataclass(eq=False, slots=True)
+class Given:
+    """What the last poll returned, and what was so before."""
+
+    batch: Batch
+    messages: list[MessageExt]
+    was_begun: bool
+    consumed: int | None
+    """The uncommitted offset of the queue, if there was one."""
+
+
 class LitePullConsumer(ReadingConsumer):
     """Consumes messages when asked.
 
@@ -60,8 +73,9 @@ class LitePullConsumer(ReadingConsumer):
 
     Either `subscribe`: the members of the group share the queues of the topics; or `assign`: this consumer reads the
     queues it names and shares nothing. Without `auto_commit` nothing is committed but by `commit`. With it, `poll`
-    commits from time to time what earlier calls returned, and shutdown commits what the last call returned, so a
-    batch must be done with before the next `poll`.
+    commits from time to time what earlier calls returned, so a batch must be done with before the next `poll`. What
+    the last call returned is committed when `async with` is left without an exception. When it is left by one, or by a
+    cancellation, and by a plain `shutdown`, which cannot know how far the program is, those messages come again.
 
     `consume_from_where` says where a group without offsets starts, as for `PushConsumer`. Further keywords are
     `LitePullSettings`.
@@ -101,6 +115,8 @@ class LitePullConsumer(ReadingConsumer):
         self._sought: dict[MessageQueue, int] = {}
         self._consumed: dict[MessageQueue, int] = {}
         """Queue -> the offset behind what poll returned, until it is committed."""
+        self._given: Given | None = None
+        """Until the program asks for more, or commits it."""
         self._unconfirmed: set[MessageQueue] = set()
         """With `offset_commit="sync"`: committed by poll, and the broker has not said yes."""
         self._batches: deque[Batch] = deque()
@@ -131,6 +147,7 @@ class LitePullConsumer(ReadingConsumer):
         """Read these queues and no others. Before or after start. InvalidStateError after `subscribe`."""
         if self._subscriptions:
             raise InvalidStateError(f"{self._name()} has subscribed; it cannot assign queues as well")
+        check_loop(self._name(), self._loop)
         self._assigned_queues = frozenset(map(self._namespace.wrap_queue, queues))
         self.wake_rebalance()
 
@@ -145,6 +162,7 @@ class LitePullConsumer(ReadingConsumer):
         """Have `callback(topic, queues)` called when `topic`, subscribed or not, gets or loses queues: with all its
         readable ones, after at most `poll_namesrv_interval_ms`. Before or after start; as with `on_assigned`.
         """
+        check_loop(self._name(), self._loop)
         check_topic(topic := self._namespace.wrap(topic))
         known = self._shared.routes.subscribed(topic) if self._shared is not None else ()
         self._watching.follow(topic, callback, known)
@@ -166,6 +184,7 @@ class LitePullConsumer(ReadingConsumer):
             raise ConfigurationError(f"max_messages {max_messages} is not allowed; give 1 or more")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._settings["poll_timeout_ms"] / 1000 if timeout is None else timeout)
+        self._given = None  # who asks for more is done with it
         is_begun = bool(self._batches) and self._batches[0].is_begun
         if self.auto_commit and not is_begun and not await self._commit_by_itself(deadline):
             return []
@@ -213,6 +232,7 @@ class LitePullConsumer(ReadingConsumer):
 
     def _give_out(self, batch: Batch, count_max: int | None) -> list[MessageExt] | None:
         messages = batch.messages[:count_max]
+        self._given = Given(batch, messages, batch.is_begun, self._consumed.get(batch.held.queue))
         batch.messages = batch.messages[len(messages) :]
         self._cached_count -= len(messages)
         if batch.messages:
@@ -227,9 +247,27 @@ class LitePullConsumer(ReadingConsumer):
             self._consumed[batch.held.queue] = offset
         return messages
 
+    def _take_back(self) -> None:
+        """What the last poll returned is not consumed, and comes with the next one."""
+        given, self._given = self._given, None
+        if given is None or given.batch.cached.dropped:
+            return
+        batch, queue = given.batch, given.batch.held.queue
+        if not batch.messages:
+            self._batches.appendleft(batch)
+        batch.messages, batch.is_begun = given.messages + batch.messages, given.was_begun
+        batch.cached.take_back(given.messages)
+        self._cached_count += len(given.messages)
+        if given.consumed is None:
+            self._consumed.pop(queue, None)
+        else:
+            self._consumed[queue] = given.consumed
+        self._arrived.set()
+
     def __aiter__(self) -> AsyncIterator[MessageExt]:
-        """The messages one by one, until the consumer is shut down. Only those that the loop was given are committed:
-        when it is left the others come with the next loop or `poll`, here or at another member.
+        """The messages one by one, until the consumer is shut down. Only those that the loop was given are committed,
+        and that at which an exception leaves `async with` is not: the others come with the next loop or `poll`, here or
+        at another member.
         """
         return self._each()
 
@@ -269,6 +307,8 @@ class LitePullConsumer(ReadingConsumer):
 
     def _to_table(self, queues: Iterable[MessageQueue] | None) -> list[MessageQueue]:
         chosen = [queue for queue in (self._consumed if queues is None else queues) if queue in self._consumed]
+        if self._given is not None and self._given.batch.held.queue in chosen:
+            self._given = None
         for queue in chosen:
             self._offsets.table.set(queue, self._consumed.pop(queue))
         return chosen
@@ -321,6 +361,7 @@ class LitePullConsumer(ReadingConsumer):
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with these queues."""
+        check_loop(self._name(), self._loop)
         self._paused.difference_update(map(self._namespace.wrap_queue, queues))
         self._make_room()
 
@@ -339,8 +380,19 @@ class LitePullConsumer(ReadingConsumer):
             self._hooks.append(ConsumeTracing(self._traces, lambda: ids.create(self._clock.now_ms())))
         await self._begin_consuming(instance)
 
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._given = None  # the program has come to its end, and is done with it
+        else:
+            self._take_back()  # also from a commit when queues are revoked
+        await super().__aexit__(kind, error, trace)
+
     async def _end(self, instance: Instance) -> None:
         await self._end_services()
+        if self.auto_commit:
+            self._take_back()
         self._batches.clear()
         self._arrived.set()  # a poll that waits gets nothing any more
         if self.auto_commit:
@@ -431,3 +483,9 @@ class LitePullConsumer(ReadingConsumer):
     def _make_room(self) -> None:
         for held in self._held.values():
             held.room.set()
+
+
+def take_back(consumer: LitePullConsumer, messages: list[MessageExt]) -> None:
+    """For threads: `messages` are what a poll returned, and the thread that called it has not got them."""
+    if consumer._given is not None and consumer._given.messages is messages:  # noqa: SLF001 - not for applications
+        consumer._take_back()  # noqa: SLF001

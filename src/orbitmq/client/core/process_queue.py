@@ -104,6 +104,13 @@ class ProcessQueue:
             self._messages[message.queue_offset] = message
             heapq.heappush(self._order, message.queue_offset)
 
+    def take_back(self, messages: Sequence[MessageExt]) -> None:
+        """These messages, removed before, are cached again."""
+        for message in messages:
+            self.count += 1
+            self.size += len(message.body)
+        self.put_back(messages)
+
     def clear(self) -> None:
         """Forget everything; offsets are not touched."""
         self._messages.clear()
