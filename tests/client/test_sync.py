@@ -8,7 +8,6 @@ import contextlib
 import inspect
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +25,7 @@ from orbitmq.errors import InvalidStateError
 from orbitmq.runtime.logging import flush
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import SendMessageV2Header, UnregisterClientHeader
-from tests.support.fake_system import FakeSystem, fake_system
+from tests.support.fake_system import FakeSystem, fake_system_beside
 from tests.support.process import wait_until
 
 PAIRS = [
@@ -49,9 +48,8 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 @pytest.fixture
 def system() -> Iterator[FakeSystem]:
     """A fake on the clients' own loop."""
-    context = fake_system()
-    yield run(context.__aenter__())
-    run(context.__aexit__(None, None, None))
+    with fake_system_beside() as running:
+        yield running
 
 
 def public(kind: type[Any]) -> set[str]:
@@ -268,26 +266,29 @@ def test_polling(system: FakeSystem) -> None:
         assert consumer.core.auto_commit
 
 
-def test_an_interrupted_poll_takes_no_messages(system: FakeSystem) -> None:
+@pytest.mark.parametrize("read", ["poll", "iteration"])
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_leaving_by_an_exception_commits_only_what_was_done_before(
+    system: FakeSystem, read: str, error: type[BaseException]
+) -> None:
     system.topics["T"] = 1
-    with sync.LitePullConsumer("g", system.address, consume_from_where=FIRST, auto_commit=False) as consumer:
-        consumer.subscribe("T")
-        polled = threading.Event()
-        asked, here = consumer.core.poll, threading.get_ident()
+    for i in range(20):
+        system.put("T", 0, b"%d" % i)
+    done: list[bytes] = []
 
-        async def poll(timeout: float | None) -> object:
-            polled.set()
-            return await asked(timeout)
+    def work() -> None:
+        with sync.LitePullConsumer("g", system.address, consume_from_where=FIRST) as consumer:
+            consumer.subscribe("T")
+            while True:
+                for message in consumer.poll(10) if read == "poll" else consumer:
+                    if message.body == b"13":
+                        raise error
+                    done.append(message.body)
 
-        def interrupt() -> None:
-            polled.wait(10)
-            signal.pthread_kill(here, signal.SIGINT)
-
-        threading.Thread(target=interrupt).start()
-        with pytest.raises(KeyboardInterrupt):
-            run(poll(60))
-        system.put("T", 0, b"x")
-        assert [message.body for message in consumer.poll(10)] == [b"x"]
+    with pytest.raises(error):
+        work()
+    assert system.offsets == {("g", "T", 0): 10 if read == "poll" else 13}
+    assert done == [b"%d" % i for i in range(13)]
 
 
 @pytest.fixture
@@ -318,28 +319,6 @@ def test_an_interrupt_while_the_loop_is_woken_stops_no_later_call(thread: LoopTh
     thread.call(done.set)
     assert done.wait(10)
     assert calls == ["interrupted"], "it was taken, and is not lost"
-
-
-def test_what_an_interrupt_left_behind_on_its_way_to_the_loop_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a poll would go on, and take messages that it gives to nobody."""
-    begun, ended = threading.Event(), threading.Event()
-
-    async def poll() -> None:
-        begun.set()
-        try:
-            await asyncio.get_running_loop().create_future()  # nobody settles it
-        finally:
-            ended.set()
-
-    def interrupted(start: Any) -> None:
-        submit(start)
-        begun.wait(10)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("orbitmq.client.face.submit", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(poll())
-    assert ended.wait(10)
 
 
 def test_a_coroutine_of_the_loop_cannot_wait_for_it(system: FakeSystem) -> None:

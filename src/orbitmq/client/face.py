@@ -27,6 +27,7 @@ from orbitmq.client.leaving import keep
 from orbitmq.client.threads import on_thread
 from orbitmq.client.workers import is_coroutine
 from orbitmq.errors import InvalidStateError
+from orbitmq.runtime.call_thread import CallThread
 from orbitmq.runtime.logging import spare_this_thread
 
 P = ParamSpec("P")
@@ -43,13 +44,21 @@ LOOK_S = 0.001  # how often such a thread looks; the loop needs longer for the c
 
 
 class LoopThread:
-    """An event loop on a daemon thread."""
+    """An event loop on a daemon thread.
+
+    A signal handler runs inside the call that it interrupts, on the same thread, and may call as well. So a thread that
+    calls holds no lock and leaves nothing half done that another call needs, and the loop never waits for a lock that a
+    calling thread may hold.
+    """
 
     def __init__(self) -> None:
         self.loop = uvloop.new_event_loop()
         keep(self.loop)
         self._calls: deque[Callable[[], None]] = deque()
-        self._woken = False
+        self._is_working = False
+        """The loop is at the calls, or about to be, and will find those that come. Only the loop changes it."""
+        self.beside = CallThread("orbitmq-futures")
+        """For what may wait."""
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
         self._thread.start()
 
@@ -65,102 +74,217 @@ class LoopThread:
     @property
     def is_current(self) -> bool:
         """Whether the caller runs on the loop."""
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._thread.ident
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run `function` on the loop soon. Many calls of one moment cost one wake-up of the loop; when very many wait
-        for it, this waits until there are fewer.
-        """
+        """Run `function` on the loop soon. When very many calls wait for it, this waits until there are fewer."""
         while len(self._calls) >= CALLS_MAX and not self.is_current:
             time.sleep(LOOK_S)
         self._calls.append(function)
-        if not self._woken:
-            try:
-                self._woken = True
-                self.loop.call_soon_threadsafe(self._work)
-            except BaseException:  # Ctrl-C may come between the two: then nobody would ever wake the loop again
-                self._woken = False
-                raise
+        if not self._is_working:
+            self.loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        if not self._is_working:
+            self._work()
 
     def _work(self) -> None:
+        self._is_working = True
         ends = time.monotonic() + TURN_S
-        while self._calls and time.monotonic() < ends:
-            self._calls.popleft()()
-        self._woken = False  # before the last look: a call that comes behind it wakes the loop once more
-        if self._calls:
-            self._woken = True
-            self.loop.call_soon(self._work)
+        try:
+            while self._calls and time.monotonic() < ends:
+                self._calls.popleft()()
+        finally:
+            self._is_working = False  # before the last look: a call that comes behind it wakes the loop
+            if self._calls:
+                self._is_working = True
+                self.loop.call_soon(self._work)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # the signal handler that interrupts its holder may come for it on the same thread
+_is_beginning = False
 _current: LoopThread | None = None
 
 
 def loop_thread() -> LoopThread:
-    """The one of this process, begun at first use."""
-    global _current
+    """The one of this process, begun at first use. InvalidStateError in a signal handler that interrupts just that."""
+    return _current or _begin()
+
+
+def _begin() -> LoopThread:
+    global _current, _is_beginning
     with _lock:
         if _current is None:
-            _current = LoopThread()
+            if _is_beginning:
+                raise InvalidStateError(
+                    "this signal handler interrupted the first use of a client in this process, which must end before "
+                    "another one is used; start a client before you set the handler"
+                )
+            _is_beginning = True
+            try:
+                _current = LoopThread()
+            finally:
+                _is_beginning = False
         return _current
 
 
 def _after_fork() -> None:
     """Threads do not live on in a child: it begins its own loop. Objects of the parent refuse to work there."""
-    global _current, _lock
-    _current, _lock = None, threading.Lock()
+    global _current, _lock, _is_beginning
+    _current, _lock, _is_beginning = None, threading.RLock(), False
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def submit(start: Callable[[], asyncio.Future[R]]) -> concurrent.futures.Future[R]:
-    """Call `start` on the loop; a future for threads with the outcome of the one it returns."""
-    outcome: concurrent.futures.Future[R] = concurrent.futures.Future()
+# ----------------------------------------------------------------------------------------------------- calls that wait
 
-    def begin() -> None:
-        if not outcome.set_running_or_notify_cancel():
-            return
+
+class _Call(Generic[R]):
+    """A coroutine on the loop, and the thread that waits for it."""
+
+    def __init__(self, start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], object] | None) -> None:
+        self._start, self._undo = start, undo
+        self._context = contextvars.copy_context()  # what the thread knows of itself, a trace for example, goes along
+        self._task: asyncio.Task[R] | None = None
+        self._is_given_up = False
+        self.ended = threading.Lock()
+        """Can be acquired when the outcome is there. Unlike a future it is settled, by release, without a wait."""
+        self.ended.acquire()
+        self.has_ended = False
+        self.error: BaseException | None = None
+        self.result: R
+
+    def begin(self) -> None:
         try:
-            start().add_done_callback(functools.partial(_pass_on, outcome))
+            work = self._context.run(self._start)
+            self._task = asyncio.get_running_loop().create_task(work, context=self._context)
+            self._task.add_done_callback(self._end)
         except BaseException as error:  # the caller's, whose thread waits for it
-            outcome.set_exception(error)
+            self.error = error
+            self._settle()
 
-    loop_thread().call(begin)
-    return outcome
+    def _end(self, task: asyncio.Task[R]) -> None:
+        self.error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
+        if self.error is None:
+            self.result = task.result()
+            if self._is_given_up:
+                self._take_back()
+        self._settle()
+
+    def _settle(self) -> None:
+        self.has_ended = True
+        self.ended.release()
+
+    def give_up(self) -> None:
+        """The thread waits no more, and has not got what may have come meanwhile."""
+        if self._task is None or self._is_given_up:
+            return
+        self._is_given_up = True
+        if not self.has_ended:
+            self._task.cancel()
+        elif self.error is None:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        if self._undo is not None:
+            self._undo(self.result)
 
 
-def _pass_on(outcome: concurrent.futures.Future[R], future: asyncio.Future[R]) -> None:
-    if future.cancelled():
-        outcome.set_exception(concurrent.futures.CancelledError())
-    elif (error := future.exception()) is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(future.result())
+def wait(start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], object] | None = None) -> R:
+    """Run the coroutine that `start` makes on the loop and wait for its result. InvalidStateError on the loop, where it
+    would never end.
+
+    Whatever a signal handler raises meanwhile ends the wait, and the coroutine is cancelled. When it has a result
+    already, which nobody gets then, `undo` is called with that on the loop, before any later call of this thread.
+    """
+    thread = loop_thread()
+    if thread.is_current:
+        raise InvalidStateError("a coroutine on the client's own loop cannot wait for it; use the asyncio client there")
+    call = _Call(start, undo)
+    try:
+        thread.call(call.begin)
+        call.ended.acquire()
+        if call.error is None:
+            return call.result
+    except BaseException as first:
+        latest = first
+        while True:
+            try:
+                thread.call(call.give_up)
+                break
+            except BaseException as another:  # one more signal: what the first one interrupted is given up all the same
+                latest = another
+        try:
+            raise latest
+        finally:
+            del latest  # it knows this frame
+    error = call.error
+    try:
+        raise error
+    finally:
+        del error, call
 
 
 def run(work: Coroutine[object, object, R]) -> R:
-    """Run a coroutine on the loop and wait for its result. InvalidStateError on the loop, where it would never end."""
+    """`wait` for a coroutine that is there already."""
     if loop_thread().is_current:
         work.close()
-        raise InvalidStateError("a coroutine on the client's own loop cannot wait for it; use the asyncio client there")
-    context = contextvars.copy_context()  # what the caller's thread knows of itself, a trace for example, goes along
-    task: asyncio.Task[R] | None = None
+    return wait(lambda: work)
 
-    def start() -> asyncio.Task[R]:
-        nonlocal task
-        task = asyncio.get_running_loop().create_task(work, context=context)
-        return task
 
-    def give_up() -> None:
-        if task is not None:
-            task.cancel()
+# ------------------------------------------------------------------------------------------------- futures for threads
 
-    try:
-        return submit(start).result()
-    except KeyboardInterrupt:  # nobody waits any more: a poll that went on would take messages and give them to nobody
-        loop_thread().call(give_up)
-        raise
+
+class Outcome(concurrent.futures.Future[R]):
+    """A future that a loop settles without a wait for the threads that look at it: what its usual methods wait for may
+    be held by a thread that a signal handler has interrupted, and the handler wait for the loop.
+    """
+
+    _done_callbacks: list[Callable[[Outcome[R]], object]]
+
+    def settle(self, thread: LoopThread, act: Callable[[], None]) -> None:
+        """Call `act`, which sets the result or the error. On the loop of `thread`."""
+        if not self._condition.acquire(blocking=False):
+            thread.loop.call_later(LOOK_S, self.settle, thread, act)
+            return
+        try:
+            if self._waiters:  # those of `concurrent.futures.wait` have locks of their own
+                thread.beside.put(act)
+                return
+            callbacks = list(self._done_callbacks)
+            self._done_callbacks.clear()
+            act()
+        finally:
+            self._condition.release()
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:
+                _log.exception("event=future_callback_failed")
+
+
+def submit(start: Callable[[], asyncio.Future[R]]) -> Outcome[R]:
+    """Call `start` on the loop; a future for threads with the outcome of the one it returns."""
+    thread, outcome = loop_thread(), Outcome[R]()
+    outcome.set_running_or_notify_cancel()  # here, where nobody else has it yet
+
+    def begin() -> None:
+        try:
+            start().add_done_callback(functools.partial(_pass_on, thread, outcome))
+        except BaseException as error:  # the caller's, whose thread waits for it
+            outcome.settle(thread, functools.partial(outcome.set_exception, error))
+
+    thread.call(begin)
+    return outcome
+
+
+def _pass_on(thread: LoopThread, outcome: Outcome[R], future: asyncio.Future[R]) -> None:
+    error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
+    if error is not None:
+        outcome.settle(thread, functools.partial(outcome.set_exception, error))
+    else:
+        outcome.settle(thread, functools.partial(outcome.set_result, future.result()))
 
 
 class Face(Generic[C_co]):
@@ -182,12 +306,16 @@ def beside(callback: Callable[P, object]) -> Callable[P, object]:
     return call
 
 
-def waiting(method: Callable[Concatenate[C, P], Coroutine[object, object, R]]) -> Callable[Concatenate[Face[C], P], R]:
-    """The method that runs a coroutine method and waits for its result."""
+def waiting(
+    method: Callable[Concatenate[C, P], Coroutine[object, object, R]], undo: Callable[[C, R], object] | None = None
+) -> Callable[Concatenate[Face[C], P], R]:
+    """The method that runs a coroutine method and waits for its result; `undo(core, result)` as `wait` has it."""
 
     @functools.wraps(method)
     def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return run(method(face.core, *args, **kwargs))
+        start: Callable[[], Coroutine[object, object, R]] = functools.partial(method, face.core, *args, **kwargs)
+        back: Callable[[R], object] | None = functools.partial(undo, face.core) if undo is not None else None
+        return wait(start, back)
 
     return call
 
@@ -200,7 +328,7 @@ def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Face[
         async def on_the_loop() -> R:
             return method(face.core, *args, **kwargs)
 
-        return run(on_the_loop())
+        return wait(on_the_loop)
 
     return call
 

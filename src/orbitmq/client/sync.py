@@ -13,10 +13,12 @@ asyncio classes for itself.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
@@ -27,7 +29,7 @@ from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.face import Face, beside, direct, loop_thread, run, started, waiting
+from orbitmq.client.face import Face, beside, direct, loop_thread, started, wait, waiting
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.producer import SendCallback
 from orbitmq.client.schedule import PullContext
@@ -60,10 +62,20 @@ L = TypeVar("L", bound=Listener)
 IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
 
 
+_ending: set[asyncio.Task[None]] = set()
+
+
+def _shut_down_soon(client: base.Client, _started: None) -> None:
+    """For a start that nobody knows has succeeded: nobody will shut the client down."""
+    task = asyncio.get_running_loop().create_task(client.shutdown())
+    _ending.add(task)
+    task.add_done_callback(_ending.discard)
+
+
 class Client(Face[C_co]):
     """What all have; `with` starts and shuts down."""
 
-    start = waiting(base.Client.start)
+    start = waiting(base.Client.start, undo=_shut_down_soon)
     shutdown = waiting(base.Client.shutdown)
     max_offset = waiting(base.Client.max_offset)
     min_offset = waiting(base.Client.min_offset)
@@ -86,13 +98,13 @@ class Client(Face[C_co]):
         return self.core.client_id
 
     def __enter__(self) -> Self:
-        run(self.core.start())
+        self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(self.core.shutdown())
+        wait(partial(self.core.__aexit__, kind, error, trace))
 
 
 class Producer(Client[producer.Producer]):
@@ -214,15 +226,15 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
         """As `orbitmq.client.TransactionProducer.send_in_transaction`."""
         execute, given = self.core.listener.execute, cast("A_contra", argument)  # the overloads see to it
         if inspect.iscoroutinefunction(execute):
-            return run(self.core.send_in_transaction(message, given, timeout=timeout))
-        half = run(self.core.prepare(message, timeout=timeout))
+            return wait(partial(self.core.send_in_transaction, message, given, timeout=timeout))
+        half = wait(partial(self.core.prepare, message, timeout=timeout))
         if not half.is_safe:
-            return run(self.core.finish(half, LocalTransactionState.ROLLBACK_MESSAGE))
+            return wait(partial(self.core.finish, half, LocalTransactionState.ROLLBACK_MESSAGE))
         try:
             state, remark = transactions.checked(execute(half.message, given))
         except Exception as error:
             state, remark = transactions.failed(error)
-        return run(self.core.finish(half, state, remark))
+        return wait(partial(self.core.finish, half, state, remark))
 
     prepare = waiting(transactions.TransactionProducer.prepare)
     finish = waiting(transactions.TransactionProducer.finish)
@@ -353,7 +365,7 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     unsubscribe = direct(lite_pull.LitePullConsumer.unsubscribe)
     assign = direct(lite_pull.LitePullConsumer.assign)
     set_assign_expression = direct(lite_pull.LitePullConsumer.set_assign_expression)
-    poll = waiting(lite_pull.LitePullConsumer.poll)
+    poll = waiting(lite_pull.LitePullConsumer.poll, undo=lite_pull.take_back)
     commit = waiting(lite_pull.LitePullConsumer.commit)
     committed = waiting(lite_pull.LitePullConsumer.committed)
     seek = waiting(lite_pull.LitePullConsumer.seek)
@@ -424,11 +436,8 @@ def reset_offset_by_timestamp(
     **settings: Unpack[PullSettings],
 ) -> dict[MessageQueue, int]:
     """As `orbitmq.client.reset_offset_by_timestamp`."""
-    return run(
-        pull.reset_offset_by_timestamp(
-            group, topic, timestamp_ms, namesrv_addr, message_model=message_model, **settings
-        )
-    )
+    reset = partial(pull.reset_offset_by_timestamp, group, topic, timestamp_ms, namesrv_addr)
+    return wait(partial(reset, message_model=message_model, **settings))
 
 
 PullTask: TypeAlias = Callable[[MessageQueue, "PullContext[PullSchedule]"], object]
@@ -474,4 +483,4 @@ class PullSchedule(PullConsumer, Consumer[schedule.PullSchedule]):
         async def on_the_loop() -> None:
             self.core.register(topic, call)
 
-        run(on_the_loop())
+        wait(on_the_loop)
