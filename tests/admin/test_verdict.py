@@ -69,6 +69,32 @@ def test_a_slave_that_is_behind_or_refuses() -> None:
     assert rules(seen(slave=refusing)) == [("slaves", Severity.CRITICAL)]
 
 
+def test_a_slave_in_no_route_is_told_by_its_master() -> None:
+    told = changed(WELL, replication=Replication(refused_slaves="10.0.0.3:10911: they differ from 9 on"))
+    (found,) = findings(seen(told))
+    assert (found.rule, found.severity, found.subject) == ("slaves", Severity.CRITICAL, str(MASTER))
+    assert "10.0.0.3:10911: they differ from 9 on" in found.message
+    assert "start it empty" in (found.remedy or "")
+
+
+def test_two_masters_of_one_name_are_told_with_which_is_which() -> None:
+    other = Replication(other_masters="10.0.0.9:10911: never promoted", other_masters_serving=1)
+    (found,) = findings(seen(changed(WELL, replication=other)))
+    assert (found.rule, found.severity) == ("one master", Severity.CRITICAL)
+    assert found.message == f"{MASTER} is not the only master of broker-a: 10.0.0.9:10911: never promoted"
+    stopped = Replication(other_masters="10.0.0.9:10911: it has stopped", other_masters_serving=0)
+    assert rules(seen(changed(WELL, replication=stopped))) == [("one master", Severity.WARNING)]
+    former = Replication(superseded_by="a later master, 10.0.0.9:10911")
+    assert rules(seen(changed(WELL, replication=former))) == [("one master", Severity.CRITICAL)]
+
+
+def test_name_servers_that_disagree_about_the_master_are_told() -> None:
+    both = {"broker-a": frozenset({MASTER.address, "10.0.0.9:10911"}), "elsewhere": frozenset({"h:1", "h:2"})}
+    look = seen(masters_listed=both).of("c")
+    (found,) = findings(look)
+    assert (found.rule, found.subject, found.severity) == ("one master", "broker-a", Severity.CRITICAL)
+
+
 def test_a_disk_that_unread_messages_fill_is_critical_and_says_whose_they_are() -> None:
     held = changed(WELL, log_disk_ratio=0.5, disk_held_for="billing has not read message 4 of Orders, queue 0")
     (found,) = findings(seen(held))

@@ -34,10 +34,16 @@ def told(*topics: TopicConfig, version: int = 1, filters: tuple[str, ...] = ()) 
 
 
 def register(
-    table: RouteTable, identity: BrokerIdentity, registration: BrokerRegistration, *, owner: str = "", now_ms: int = NOW
+    table: RouteTable,
+    identity: BrokerIdentity,
+    registration: BrokerRegistration,
+    *,
+    owner: str = "",
+    now_ms: int = NOW,
+    epoch: int = 0,
 ) -> Member | None:
-    owner = owner or identity.address
-    return table.register(identity, registration, ha_address=f"ha-{identity.address}", owner=owner, now_ms=now_ms)
+    owner, ha_address = owner or identity.address, f"ha-{identity.address}"
+    return table.register(identity, registration, ha_address=ha_address, owner=owner, now_ms=now_ms, epoch=epoch)
 
 
 def test_route_of_a_registered_topic(table: RouteTable) -> None:
@@ -72,6 +78,38 @@ def test_slave_tells_no_topics_and_learns_its_master(table: RouteTable) -> None:
     assert master is not None
     assert (master.address, master.ha_address) == (MASTER.address, f"ha-{MASTER.address}")
     assert table.topics() == []
+
+
+def test_of_two_masters_the_one_promoted_later_stays_whoever_registers_last(table: RouteTable) -> None:
+    later = dataclasses.replace(MASTER, address="10.0.0.9:10911")
+    register(table, MASTER, told(TopicConfig("T")))
+    assert register(table, later, told(TopicConfig("U")), epoch=7) is None
+    assert table.rivals("a") == {MASTER.address}
+    refused = register(table, MASTER, told(TopicConfig("V"), version=9))
+    assert refused is not None
+    assert (refused.address, refused.epoch) == (later.address, 7)
+    assert table.cluster_info().brokers["a"].addresses == {0: later.address}
+    assert table.route("V") is None
+    assert table.data_version(MASTER) is None, "so it is not told that its topics are known"
+    table.connection_closed(MASTER.address)
+    assert table.rivals("a") == frozenset()
+
+
+def test_of_two_masters_that_were_never_promoted_the_last_to_register_stays(table: RouteTable) -> None:
+    other = dataclasses.replace(MASTER, address="10.0.0.9:10911")
+    for one, rival in ((MASTER, set()), (other, {MASTER.address}), (MASTER, {other.address})):
+        register(table, one, told())
+        assert table.cluster_info().brokers["a"].addresses == {0: one.address}
+        assert table.rivals("a") == rival
+
+
+def test_a_former_master_that_becomes_a_slave_is_no_rival_any_more(table: RouteTable) -> None:
+    later = dataclasses.replace(MASTER, address="10.0.0.9:10911")
+    register(table, MASTER, told())
+    register(table, later, told(), epoch=7)
+    register(table, dataclasses.replace(MASTER, id=1), told())
+    assert table.rivals("a") == frozenset()
+    assert table.cluster_info().brokers["a"].addresses == {0: later.address, 1: MASTER.address}
 
 
 def test_one_broker_too_many_is_refused_and_those_who_are_known_are_not(
