@@ -19,8 +19,10 @@ from pathlib import Path
 from bench.soak.checker import Log, Verdict, check, may_be_lost
 from bench.soak.cluster import BROKERS, LOG_FILE_SIZE, NAME_SERVERS, PAIRS, Cluster
 from bench.soak.disks import LogEnd, first_difference, read_log
-from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent, now, of_kind
-from bench.soak.plan import Step, plan
+from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent, Worked, now, of_kind
+from bench.soak.plan import WORKER, Step, plan
+from bench.soak.workers import NAMES as WORKERS
+from bench.soak.workers import Workers
 from tests.support.process import ChildProcess, ProcessFailed
 
 ROOT = Path(__file__).parents[2]
@@ -70,14 +72,17 @@ def run(home: Path, settings: Settings) -> Outcome:
     history = home / "history"
     history.mkdir(parents=True)
     journal = Journal(history / "faults.jsonl")
-    with Cluster(home, with_java=settings.with_java) as cluster:
-        with _load(cluster, settings, history / "load.jsonl") as load:
-            heard = Reading(history / "load.jsonl")
+    with Cluster(home, TOPIC, with_java=settings.with_java) as cluster:
+        with (
+            _load(cluster, settings, history / "load.jsonl") as load,
+            Workers(cluster.namesrv_address, TOPIC, history / "workers.jsonl") as workers,
+        ):
+            heard = [Reading(history / name) for name in ("load.jsonl", "workers.jsonl")]
             events: list[Event] = []
             wait = _Waiting(load, heard, events)
             wait.until(lambda: len({one.broker for one in of_kind(events, Delivered)}) == len(PAIRS), "both pairs work")
             with _looks(cluster, journal):
-                _Faults(cluster, settings, journal).run()
+                _Faults(cluster, workers, settings, journal).run()
                 cluster.wait_until_known()
                 load.tell("enough")
                 _heal(cluster, wait, events)
@@ -85,7 +90,9 @@ def run(home: Path, settings: Settings) -> Outcome:
         if settings.keeps_stores:
             for node in BROKERS:
                 shutil.copytree(cluster.store(node), home / "stores" / node)
-        events += heard.more() + Reading(history / "faults.jsonl").more()
+        for reading in (*heard, Reading(history / "faults.jsonl")):
+            events += reading.more()
+        events += cluster.probes
         logs = {node: read_log(cluster.store(node), TOPIC) for node in BROKERS}
         differences = {
             pair.name: first_difference(cluster.store(pair.master), cluster.store(pair.slave), logs[pair.slave].end)
@@ -118,12 +125,13 @@ def _load(cluster: Cluster, settings: Settings, history: Path) -> Iterator[Child
 class _Waiting:
     """Waits for what the load tells, and keeps it."""
 
-    def __init__(self, load: ChildProcess, heard: Reading, events: list[Event]) -> None:
+    def __init__(self, load: ChildProcess, heard: list[Reading], events: list[Event]) -> None:
         self._load, self._heard, self._events = load, heard, events
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         def look() -> bool:
-            self._events += self._heard.more()
+            for reading in self._heard:
+                self._events += reading.more()
             return condition()
 
         self._load.wait_for(look, HEALED_S, what)
@@ -142,7 +150,7 @@ def _lacks(cluster: Cluster, events: list[Event]) -> list[str]:
     """What is not healed yet, none when everything with a receipt was delivered, the group's progress is behind all
     of it, and slaves have the log.
     """
-    came = {one.key for one in of_kind(events, Delivered)}
+    came, worked = {one.key for one in of_kind(events, Delivered)}, {one.key for one in of_kind(events, Worked)}
     pairs, deaths = cluster.pairs, cluster.promotions
     sent = [one for one in of_kind(events, Sent) if not may_be_lost(one, one.place, pairs[one.broker], deaths)]
     ends: dict[tuple[str, int], int] = {}
@@ -154,6 +162,7 @@ def _lacks(cluster: Cluster, events: list[Event]) -> list[str]:
         for one in sent
         if one.status and one.key not in came
     ]
+    lacks += [f"{one.key} of {one.broker} is not worked on" for one in sent if one.status and one.key not in worked]
     for (broker, queue), end in ends.items():
         node = pairs[broker].master
         if (offset := told.get((node, queue), 0)) < end:
@@ -193,19 +202,19 @@ def _looks(cluster: Cluster, journal: Journal) -> Iterator[None]:
 class _Faults:
     """Does what the plan says, in lanes."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, journal: Journal) -> None:
-        self._cluster, self._settings, self._journal = cluster, settings, journal
+    def __init__(self, cluster: Cluster, workers: Workers, settings: Settings, journal: Journal) -> None:
+        self._cluster, self._workers, self._settings, self._journal = cluster, workers, settings, journal
         self._steps = plan(
             settings.seed,
             name_servers=NAME_SERVERS,
-            targets=cluster.targets(),
+            targets={**cluster.targets(), WORKER: WORKERS},
             hold_max=settings.hold_max,
             pause_max=settings.pause_max,
         )
         self._left = settings.faults
         self._ends = time.monotonic() + settings.seconds
         self._drawing = threading.Lock()
-        self._nodes = {node: threading.Lock() for node in (*NAME_SERVERS, *BROKERS)}
+        self._nodes = {node: threading.Lock() for node in (*NAME_SERVERS, *BROKERS, *WORKERS)}
 
     def run(self) -> None:
         with ThreadPoolExecutor(self._settings.lanes, "faults") as lanes:
@@ -238,6 +247,10 @@ class _Faults:
 
     def _do(self, step: Step) -> None:
         begun = now()
+        if step.kind == WORKER:
+            self._workers.restart(step.target)
+            self._journal.add(Fault(step.kind, step.target, begun, now()))
+            return
         try:
             self._cluster.begin(step)
             time.sleep(step.hold)

@@ -14,7 +14,12 @@ What is promised, while processes are killed and disks keep what they took (`kil
    takes the progress behind it along: that falls to where the queue ends then. At last it is at the end of each one.
 7. A slave's log is, byte for byte, the beginning of its master's.
 8. When a master dies for good and its slave is promoted, what is missing is what lay behind the end of the slave's log,
-   and none of it had SEND_OK of a SYNC_MASTER; whatever came later is there as ever.
+   and none of it had SEND_OK of a SYNC_MASTER; whatever came later is there as ever. So it is when the master was
+   frozen instead, and goes on after the promotion.
+9. Such a former master serves nothing once it goes on, and a slave whose log differs serves nothing at all.
+10. A promoted slave has the role that its master had.
+11. Workers that are ended by SIGTERM in the midst of their work have done it with everything that has a receipt, with
+    some of it more than once.
 """
 
 from __future__ import annotations
@@ -25,7 +30,19 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
-from bench.soak.history import SEND_OK, Copied, Delivered, Event, Fault, Progress, Promoted, Sent, of_kind
+from bench.soak.history import (
+    SEND_OK,
+    Copied,
+    Delivered,
+    Event,
+    Fault,
+    Probe,
+    Progress,
+    Promoted,
+    Sent,
+    Worked,
+    of_kind,
+)
 
 SECOND = 1_000_000_000  # in the time of a history
 SAVED_MS = 5_000  # flushConsumerOffsetInterval
@@ -149,6 +166,9 @@ def check(
     verdict.judge("out of order", disordered(sent))
     verdict.judge("never delivered", undelivered(sent, delivered))
     verdict.judge("progress fell", fallen(events, pairs))
+    verdict.judge("served by who may not", served(of_kind(events, Probe)))
+    verdict.judge("another role", changed_roles(promotions, pair_of))
+    verdict.judge("never worked on", unworked(sent, of_kind(events, Worked)))
     return verdict
 
 
@@ -232,6 +252,22 @@ def vanished(delivered: Iterable[Delivered], rows: Iterable[Stored], topic: str)
 def undelivered(sent: Iterable[Sent], delivered: Iterable[Delivered]) -> Iterator[str]:
     came = {one.key for one in delivered}
     return (f"{one.key} at {one.broker}/{one.queue}/{one.offset}" for one in sent if one.status and one.key not in came)
+
+
+def unworked(sent: Iterable[Sent], worked: Iterable[Worked]) -> Iterator[str]:
+    done = {one.key for one in worked}
+    return (f"{one.key} at {one.broker}/{one.queue}/{one.offset}" for one in sent if one.status and one.key not in done)
+
+
+def served(probes: Iterable[Probe]) -> Iterator[str]:
+    return (f"{one.node} served {one.request}: {one.why}" for one in probes if one.served)
+
+
+def changed_roles(promotions: Iterable[Promoted], pair_of: Mapping[str, Pair]) -> Iterator[str]:
+    for one in promotions:
+        role = "SYNC_MASTER" if pair_of[one.broker].is_sync else "ASYNC_MASTER"
+        if one.role != role:
+            yield f"{one.node} became {one.role or 'what it did not say'} where {one.former} was {role}"
 
 
 def unfinished(progress: Iterable[Progress], pair: Pair, rows: Iterable[Stored], topic: str) -> Iterator[str]:

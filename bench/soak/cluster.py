@@ -22,8 +22,9 @@ import msgspec
 
 from bench.soak import plan
 from bench.soak.checker import Pair
-from bench.soak.history import Promoted, now
+from bench.soak.history import Probe, Promoted, now
 from bench.soak.links import OUTSIDE, Links
+from bench.soak.probing import probe
 from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.figures import runtime_info
@@ -43,6 +44,8 @@ LOG_FILE_SIZE = 4 << 20
 DISK_SIZE = 256 << 20  # several times what fifteen minutes leave
 QUIET_MS = 1000  # replication: a sign of life; five times that without one ends a connection
 PATIENCE_S = 60
+CUT_OFF_S = 0.5  # replication, before a master is frozen: it has some messages that its slave has not
+PROBED_S, PROBE_S = 2.0, 0.1
 DOUBTS_S = 8  # an operator waits so long for name servers to come back, and then gives --force: he has seen the corpse
 JVM = ("-Xmx384m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
@@ -102,10 +105,11 @@ AnyNode: TypeAlias = Node | JavaNode
 
 class Cluster:
     """The running cluster below `home`. `pairs` are the roles by broker name, as they are now; `note` says which kinds
-    of faults cannot be done here. `with_java`: half of the brokers are RocketMQ's.
+    of faults cannot be done here. `topic` is what is asked for where nothing may be served. `with_java`: half of the
+    brokers are RocketMQ's.
     """
 
-    def __init__(self, home: Path, *, with_java: bool = False) -> None:
+    def __init__(self, home: Path, topic: str, *, with_java: bool = False) -> None:
         self._home = home
         self._stack = ExitStack()
         self._links = Links()
@@ -117,6 +121,8 @@ class Cluster:
         self.brokers: dict[str, AnyNode] = {}
         self.pairs = {pair.name: pair for pair in PAIRS}
         self.promotions: list[Promoted] = []
+        self.probes: list[Probe] = []
+        self._probed_topic = topic
         self.note = ""
 
     def store(self, node: str) -> Path:
@@ -139,12 +145,12 @@ class Cluster:
             **dict.fromkeys((plan.KILL, plan.FREEZE, plan.RESTART, *plan.REPLICATION_LINKS), BROKERS),
             **dict.fromkeys(plan.CLIENT_LINKS, ours),
             plan.FILL: tuple(self._ballasts),
-            plan.PROMOTE: () if self._java else tuple(self.pairs),
+            **dict.fromkeys((plan.PROMOTE, plan.THAW), () if self._java else tuple(self.pairs)),
         }
 
     def nodes_of(self, step: plan.Step) -> tuple[str, ...]:
         """Whom it is done to."""
-        if step.kind == plan.PROMOTE:
+        if step.kind in (plan.PROMOTE, plan.THAW):
             pair = self.pairs[step.target]
             return tuple(sorted((pair.master, pair.slave)))
         return (step.target,)
@@ -161,7 +167,9 @@ class Cluster:
             case plan.FILL:
                 self._ballasts[step.target].fill()
             case plan.PROMOTE:
-                self._promote(self.pairs[step.target])
+                self._kill_and_promote(self.pairs[step.target])
+            case plan.THAW:
+                self._freeze_and_promote(self.pairs[step.target])
             case plan.CUT | plan.CUT_COPY:
                 self._links.cut(self._link(step))
             case plan.SILENCE | plan.SILENCE_COPY:
@@ -180,6 +188,8 @@ class Cluster:
                 self._ballasts[step.target].drop()
             case plan.PROMOTE:
                 return self._rejoin(step.target)
+            case plan.THAW:
+                return self._thaw_and_rejoin(step.target)
             case _:
                 self._links.heal(self._link(step))
         return None
@@ -200,27 +210,59 @@ class Cluster:
 
     # --------------------------------------------------------------------------------------------------- promotions
 
-    def _promote(self, pair: Pair) -> None:
+    def _kill_and_promote(self, pair: Pair) -> None:
         """The master is killed and its slave takes its place."""
-        slave = self.brokers[pair.slave]
-        assert isinstance(slave, Node)
         self.brokers[pair.master].kill()
         self._links.close(self.port(pair.master))
-        killed, sync = now(), ("--sync",) if pair.is_sync else ()
-        patience = time.monotonic() + DOUBTS_S
+        self._promote(pair, now(), time.monotonic() + DOUBTS_S)
+
+    def _freeze_and_promote(self, pair: Pair) -> None:
+        """The master is frozen, with messages that its slave has not, and the slave takes its place by force."""
+        copying = self.port(pair.master) + 1
+        self._links.cut(copying)
+        time.sleep(CUT_OFF_S)
+        self._signal(pair.master, signal.SIGSTOP)
+        frozen = now()
+        self._links.heal(copying)
+        self._promote(pair, frozen, time.monotonic())
+        self._promoted[pair.name] = msgspec.structs.replace(self._promoted[pair.name], thawed=True)
+
+    def _promote(self, pair: Pair, killed: int, forced_from: float) -> None:
+        slave = self.brokers[pair.slave]
+        assert isinstance(slave, Node)
+        patience = time.monotonic() + DOUBTS_S + PATIENCE_S
         code, output, forced = 1, "", False
-        while code and time.monotonic() < patience + PATIENCE_S:
-            forced = time.monotonic() > patience
-            code, output = slave.promote(*sync, *(("--force",) if forced else ()))
+        while code and time.monotonic() < patience:
+            forced = time.monotonic() >= forced_from
+            code, output = slave.promote(*(("--force",) if forced else ()))
         if code:
             raise ProcessFailed(f"{pair.slave} is not promoted: {output}")
-        end = re.search(r"its log ends at +(\d+)", output)
+        end, role = re.search(r"its log ends at +(\d+)", output), re.search(r"its role as the master +(\w+)", output)
         assert end is not None, output
+        assert role is not None, output
         self._promoted[pair.name] = Promoted(
-            pair.name, pair.slave, pair.master, killed, int(end[1]), 0, forced, emptied=False
+            pair.name, pair.slave, pair.master, killed, int(end[1]), 0, forced, emptied=False, role=role[1]
         )
         slave.has_role(_MASTER[pair.name])
         self.pairs[pair.name] = pair.swapped
+
+    def _thaw_and_rejoin(self, name: str) -> Promoted | None:
+        """The former master goes on, and clients ask it as if nothing had happened; then it comes back as a slave."""
+        if (promoted := self._promoted.get(name)) is None:
+            return None
+        self._signal(promoted.former, signal.SIGCONT)
+        self._probe(promoted.former, "former master that has thawed")
+        self.brokers[promoted.former].stop()
+        self._links.close(self.port(promoted.former))
+        return self._rejoin(name)
+
+    def _probe(self, node: str, why: str) -> None:
+        """Ask a node for what it must not do, for a while."""
+        ends = time.monotonic() + PROBED_S
+        while time.monotonic() < ends:
+            for request, is_served in asyncio.run(probe(self.brokers[node].address, self._probed_topic)).items():
+                self.probes.append(Probe(node, why, request, is_served, now()))
+            time.sleep(PROBE_S)
 
     def _rejoin(self, name: str) -> Promoted | None:
         """The former master comes back as a slave, without its log where that has more than the new one's."""
@@ -233,6 +275,7 @@ class Cluster:
         self._links.open(node.port)
         emptied = self._is_refused(node.start())
         if emptied:
+            self._probe(promoted.former, "slave whose log differs")
             node.stop()
             shutil.rmtree(node.store_dir)
             assert not self._is_refused(node.start()), "an empty store is the beginning of any"

@@ -81,8 +81,8 @@ class Fault(msgspec.Struct, frozen=True, tag_field="event", tag="fault"):
 
 
 class Promoted(msgspec.Struct, frozen=True, tag_field="event", tag="promoted"):
-    """A slave became the master of its name: `node`, whose log ended at `log_end`, when `former` had been killed and
-    brought to its end by `killed`. At `ended` the former one was a slave, `emptied` when it had messages of its own.
+    """A slave became the master of its name: `node`, whose log ended at `log_end`, when `former` had been killed, or
+    frozen, by `killed`. At `ended` the former one was a slave, `emptied` when it had messages of its own.
     """
 
     broker: str
@@ -93,6 +93,30 @@ class Promoted(msgspec.Struct, frozen=True, tag_field="event", tag="promoted"):
     ended: int
     forced: bool
     emptied: bool
+    role: str = ""
+    """What the command said it gets."""
+    thawed: bool = False
+    """The former one was not killed but frozen; it went on after the promotion."""
+
+
+class Probe(msgspec.Struct, frozen=True, tag_field="event", tag="probe"):
+    """A request at a node that must serve nothing, and whether it was `served`: a former master that has thawed, or a
+    slave whose log differs, says `why`.
+    """
+
+    node: str
+    why: str
+    request: str
+    served: bool
+    at: int
+
+
+class Worked(msgspec.Struct, frozen=True, tag_field="event", tag="worked"):
+    """A worker has done its work with a message: nothing of it is lost with the worker."""
+
+    key: str
+    worker: str
+    at: int
 
 
 class Moved(msgspec.Struct, frozen=True, tag_field="event", tag="moved"):
@@ -104,7 +128,7 @@ class Moved(msgspec.Struct, frozen=True, tag_field="event", tag="moved"):
     ended: int
 
 
-Event: TypeAlias = Sent | Delivered | Progress | Copied | Fault | Promoted | Moved
+Event: TypeAlias = Sent | Delivered | Progress | Copied | Fault | Promoted | Probe | Worked | Moved
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Event).decode

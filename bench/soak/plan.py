@@ -11,6 +11,8 @@ CUT, SILENCE, SLOW = "cut link", "silent link", "slow link"
 CUT_COPY, SILENCE_COPY, SLOW_COPY = "cut replication", "silent replication", "slow replication"
 FILL = "full disk"
 PROMOTE = "master dead for good"
+THAW = "frozen master replaced"
+WORKER = "SIGTERM of a worker"
 
 NAME_SERVER_KINDS = (KILL, FREEZE, RESTART)
 CLIENT_LINKS = (CUT, SILENCE, SLOW)
@@ -23,6 +25,8 @@ WEIGHTS = {
     FILL: 3,
     **dict.fromkeys((*CLIENT_LINKS, *REPLICATION_LINKS), 2),
     PROMOTE: 2,
+    THAW: 2,
+    WORKER: 6,
 }
 KINDS = tuple(WEIGHTS)
 NAME_SERVERS_SHARE = 0.15  # of all faults

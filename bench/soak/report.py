@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from bench.soak.campaign import Outcome
 from bench.soak.checker import falls, may_be_lost
 from bench.soak.cluster import PAIRS
-from bench.soak.history import Copied, Delivered, Fault, Moved, Progress, Promoted, Sent, of_kind
-from bench.soak.plan import KINDS, PROMOTE
+from bench.soak.history import Copied, Delivered, Fault, Moved, Probe, Progress, Promoted, Sent, Worked, of_kind
+from bench.soak.plan import KINDS, PROMOTE, THAW
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
     """Tables in Markdown, and the verdict."""
-    faults = [one for one in of_kind(outcome.events, Fault) if one.kind != PROMOTE]
+    faults = [one for one in of_kind(outcome.events, Fault) if one.kind not in (PROMOTE, THAW)]
     deaths = of_kind(outcome.events, Promoted)
-    faults += [Fault(PROMOTE, one.former, one.killed, one.ended) for one in deaths]  # one, felt by both nodes
+    kinds = {False: PROMOTE, True: THAW}
+    faults += [Fault(kinds[one.thawed], one.former, one.killed, one.ended) for one in deaths]  # felt by both nodes
     yield f"seed {outcome.settings.seed}: {len(faults)} faults in {outcome.seconds:.0f} s"
     if outcome.note:
         yield outcome.note
@@ -25,6 +26,11 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield ""
     forced, emptied = sum(one.forced for one in deaths), sum(one.emptied for one in deaths)
     yield f"promotions: {len(deaths)}, forced: {forced}; refused former masters that came back empty: {emptied}"
+    roles = Counter(one.role for one in deaths)
+    yield "roles kept: " + (", ".join(f"{role} {count}" for role, count in sorted(roles.items())) or "none")
+    probes = Counter((one.why, one.served) for one in of_kind(outcome.events, Probe))
+    for (why, served), count in sorted(probes.items()):
+        yield f"requests at a {why}: {count}, {'served' if served else 'refused'}"
     if deaths:
         pairs = {pair.name: pair for pair in PAIRS}
         receipts = [one for one in of_kind(outcome.events, Sent) if one.status]
@@ -63,6 +69,8 @@ def _sends(sent: list[Sent]) -> Iterator[str]:
 def _rest(outcome: Outcome) -> Iterator[str]:
     came = sum(one.came for one in of_kind(outcome.events, Moved))
     yield f"members of the group that came: {came}, and went: {len(of_kind(outcome.events, Moved)) - came}"
+    works = [one.key for one in of_kind(outcome.events, Worked)]
+    yield f"done by workers: {len(works):,}, of them again: {len(works) - len(set(works)):,}"
     keys = [one.key for one in of_kind(outcome.events, Delivered)]
     progress = of_kind(outcome.events, Progress)
     yield f"deliveries: {len(keys):,}, of them again: {len(keys) - len(set(keys)):,}"

@@ -13,7 +13,20 @@ import pytest
 
 from bench.soak.checker import SAVED_MS, SECOND, SETTLED_MS, SLACK_MS, Log, Pair, Stored, Verdict, check
 from bench.soak.disks import LogEnd, first_difference, read_log
-from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Moved, Progress, Promoted, Reading, Sent
+from bench.soak.history import (
+    Copied,
+    Delivered,
+    Event,
+    Fault,
+    Journal,
+    Moved,
+    Probe,
+    Progress,
+    Promoted,
+    Reading,
+    Sent,
+    Worked,
+)  # fmt: skip
 from bench.soak.plan import FILL, KINDS, PROMOTE, Step, plan
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.replica import ReplicaStore
@@ -22,6 +35,7 @@ from tests.support.stores import open_store, record, small_options
 T = "Soak"
 PAIR = Pair("sync", "m", "s", is_sync=True)
 LOOSE = replace(PAIR, is_sync=False)
+ROLES = {PAIR: "SYNC_MASTER", LOOSE: "ASYNC_MASTER"}
 COUNT = 12
 FAR = 1000 * SECOND
 
@@ -45,6 +59,10 @@ def progress() -> list[Progress]:
     return [Progress("m", one.queue, one.offset + 1, one.ended + 9) for one in sends()]
 
 
+def done() -> list[Worked]:
+    return [Worked(one.key, "w", one.ended + 5) for one in sends()]
+
+
 def judged(
     *events: Event,
     sent: list[Sent] | None = None,
@@ -52,6 +70,7 @@ def judged(
     slave: list[Stored] | None = None,
     delivered: list[Event] | None = None,
     told: list[Progress] | None = None,
+    worked: list[Worked] | None = None,
     pair: Pair = PAIR,
 ) -> Verdict:
     first = rows() if master is None else master
@@ -60,6 +79,7 @@ def judged(
         *(sends() if sent is None else sent),
         *(seen() if delivered is None else delivered),
         *(progress() if told is None else told),
+        *(done() if worked is None else worked),
         *events,
     ]
     return check(history, [pair], {"m": Log(first, 1200), "s": Log(second, len(second) * 100)}, {"sync": None}, T)
@@ -156,6 +176,24 @@ def test_a_message_that_never_came_is_found() -> None:
     assert_only(judged(delivered=seen()[1:]), "never delivered", "a.0")
 
 
+def test_a_message_that_no_worker_has_worked_on_is_found() -> None:
+    assert_only(judged(worked=done()[:-1]), "never worked on", "a.11")
+    assert judged(worked=[*done(), *done()]).violations == [], "at least once"
+
+
+def test_what_was_served_by_a_former_master_or_a_refused_slave_is_found() -> None:
+    probe = Probe("s", "former master that has thawed", "a message", served=False, at=FAR)
+    assert judged(probe).violations == []
+    served = msgspec.structs.replace(probe, served=True)
+    assert_only(judged(served), "served by who may not", "s served a message: former master")
+
+
+def test_a_promotion_to_another_role_is_found() -> None:
+    assert after_a_death(pair=PAIR, kept=12, log_end=1200).violations == []
+    death = Promoted("sync", "s", "m", -SECOND, 0, -1, forced=False, emptied=False, role="ASYNC_MASTER")
+    assert judged(death).counts["another role"] == 1
+
+
 def test_progress_that_is_short_of_the_end_is_found() -> None:
     assert_only(judged(told=progress()[:-1]), "progress not at the end", "m/1 is at 5 of 6")
 
@@ -195,16 +233,17 @@ def after_a_death(
     *, pair: Pair = LOOSE, status: str = "SEND_OK", log_end: int = 1000, kept: int = 10, looks: Sequence[Event] = ()
 ) -> Verdict:
     """The master dies behind the last send, and `kept` messages are in the log of its slave, that goes on."""
-    death = Promoted("sync", "s", "m", FAR, log_end, FAR + SECOND, forced=False, emptied=True)
+    death = Promoted("sync", "s", "m", FAR, log_end, FAR + SECOND, forced=False, emptied=True, role=ROLES[pair])
     sent = [msgspec.structs.replace(one, status=status) for one in sends()]
     later = Sent("a.later", "a", "sync", 0, FAR + 2 * SECOND, FAR + 3 * SECOND, "SEND_OK", kept // 2, log_end)
     log = [*rows()[:kept], Stored(T, 0, kept // 2, log_end, "a.later")]
     came: list[Event] = [Delivered(one.key, "sync", one.queue, one.offset, one.ended + 5, one.place) for one in sent]
+    worked = [*done(), Worked("a.later", "w", FAR + 4 * SECOND)]
     came.append(Delivered("a.later", "sync", 0, kept // 2, FAR + 4 * SECOND, log_end))
     told = [Progress("s", 0, kept // 2 + 1, 2 * FAR), Progress("s", 1, kept // 2, 2 * FAR)]
     end = log_end + 100
     logs = {"m": Log(log, end), "s": Log(log, end)}
-    return check([*sent, later, *came, *told, death, *looks], [pair], logs, {"sync": None}, T)
+    return check([*sent, later, *came, *worked, *told, death, *looks], [pair], logs, {"sync": None}, T)
 
 
 def test_what_only_the_dead_master_had_may_be_lost() -> None:
@@ -269,7 +308,7 @@ def test_progress_behind_what_went_with_a_master_falls_to_the_end_of_the_queue(
 
 def test_damage_and_logs_that_differ_are_told() -> None:
     logs = {"m": Log(rows(), 1200, ["commitlog at 7: no message begins here"]), "s": Log(rows(), 1300)}
-    found = check([*sends(), *seen(), *progress()], [PAIR], logs, {"sync": 44}, T).violations
+    found = check([*sends(), *seen(), *progress(), *done()], [PAIR], logs, {"sync": 44}, T).violations
     assert [text.partition(":")[0] for text in found] == ["damaged store", "logs differ", "logs differ"]
     assert "byte 44" in found[1]
     assert "ends at 1300" in found[2]

@@ -14,11 +14,11 @@ import pytest
 from bench.soak.campaign import TOPIC, Outcome, Settings, run
 from bench.soak.checker import Pair, check
 from bench.soak.cluster import PAIRS
-from bench.soak.history import SEND_OK, Copied, Delivered, Fault, Progress, Promoted, Sent, of_kind
+from bench.soak.history import SEND_OK, Copied, Delivered, Fault, Probe, Progress, Promoted, Sent, Worked, of_kind
 from bench.soak.report import lines
 
-# Each kind of node is killed, and one of the first faults is a master that dies for good.
-SETTINGS = Settings(seed=477, faults=20, seconds=15, hold_max=1.0, pause_max=0.3)
+# Among the first faults: a master that is frozen and replaced, one that dies for good, a worker that is ended.
+SETTINGS = Settings(seed=275, faults=20, seconds=15, hold_max=1.0, pause_max=0.3)
 FAULTS_MIN = 6  # of a machine that is so busy that the time is over first
 
 
@@ -36,7 +36,9 @@ def test_promises_are_kept_under_faults(outcome: Outcome, capsys: pytest.Capture
     assert confirmed == {"sync", "async"}, "there was something to promise"
     assert of_kind(outcome.events, Copied)
     assert of_kind(outcome.events, Progress)
-    assert of_kind(outcome.events, Promoted)
+    assert {one.thawed for one in of_kind(outcome.events, Promoted)} == {False, True}
+    assert of_kind(outcome.events, Probe)
+    assert of_kind(outcome.events, Worked)
     assert len({one.member for one in of_kind(outcome.events, Delivered)}) > 1, "the group has several members"
 
 
