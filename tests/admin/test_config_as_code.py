@@ -72,6 +72,13 @@ def test_what_is_not_said_stays(here: tuple[str, str], file: Path) -> None:
     assert [step["after"] for step in steps] == [{"readQueues": 6, "writeQueues": 4, "perm": "R--"}] * 2
 
 
+def test_a_group_without_retry_topic_is_refused_before_anything_is_made(here: tuple[str, str], file: Path) -> None:
+    file.write_text(f"topics: [{{name: CodeNever}}]\ngroups: [{{name: {'g' * 121}}}]")
+    refused = orbitmq("config", "apply", "-f", file, "--yes", *here, code=1)
+    assert "has 121 characters, at most 120 are allowed" in refused.stderr
+    assert "CodeNever" not in {row["topic"] for row in items("topic", "list", *here)}
+
+
 def test_an_export_is_a_fixed_point_and_always_the_same(here: tuple[str, str], file: Path) -> None:
     orbitmq("config", "apply", "-f", file, "--yes", *here)
     text = orbitmq("config", "export", *here).stdout

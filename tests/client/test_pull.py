@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client import MessageModel, MessageQueue, PullConsumer, PullStatus, reset_offset_by_timestamp
-from orbitmq.errors import ConfigurationError, InvalidStateError, RemotingTimeout
+from orbitmq.errors import ConfigurationError, InvalidStateError, MessageIllegal, RemotingTimeout
 from orbitmq.message.properties import encode_properties
 from orbitmq.wire.bodies import ConsumeType
 from orbitmq.wire.codes import RequestCode
@@ -163,6 +163,9 @@ def test_a_message_goes_back_to_this_group_or_another() -> None:
                 ("g", 3, BROKER), ("other", 4, ""), ("g", 5, BROKER),
             ]  # fmt: skip
             assert {h.max_reconsume_times for h in system.sent_back} == {16}
+            with pytest.raises(MessageIllegal, match="has 121 characters, at most 120 are allowed"):
+                await consumer.send_message_back(message, group="g" * 121)
+            assert len(system.sent_back) == 3
 
     run(scenario())
 

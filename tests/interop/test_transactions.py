@@ -456,6 +456,7 @@ def assert_as_planned(topic: str, listener: Planned, delivered: list[MessageExt]
     assert listener.checked == {index: 3 if index % 5 == 4 else 1 for index in range(20) if index % 5 > 1}
 
 
+@pytest.mark.with_five
 def test_a_started_producer_is_asked_though_it_has_sent_nothing(system: System, label: str) -> None:
     try:
         asyncio.run(_asked_instead(system, label))

@@ -94,6 +94,10 @@ class TransactionProducer(Producer, Generic[A_contra]):
         async with TransactionProducer("group", "127.0.0.1:9876", listener=Orders()) as producer:
             await producer.send_in_transaction(Message("topic", b"body"), order)
 
+    From its start on every master of its name servers knows it, those that join later, too, and may ask it about
+    transactions that other members of the group have left undecided. Start waits for their answers, and raises nothing
+    for one that does not answer: it is tried again.
+
     Otherwise a `Producer`. Plain functions of the listener run on threads of their own. Half messages are never kept in
     an outbox: the work must not be done for a message that is not there.
     """

@@ -7,7 +7,7 @@ and stays undecided is copied behind the others, so that the queue has an oldest
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ OP_TAG = "d"
 _TRAN_MSG = (TRAN_MSG + NAME_END).encode()
 OP_PROPERTIES = encode_properties({WAIT: "true", TAGS: OP_TAG}).encode()
 # What copies and questions may add to the properties of a half message: a copy that does not fit could not be stored.
-COPY_GROWTH = 1 + len(
+COPY_GROWTH: Final = 1 + len(
     encode_properties({TRANSACTION_CHECK_TIMES: "9" * 10, TRAN_PREPARED_QUEUE_OFFSET: "9" * 19, WAIT: "false"})
 )
 
