@@ -27,7 +27,7 @@ from orbitmq.wire.headers_access import (
     UpdateAccountHeader,
     UpdateGlobalWhiteAddressesHeader,
 )
-from orbitmq.wire.signature import Credentials, is_signed, sign, signature_of, signed_content
+from orbitmq.wire.signature import Credentials, sign, signature_of, signed_content, signed_fields
 from tests.support.access import FakeConnection, write_acl
 from tests.support.frames import frames
 from tests.support.golden import configs, rows, vectors
@@ -57,7 +57,7 @@ def test_signatures_of_java_clients_are_right_as_they_came_over_the_wire(name: s
         key = (row["ext"] or {}).get("AccessKey")
         if row["dir"] == "c2s" and key in secrets:
             (command,) = FrameDecoder(typed=False).feed(bytes.fromhex(row["hex"]))
-            assert is_signed(command, secrets[key]) is not ("bad_signature" in row["note"]), row["note"]
+            assert (signed_fields(command, secrets[key]) is None) is ("bad_signature" in row["note"]), row["note"]
             checked += 1
     assert checked > 60
 

@@ -1,7 +1,8 @@
 """Signatures of requests: Apache RocketMQ's access control of 4.x, both ends of it.
 
-Content is the values of all header fields in the order of their keys, then the body; the signature is the Base64 text
-of its HMAC-SHA1. Pure; must not know accounts, nor which request needs a signature.
+Content is the values of all header fields in the order of their keys, then the body, without a border between any two;
+the signature is the Base64 text of its HMAC-SHA1. Neither the code nor the names of fields are in it, nor a time or a
+number. Pure; must not know accounts, nor which request needs a signature.
 """
 
 from __future__ import annotations
@@ -41,18 +42,20 @@ def sign(command: Command, credentials: Credentials) -> None:
     command.ext = ext
 
 
-def is_signed(command: Command, secret: bytes) -> bool:
-    """Whether the request carries the signature that this secret makes; takes the same time for any wrong one."""
+def signed_fields(command: Command, secret: bytes) -> Mapping[str, str] | None:
+    """The fields that the request's signature covers, None when it is not the one that this secret makes; takes the
+    same time for any wrong one.
+    """
     ext = command.ext or {}
     given = ext.get(SIGNATURE)
     if given is None:
-        return False
+        return None
     if _matches(given, signed_content(ext, command.body), secret):
-        return True
+        return ext
     if LATE_FIELDS.isdisjoint(ext):
-        return False
+        return None
     without = {key: value for key, value in ext.items() if key not in LATE_FIELDS}
-    return _matches(given, signed_content(without, command.body), secret)
+    return without if _matches(given, signed_content(without, command.body), secret) else None
 
 
 def _matches(given: str, content: bytes, secret: bytes) -> bool:

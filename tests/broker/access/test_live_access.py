@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level
+from orbitmq.broker.access.shapes import SHAPES
 from orbitmq.broker.broker import Broker
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
@@ -134,6 +135,8 @@ async def test_the_table_holds_for_every_request_code(tmp_path: Path) -> None:
         message_id = offset_message_id(encode_host("127.0.0.1", broker.port), offset)
         for code in sorted(RequestCode):
             fields, body = fields_for(code, offset, message_id), body_for(code)
+            if (shape := SHAPES.get(code)) is not None:
+                fields = {name: text for name, text in fields.items() if name in shape.known()}
 
             async def asked(by: Credentials | None) -> str | None:
                 return await refusal(peer, signed(command_of(code, fields, body), by))  # noqa: B023 - asked at once
@@ -153,6 +156,49 @@ async def test_the_table_holds_for_every_request_code(tmp_path: Path) -> None:
                 assert await asked(OWNER) is None, code
             else:
                 assert without is None, code
+
+
+async def test_a_signed_read_cannot_be_sent_again_as_a_removal(tmp_path: Path) -> None:
+    """The signature covers values without their names: what the removal does not read hid in a field of any name."""
+    async with guarded(tmp_path) as (broker, peer):
+        assert (await send(peer, OWNER)).code == 0
+        heard = signed(command_of(RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP, "topic": TOPIC}), ADMIN)
+        assert (await peer.ask(heard)).code == 0
+        assert heard.ext is not None
+        replayed = command_of(RequestCode.DELETE_TOPIC_IN_BROKER, heard.ext)
+        answer = await peer.ask(replayed)
+        assert (answer.code, answer.remark) == (
+            1, "AclException: field consumerGroup is no field of a request with code=215, and the signature covers it"
+        )  # fmt: skip
+        assert broker.topics.get(TOPIC) is not None
+        for name in ("bname", "ns", "SecurityToken", "__ZONE_NAME", "ReqT", "oway"):
+            fields = {"topic": TOPIC, name: GROUP}
+            assert "is no field of" in (await refusal(peer, signed(command_of(215, fields), ADMIN)) or ""), name
+        assert broker.topics.get(TOPIC) is not None
+
+
+async def test_a_signed_message_cannot_be_sent_again_as_administration(tmp_path: Path) -> None:
+    """Nor can what its sender wrote into the body: only what has a body of its own is taken with one."""
+    async with guarded(tmp_path) as (broker, peer):
+        assert (await send(peer, OWNER)).code == 0
+        command = signed(command_of(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}, b"as a message"), ADMIN)
+        assert (await refusal(peer, command) or "").startswith("a request with code=215 has no body")
+        assert broker.topics.get(TOPIC) is not None
+
+
+async def test_what_clients_add_to_any_request_is_taken_from_administrators(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (_, peer):
+        fields = {"ReqT": "0", "oway": "false", "lo": "false"}
+        assert await refusal(peer, signed(command_of(RequestCode.GET_BROKER_CONFIG, fields), ADMIN)) is None
+        command = signed(command_of(RequestCode.GET_BROKER_CONFIG), ADMIN)
+        assert command.ext is not None
+        command.ext["__ZONE_NAME"] = "added behind the signature"
+        assert await refusal(peer, command) is None
+
+
+async def test_every_request_of_administrators_has_a_shape(tmp_path: Path) -> None:
+    handled = guarded_broker(tmp_path).router.handlers
+    assert {code for code, rule in RULES.items() if rule.level is Level.ADMIN and code in handled} <= SHAPES.keys()
 
 
 async def test_every_request_code_has_a_rule(tmp_path: Path) -> None:

@@ -17,13 +17,14 @@ from orbitmq.broker.access.accounts import Account, account_of, resource_text
 from orbitmq.broker.access.addresses import Matches, address_of, pattern
 from orbitmq.broker.access.files import AclFile, AclPlaces, Document, Signature
 from orbitmq.broker.access.rules import Level, TopicAt, rule_of
+from orbitmq.broker.access.shapes import misfit
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.config import DataVersion
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import Clock
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.signature import ACCESS_KEY, is_signed
+from orbitmq.wire.signature import ACCESS_KEY, signed_fields
 
 _log = logging.getLogger(__name__)
 
@@ -189,9 +190,12 @@ class AccessControl:
         address = address_of(connection.peer[0])
         if address is not None and account.is_white(address):
             return
-        if not is_signed(command, account.secret):
+        signed = signed_fields(command, account.secret)
+        if signed is None:
             raise self._denial(connection, command, f"Check signature failed for accessKey={access_key}")
         self._check_permission(connection, command, account)
+        if (reason := misfit(command.code, signed, command.body)) is not None:
+            raise self._denial(connection, command, f"{reason}, and the signature covers it", reason)
 
     def _is_white(self, policy: Policy, connection: Connection) -> bool:
         """Asked once a connection and policy: an address does not change."""
