@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from orbitmq.runtime.refusals import Refusals
 from orbitmq.wire.command import Command
 from orbitmq.wire.signature import Credentials, sign
 
@@ -75,6 +76,16 @@ def command_of(code: int, fields: Mapping[str, str] | None = None, body: bytes =
     return Command(code=code, ext=dict(fields or {}), body=body, opaque=code + 1)
 
 
+class _SlowLoop:
+    """A second passes whenever the time is asked for."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        _SlowLoop.now += 1
+        return _SlowLoop.now
+
+
 class FakeConnection:
     """What access control looks at of a connection."""
 
@@ -82,3 +93,5 @@ class FakeConnection:
         self.peer = host, 1
         self.attributes: dict[str, object] = {}
         self.address = f"{host}:1"
+        self.refusals = Refusals()
+        self.loop = _SlowLoop()

@@ -86,9 +86,11 @@ class BarePeer:
 
 
 @asynccontextmanager
-async def bare_peer(address: str) -> AsyncIterator[BarePeer]:
+async def bare_peer(address: str, *, source: str | None = None) -> AsyncIterator[BarePeer]:
+    """Connected to `address`, from the local address `source` if one is given."""
     host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    local = None if source is None else (source, 0)
+    reader, writer = await asyncio.open_connection(host, int(port), local_addr=local)
     try:
         yield BarePeer(reader, writer)
     finally:

@@ -107,6 +107,7 @@ class Connection(asyncio.Protocol):
         self.local: tuple[str, int] = ("", 0)
         self.last_active = self.loop.time()  # seconds of the loop's clock
         self.last_heard = self.last_active
+        self.place_until = 0.0  # by that clock: so long it takes a place of its address, though it ends before
         self.attributes: dict[str, Any] = {}  # what the rooms above remember of this peer
 
     def __repr__(self) -> str:

@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 
 Answer = Command | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
-Check = Callable[["Connection", Command], None]
-"""Sees a request before its handler and raises to refuse it."""
+Check = Callable[["Connection", Command], Awaitable[Answer] | None]
+"""Sees a request before its handler and raises to refuse it; what it returns refuses it later."""
 
 
 class Router:
@@ -121,7 +121,7 @@ def _limited(handler: Handler, limit: int, refusals: Refusals) -> Handler:
 
 def _checked(check: Check, handler: Handler) -> Handler:
     def checked(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
-        check(connection, command)
-        return handler(connection, command)
+        refused = check(connection, command)
+        return handler(connection, command) if refused is None else refused
 
     return checked

@@ -152,12 +152,17 @@ class Server:
     def _closed(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
-            host = connection.peer[0]
-            self._hosts[host] -= 1
-            if not self._hosts[host]:
-                del self._hosts[host]
+            if connection.place_until > connection.loop.time():
+                connection.loop.call_at(connection.place_until, self._leave_place, connection.peer[0])
+            else:
+                self._leave_place(connection.peer[0])
             if self._on_close:
                 self._on_close(connection)
+
+    def _leave_place(self, host: str) -> None:
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
 
     def _plan_scan(self) -> None:
         seconds = min(IDLE_SCAN_SECONDS, self._limits.frame_timeout_ms / 2000)

@@ -35,6 +35,7 @@ class Limit(StrEnum):
     HELD_PULLS = "held_pulls"
     EXPRESSIONS = "expressions"
     LOCKS = "locks"
+    SIGNATURES = "signatures"
     ROUTES = "routes"
     SETTINGS = "settings"
     DISK = "disk"

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orbitmq.broker.access.control import AccessControl
+from orbitmq.broker.access import brake
+from orbitmq.broker.access.brake import FREE_TRIES, LATE_S
+from orbitmq.broker.access.control import REST_SECONDS, RESTS, AccessControl
 from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level
 from orbitmq.broker.access.shapes import SHAPES
@@ -24,7 +26,9 @@ from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import INNER_MULTI_DISPATCH
+from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.runtime.refusals import Limit
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, QueueLocks
 from orbitmq.wire.codes import RequestCode, SerializeType
 from orbitmq.wire.command import Command, request
@@ -45,8 +49,8 @@ from tests.support.access import (
     signed,
     write_acl,
 )
-from tests.support.live import long_header, made_broker, running, send_header
-from tests.support.loops import until
+from tests.support.live import Time, long_header, made_broker, running, send_header
+from tests.support.loops import LoopFactory, until
 from tests.support.peers import BarePeer, bare_peer
 
 REFUSED = "AclException: "
@@ -127,8 +131,9 @@ def body_for(code: int) -> bytes:
     return b""
 
 
-async def test_the_table_holds_for_every_request_code(tmp_path: Path) -> None:
+async def test_the_table_holds_for_every_request_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """{no credentials, wrong secret, unknown account, account without permission, permitted} x request code."""
+    monkeypatch.setattr(brake, "FREE_TRIES", 1000)
     async with guarded(tmp_path) as (broker, peer):
         assert (await send(peer, OWNER)).code == 0
         ((offset, _, _),) = broker.store.entries(TOPIC, 0, 0, 1)
@@ -512,9 +517,60 @@ async def test_what_only_owners_know_is_never_logged(tmp_path: Path, caplog: pyt
     assert "secret" not in caplog.text.replace("its secretKey", "")
 
 
+async def test_who_guesses_secrets_is_slowed_down_and_nobody_else(tmp_path: Path, turned_clock: LoopFactory) -> None:
+    """The broker looks at few of 500 tries that come at once: 20 are answered, some later, and the connection ends.
+    Another connection from the same address, and the account itself, go on as before.
+    """
+    time = Time()
+    write_acl(tmp_path)
+    broker = made_broker(tmp_path / "store", time.clock, aclEnable="true")
+    async with running(broker), bare_peer(broker.address) as guesser, bare_peer(broker.address) as neighbour:
+        tries = [command_of(RequestCode.GET_BROKER_CONFIG) for _ in range(500)]
+        for number, command in enumerate(tries):
+            command.opaque = number
+            signed(command, Credentials(ADMIN.access_key, f"guess-{number}"))
+        await guesser.send(*tries)
+        await until(lambda: any(RESTS in one.attributes for one in broker.connections))
+        assert (await send(neighbour, OWNER)).code == 0
+        assert await refusal(neighbour, signed(command_of(RequestCode.GET_BROKER_CONFIG), ADMIN)) is None
+        await time.pass_by(LATE_S)
+        answers = [await guesser.read() for _ in tries]
+        assert all("Check signature failed" in (answer.remark or "") for answer in answers)
+        looked_at = {answer.opaque for answer in answers if "too often" not in (answer.remark or "")}
+        assert looked_at == set(range(broker.refusals.counts[Limit.SIGNATURES]))
+        assert FREE_TRIES < len(looked_at) < FREE_TRIES + 10, "some time passes while they come"
+        await time.pass_by(REST_SECONDS)
+        assert await guesser.reader.read() == b""
+        assert (await send(neighbour, OWNER)).code == 0
+
+
+async def test_who_leaves_instead_of_waiting_has_no_more_tries(tmp_path: Path, turned_clock: LoopFactory) -> None:
+    """A connection that has tried too much takes a place of its address for ten seconds, though it ends at once."""
+    time = Time()
+    write_acl(tmp_path)
+    broker = made_broker(tmp_path / "store", time.clock, aclEnable="true")
+    broker._server._limits = ConnectionOptions(host_connections_max=5)
+    wrong = signed(command_of(RequestCode.GET_BROKER_CONFIG), Credentials(ADMIN.access_key, "guess"))
+    async with running(broker):
+        async with bare_peer(broker.address) as guesser:
+            await guesser.send(*[wrong] * 100)
+            await until(lambda: broker.refusals.counts[Limit.SIGNATURES] > FREE_TRIES)
+        for _ in range(50):
+            async with bare_peer(broker.address) as guesser:
+                await guesser.send(wrong)
+            await until(lambda: not broker.connections)
+        assert broker.refusals.counts[Limit.SIGNATURES] < FREE_TRIES + 10
+        assert broker.refusals.counts[Limit.HOST_CONNECTIONS] > 0
+        async with bare_peer(broker.address, source="127.0.0.2") as elsewhere:
+            assert (await send(elsewhere, OWNER)).code == 0
+        await time.pass_by(REST_SECONDS)
+        async with bare_peer(broker.address) as again:
+            assert (await send(again, OWNER)).code == 0
+
+
 async def test_a_flood_of_refused_requests_leaves_few_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(tmp_path) as (_, peer):
-        for _ in range(50):
+        for _ in range(FREE_TRIES):  # further ones are answered late
             await send(peer, IMPOSTOR)
     assert caplog.text.count("access_denied") == 1
 
@@ -539,7 +595,7 @@ def test_strange_requests_are_refused_and_break_nothing(
     if by is not None:
         signed(command, by)
     try:
-        shared_control.check(FakeConnection("10.0.0.9"), command)
+        assert shared_control.check(FakeConnection("10.0.0.9"), command) is None, "one try a second is answered at once"
     except OrbitMQError:
         return
     assert by is not None

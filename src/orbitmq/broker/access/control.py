@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orbitmq.broker.access import files
 from orbitmq.broker.access.accounts import Account, account_of, resource_text
 from orbitmq.broker.access.addresses import Matches, address_of, pattern
+from orbitmq.broker.access.brake import LATE_S, SignatureBrake
 from orbitmq.broker.access.files import AclFile, AclPlaces, Document, Signature
 from orbitmq.broker.access.rules import Level, TopicAt, rule_of
 from orbitmq.broker.access.shapes import misfit
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.config import DataVersion
 from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Answer
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.refusals import Limit
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.signature import ACCESS_KEY, signed_fields
@@ -31,7 +34,10 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0  # a changed file counts after two looks; RocketMQ looks every 5 s
 SHOWN_MAX = 255  # of what a peer calls itself, in an answer
 DENIALS_LOGGED = 1000  # different ones between two looks; a flood of refused requests must not fill the disk
+REST_SECONDS = 10.0  # that a connection with too many wrong signatures takes a place of its address's
 _IS_WHITE = "access.is_white"
+RESTS = "access.rests"
+TOO_OFTEN = "this connection has signed wrongly too often and is about to be closed"
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class AccessControl:
         self._changing = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
         self._denied: set[tuple[str, int, str]] = set()
+        self._brake = SignatureBrake()
         self._loaded_ms = 0
 
     @property
@@ -176,26 +183,48 @@ class AccessControl:
 
     # ----------------------------------------------------------------------------------------------------- requests
 
-    def check(self, connection: Connection, command: Command) -> None:
-        """RequestRejected unless the request may be handled; what it says is what RocketMQ says."""
+    def check(self, connection: Connection, command: Command) -> Awaitable[Answer] | None:
+        """RequestRejected unless the request may be handled; what it says is what RocketMQ says. What it returns raises
+        that later, to those who have signed wrongly too often.
+        """
         policy = self._policy
         if self._is_white(policy, connection):
-            return
+            return None
+        if (rests := connection.attributes.get(RESTS)) is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, rests)
         access_key = (command.ext or {}).get(ACCESS_KEY)
         if not access_key:
             raise self._denial(connection, command, "No accessKey is configured")
         account = policy.accounts.get(access_key)
         if account is None:
-            raise self._denial(connection, command, f"No acl config for {_shown(access_key)}", "no such account")
+            denial = self._denial(connection, command, f"No acl config for {_shown(access_key)}", "no such account")
+            return self._wrong(connection, denial)
         address = address_of(connection.peer[0])
         if address is not None and account.is_white(address):
-            return
+            return None
         signed = signed_fields(command, account.secret)
         if signed is None:
-            raise self._denial(connection, command, f"Check signature failed for accessKey={access_key}")
+            denial = self._denial(connection, command, f"Check signature failed for accessKey={access_key}")
+            return self._wrong(connection, denial)
         self._check_permission(connection, command, account)
         if (reason := misfit(command.code, signed, command.body)) is not None:
             raise self._denial(connection, command, f"{reason}, and the signature covers it", reason)
+        return None
+
+    def _wrong(self, connection: Connection, denial: RequestRejected) -> Awaitable[Answer]:
+        """Refuse a wrong signature: at once while they are few, then later and later; beyond that the connection rests
+        and is closed. Each of them takes one of the connections that an address may have, whoever leaves before.
+        """
+        text = "event=signature_refused peer=%s reason=%s"
+        connection.refusals.note(Limit.SIGNATURES, _log, text, connection.address, denial.remark)
+        late_s = self._brake.wrong(connection.peer[0], connection.loop.time())
+        if late_s <= 0:
+            raise denial
+        connection.place_until = connection.loop.time() + REST_SECONDS
+        if late_s >= LATE_S:
+            connection.attributes[RESTS] = f"{denial.remark}; {TOO_OFTEN}"
+            connection.loop.call_later(REST_SECONDS, connection.close)
+        return _refused_later(late_s, denial)
 
     def _is_white(self, policy: Policy, connection: Connection) -> bool:
         """Asked once a connection and policy: an address does not change."""
@@ -223,6 +252,11 @@ class AccessControl:
             self._denied.add(entry)
             _log.warning("event=access_denied peer=%s code=%d reason=%s", connection.address, command.code, entry[2])
         return RequestRejected(ResponseCode.SYSTEM_ERROR, f"AclException: {text}")
+
+
+async def _refused_later(late_s: float, denial: RequestRejected) -> Answer:
+    await asyncio.sleep(late_s)
+    raise denial
 
 
 def _shown(text: str) -> str:
