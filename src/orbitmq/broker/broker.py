@@ -30,6 +30,7 @@ from orbitmq.broker.mastership.watch import MasterWatch
 from orbitmq.broker.membership import Membership
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.ports import bind_ports, host_field
 from orbitmq.broker.pulling import SCAN_SECONDS, Pulling
 from orbitmq.broker.querying import Querying
 from orbitmq.broker.registered import RegisteredTopics
@@ -56,10 +57,10 @@ from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.unread import UnreadMessages
 from orbitmq.broker.waits import limit_requests
 from orbitmq.broker.writing import Writing
-from orbitmq.errors import ConfigurationError, StoreStuck
+from orbitmq.errors import StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
-from orbitmq.message.hosts import address_text, encode_host
+from orbitmq.message.hosts import address_text
 from orbitmq.net.connection import Connection
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.remoting import Remoting
@@ -68,7 +69,7 @@ from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.replication.master import Replicas, networks_of
-from orbitmq.replication.slave import REPLICATION_DISTANCE, Following
+from orbitmq.replication.slave import Following
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.runtime.options import as_text
 from orbitmq.runtime.periodic import Periodic
@@ -84,8 +85,6 @@ _log = logging.getLogger(__name__)
 WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too long
 CLIENT_SCAN_SECONDS = 10.0
 FILTER_SAVE_SECONDS = 10.0  # as in RocketMQ
-VIP_DISTANCE = 2  # how far the VIP port is below the port, for every client of RocketMQ
-PORT_TRIES = 16  # any free port will do, but the one two below may be taken: somebody else's luck ends sometime
 LOCK_SWEEP_SECONDS = 60.0
 LOOK_MS = 3000  # for another master, at the start
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
@@ -226,11 +225,11 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         if self._access is not None:
             await asyncio.to_thread(self._access.load)
-        self.port = await self._take_ports()
+        self.port = await bind_ports(self._server, self.replicas, self.options)
         try:
             if self.watch is not None:
                 await self.watch.begin(self._clock.now_ms())
-            host = await _host_field(self.options.broker_ip1, self.port)
+            host = await host_field(self.options.broker_ip1, self.port)
             self._sending.store_host = self._pulling.store_host = host
             self.transactions.use_host(host)
             await asyncio.to_thread(self._filters.load)  # first: the store makes bitmaps again that a crash took
@@ -255,32 +254,6 @@ class Broker:
             await self._abandon()
             raise
         _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
-
-    async def _take_ports(self) -> int:
-        """Bind the port for clients, the one for those who ask for the VIP channel, where the same is served, and the
-        one for slaves.
-        """
-        options, server = self.options, self._server
-        for tries_left in reversed(range(PORT_TRIES if options.listen_port == 0 else 1)):
-            port = await server.bind(options.listen_address, options.listen_port)
-            second = options.fast_listen_port or port - VIP_DISTANCE
-            try:
-                await self.replicas.bind(options.listen_address, port + REPLICATION_DISTANCE)
-                if second > 0:
-                    await self._bind_vip(second)
-                return port
-            except ConfigurationError:
-                server.release()
-                self.replicas.release()
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try returns or raises")
-
-    async def _bind_vip(self, port: int) -> None:
-        try:
-            await self._server.bind(self.options.listen_address, port)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"option fastListenPort: {error}") from error.__cause__
 
     async def _stop_access(self) -> None:
         if self._access is not None:
@@ -668,13 +641,3 @@ class Broker:
             _log.info("event=client_expired peer=%s", connection.address)
             self._client_gone(connection)
             connection.close()
-
-
-async def _host_field(name: str, port: int) -> bytes:
-    """The store host of messages. brokerIP1 may be a host's name, too; IPv4 is preferred, as Java does."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(name.strip("[]"), port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"option brokerIP1: {name!r} is no address of a host: {error}") from error
-    ip = str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
-    return encode_host(ip, port)

@@ -1,0 +1,53 @@
+"""The ports of a broker, and the address that stands in its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.hosts import encode_host
+from orbitmq.net.server import Server
+from orbitmq.replication.master import Replicas
+from orbitmq.replication.slave import REPLICATION_DISTANCE
+
+VIP_DISTANCE = 2  # how far the VIP port is below the port, for every client of RocketMQ
+PORT_TRIES = 16  # any free port will do, but the one two below may be taken: somebody else's luck ends sometime
+
+
+async def bind_ports(server: Server, replicas: Replicas, options: BrokerOptions) -> int:
+    """Bind the port for clients, which is returned, the one for those who ask for the VIP channel, where the same is
+    served, and the one for slaves. ConfigurationError when one cannot be had.
+    """
+    for tries_left in reversed(range(PORT_TRIES if options.listen_port == 0 else 1)):
+        port = await server.bind(options.listen_address, options.listen_port)
+        second = options.fast_listen_port or port - VIP_DISTANCE
+        try:
+            await replicas.bind(options.listen_address, port + REPLICATION_DISTANCE)
+            if second > 0:
+                await _bind_vip(server, options.listen_address, second)
+            return port
+        except ConfigurationError:
+            server.release()
+            replicas.release()
+            if not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+async def _bind_vip(server: Server, address: str, port: int) -> None:
+    try:
+        await server.bind(address, port)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option fastListenPort: {error}") from error.__cause__
+
+
+async def host_field(name: str, port: int) -> bytes:
+    """The store host of messages. brokerIP1 may be a host's name, too; IPv4 is preferred, as Java does."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name.strip("[]"), port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"option brokerIP1: {name!r} is no address of a host: {error}") from error
+    ip = str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
+    return encode_host(ip, port)
