@@ -309,7 +309,6 @@ def test_what_can_never_be_stored_is_told_once_and_holds_nothing_up(
             TO_FURTHER_QUEUES | {"maxLmqConsumeQueueNum": "1"},
             "LMQ_CONSUME_QUEUE_NUM_EXCEEDED",
         ),
-        ({}, {"maxMessageSize": "10"}, "MESSAGE_ILLEGAL"),
     ],
 )
 def test_what_an_option_forbids_since_then_waits_until_it_is_put_back(
@@ -339,6 +338,18 @@ def test_what_an_option_forbids_since_then_waits_until_it_is_put_back(
     after.delivery.deliver_turn()
     assert {b"too long for now", b"2"} <= set(after.delivered())
     after.store.close()
+
+
+def test_a_lower_limit_of_sizes_is_one_of_new_messages(tmp_path: Path) -> None:
+    before = Bench(tmp_path)
+    before.put_aside(b"longer than new ones may be")
+    before.put_aside(b"2")
+    before.store.close()
+    bench = Bench(tmp_path, maxMessageSize="10")
+    bench.clock.advance(5000)
+    bench.delivery.deliver_turn()
+    assert bench.delivered() == [b"longer than new ones may be", b"2"]
+    bench.store.close()
 
 
 def test_what_is_dropped_does_not_fill_the_disk_with_lines(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -215,3 +215,29 @@ async def test_a_half_message_without_room_for_its_checks_holds_up_no_other(
         assert question.prepared.unique_id == "behind"
         assert broker.store.max_offset(TRANSACTION_CHECK_MAX_TOPIC, 0) == 1, "it is kept"
         assert "event=transaction_given_up topic=Orders id=full reason=no_room_for_its_checks" in caplog.text
+
+
+# --------------------------------------------------------------------------------------------- a limit that was lowered
+
+
+async def test_what_is_larger_than_new_messages_may_be_is_retried_buried_and_committed(
+    tmp_path: Path, turned_clock: LoopFactory
+) -> None:
+    time = Time()
+    body = b"x" * (128 << 10)
+    before = made_broker(tmp_path, time.clock, messageDelayLevel=LEVELS)
+    async with running(before), client_of(before) as client, raw_producer(before.address, "payers") as producer:
+        assert (await client.send("Orders", body)).code == 0
+        await producer.prepare("Orders", body, "u1", born_ms=time.clock.now_ms(), queue_id=1)
+    broker = made_broker(tmp_path, time.clock, messageDelayLevel=LEVELS, maxMessageSize="1024")
+    async with running(broker), client_of(broker) as client, raw_producer(broker.address, "payers") as producer:
+        assert (await client.send("Orders", body)).code == ResponseCode.MESSAGE_ILLEGAL
+        (message,) = await client.read("Orders")
+        assert (await send_back(client, message, "g", 1)).code == 0
+        await time.pass_by(1.2)
+        (again,) = await client.read("%RETRY%g")
+        assert (await send_back(client, again, "g", 1)).code == 0
+        assert [letter.body for letter in await client.read("%DLQ%g")] == [body]
+        await round_of(broker, time, producer)
+        await producer.end((await producer.asked.get()).prepared, COMMIT)
+        assert [one.body for one in await client.read("Orders", 1)] == [body]

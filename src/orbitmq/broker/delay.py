@@ -46,7 +46,7 @@ QUEUE_DIGITS_MAX: Final = 10
 DROPPED_LINES: Final = 200  # in ten seconds, as many as one turn may drop: a line each, but not a disk full of them
 
 # What a put says of a message that it will always say. Everything else is of the disk, and passes, or of an option
-# (maxMessageSize, maxLmqConsumeQueueNum) that was changed since, and may be changed back: the level waits, and says so.
+# (maxLmqConsumeQueueNum) that was changed since, and may be changed back: the level waits, and says so.
 NEVER_STORED: Final = PutStatus.PROPERTIES_SIZE_EXCEEDED
 
 
@@ -213,6 +213,7 @@ class DelayedDelivery:
             born_host=unit.born_host,
             store_host=unit.store_host,
             reconsume_times=unit.reconsume_times,
+            is_known=True,
         )
         try:
             result = self._store.put(record)

@@ -153,4 +153,5 @@ def _returned(unit: Unit, topic: TopicConfig, queue_id: int, properties: Mapping
         born_host=unit.born_host,
         store_host=unit.store_host,
         reconsume_times=unit.reconsume_times + 1,
+        is_known=True,
     )

@@ -264,7 +264,9 @@ class MessageStore:
         size = unit_size(sys_flag, body, queue.topic_bytes, properties)
         if len(properties) > PROPERTIES_SIZE_MAX:
             return PROPERTIES_TOO_LONG
-        if size > self._unit_size_max or len(body) > self.options.max_message_size:
+        if (size > self._unit_size_max or len(body) > self.options.max_message_size) and self._is_too_large(
+            record, size
+        ):
             return ILLEGAL
         log = self._log
         if log.end + size > log.limit or queue.end >= queue.limit or further:
@@ -304,7 +306,13 @@ class MessageStore:
         if size > PROPERTIES_SIZE_MAX:
             return PROPERTIES_TOO_LONG
         whole = unit_size(with_host_bits(record), record.body, LONGEST_TOPIC, properties) - len(properties) + size
-        return ILLEGAL if whole > self._unit_size_max else None
+        return ILLEGAL if self._is_too_large(record, whole) else None
+
+    def _is_too_large(self, record: PutRecord, size: int) -> bool:
+        """Whether the unit of a message, with this size, may not be stored."""
+        if record.is_known:
+            return size > self._log.units_size_max
+        return size > self._unit_size_max or len(record.body) > self.options.max_message_size
 
     def put_batch(self, record: PutRecord) -> PutResult:
         """Store the messages of a batch, all in one file. `record` has the body of the request and what the messages

@@ -32,7 +32,8 @@ class PutRecord(msgspec.Struct, gc=False):
     """A message on its way into the store.
 
     `properties` is the encoded text in UTF-8; tag and delay level are read out of it. The hosts' lengths decide the
-    IPv6 bits of the system flag, the caller need not set them.
+    IPv6 bits of the system flag, the caller need not set them. `is_known` is a message that the store holds already, on
+    its way to another place: `maxMessageSize`, which may have been lowered since, does not count for it.
     """
 
     topic: str
@@ -46,6 +47,7 @@ class PutRecord(msgspec.Struct, gc=False):
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    is_known: bool = False
 
 
 class PutResult(msgspec.Struct, gc=False):

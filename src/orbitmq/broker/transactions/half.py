@@ -163,6 +163,7 @@ def committed(half: Half) -> PutRecord:
         store_host=unit.store_host,
         reconsume_times=unit.reconsume_times,
         prepared_transaction_offset=unit.physical_offset,
+        is_known=True,
     )
 
 
@@ -231,6 +232,7 @@ def _copied(half: Half, topic: str) -> PutRecord:
         born_timestamp=unit.born_timestamp,
         born_host=unit.born_host,
         store_host=unit.store_host,
+        is_known=True,
     )
 
 
