@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import uvloop
@@ -33,6 +33,7 @@ from orbitmq.runtime.logging import spare_this_thread
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
+V = TypeVar("V")
 C_co = TypeVar("C_co", covariant=True)
 
 _log = logging.getLogger(__name__)
@@ -243,18 +244,19 @@ class Outcome(concurrent.futures.Future[R]):
 
     _done_callbacks: list[Callable[[Outcome[R]], object]]
 
-    def settle(self, thread: LoopThread, act: Callable[[], None]) -> None:
-        """Call `act`, which sets the result or the error. On the loop of `thread`."""
+    def settle(self, thread: LoopThread, act: Callable[[V], None], value: V) -> None:
+        """Call `act`, which sets the result or the error, with `value`. On the loop of `thread`."""
         if not self._condition.acquire(blocking=False):
-            thread.loop.call_later(LOOK_S, self.settle, thread, act)
+            thread.loop.call_later(LOOK_S, self.settle, thread, act, value)
             return
+        callbacks: Sequence[Callable[[Outcome[R]], object]] = ()
         try:
             if self._waiters:  # those of `concurrent.futures.wait` have locks of their own
-                thread.beside.put(act)
+                thread.beside.put(functools.partial(act, value))
                 return
-            callbacks = list(self._done_callbacks)
-            self._done_callbacks.clear()
-            act()
+            if self._done_callbacks:  # to be called without the lock
+                callbacks, self._done_callbacks = self._done_callbacks, []
+            act(value)
         finally:
             self._condition.release()
         for callback in callbacks:
@@ -271,20 +273,19 @@ def submit(start: Callable[[], asyncio.Future[R]]) -> Outcome[R]:
 
     def begin() -> None:
         try:
-            start().add_done_callback(functools.partial(_pass_on, thread, outcome))
+            start().add_done_callback(end)
         except BaseException as error:  # the caller's, whose thread waits for it
-            outcome.settle(thread, functools.partial(outcome.set_exception, error))
+            outcome.settle(thread, outcome.set_exception, error)
+
+    def end(future: asyncio.Future[R]) -> None:
+        error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
+        if error is None:
+            outcome.settle(thread, outcome.set_result, future.result())
+        else:
+            outcome.settle(thread, outcome.set_exception, error)
 
     thread.call(begin)
     return outcome
-
-
-def _pass_on(thread: LoopThread, outcome: Outcome[R], future: asyncio.Future[R]) -> None:
-    error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
-    if error is not None:
-        outcome.settle(thread, functools.partial(outcome.set_exception, error))
-    else:
-        outcome.settle(thread, functools.partial(outcome.set_result, future.result()))
 
 
 class Face(Generic[C_co]):
