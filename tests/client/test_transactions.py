@@ -455,6 +455,21 @@ def test_a_master_that_comes_back_hears_of_the_producer_within_seconds() -> None
     run(scenario(), TurnedLoop)
 
 
+def test_a_master_that_stays_away_is_tried_ever_more_seldom_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, fake_system() as other:
+            system.masters["b"] = other.address
+            other.answers[RequestCode.HEART_BEAT] = refuse(1)
+            async with TransactionProducer("payers", system.address, listener=Script(), heartbeat_interval_ms=600_000):
+                for _ in range(60):
+                    await turned_loop().turn(1.1)
+            tries = other.count(RequestCode.HEART_BEAT)
+            assert 4 <= tries <= 8, "at its start, after 1, 3, 7, 15, 31 and 61 s"
+            assert caplog.text.count("event=heartbeat_failed") == 1
+
+    run(scenario(), TurnedLoop)
+
+
 def test_a_producer_that_starts_without_a_name_server_is_known_once_one_answers() -> None:
     async def scenario() -> None:
         code = RequestCode.GET_BROKER_CLUSTER_INFO
@@ -463,7 +478,7 @@ def test_a_producer_that_starts_without_a_name_server_is_known_once_one_answers(
             async with TransactionProducer("payers", system.address, listener=Script()):
                 assert not system.heartbeats
                 for asked in (2, 3):
-                    await turned_loop().turn(2.1)
+                    await turned_loop().turn(5.1)
                     await until(lambda asked=asked: system.count(code) >= asked)  # type: ignore[misc]
                 await until(lambda: knows(system))
 

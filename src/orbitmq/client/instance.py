@@ -49,8 +49,7 @@ IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that make the
 STREAM_FIELDS = {"ReqT": "0"}  # in every request of a client of streams
 MISSING_ROUTE_PAUSE_S = 1.0  # a subscribed topic without route is asked for again after this, then ever more seldom,
 MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
-ABSENT_MASTER_LOOK_S = 1.0  # how often a lost connection to a master is looked for; one that is away is tried again
-ABSENT_MASTER_PAUSE_MAX_S = 5.0  # after this, then ever more seldom, but at least so often: it asks once it is back
+ABSENT_MASTER_LOOK_S = 1.0  # how often a lost connection to a master is looked for that may have transactions of ours
 
 
 class Instance:
@@ -108,6 +107,8 @@ class Instance:
         """One heartbeat or farewell at a time and broker, so that none overtakes another."""
         self._greeted: set[str] = set()
         """Addresses that know us over their present connection."""
+        self._silent: set[str] = set()
+        """Those whose last heartbeat failed; told once."""
         self._changed_topics: set[str] = set()
         self._route_news = asyncio.Event()
         self._routes_wanted = asyncio.Event()
@@ -247,22 +248,26 @@ class Instance:
                     member.wake_rebalance()
 
     async def _follow_masters(self) -> None:
-        """While somebody decides transactions: masters that join, come back or take another's place hear of it."""
+        """While somebody decides transactions: masters that join, come back or take another's place hear of it. One
+        that does not answer is tried again after a second, and then ever more seldom.
+        """
         interval_s = self.settings["poll_namesrv_interval_ms"] / 1000
         loop = asyncio.get_running_loop()
-        due, pause_s = loop.time() + interval_s, ABSENT_MASTER_LOOK_S
+        asks_at = loop.time() + (interval_s if self._masters_known else MISSING_ROUTE_PAUSE_MAX_S)
+        waits: dict[str, tuple[float, float]] = {}  # absent master -> when it is tried again, the pause after that
         while self._deciders:
-            await asyncio.sleep(min(pause_s, interval_s))
-            absent = self._absent_masters()
-            if not absent and self._masters_known and loop.time() < due:
-                pause_s = ABSENT_MASTER_LOOK_S
+            await asyncio.sleep(min(ABSENT_MASTER_LOOK_S, interval_s))
+            now = loop.time()
+            waits = {address: waits.get(address, (now, ABSENT_MASTER_LOOK_S)) for address in self._absent_masters()}
+            late = {address: pause_s for address, (at, pause_s) in waits.items() if at <= now}
+            if not late and now < asks_at:
                 continue
+            waits |= {address: (now + pause_s, min(2 * pause_s, interval_s)) for address, pause_s in late.items()}
             with one_round(self.client_id, "masters"):
                 await self._find_masters()
-                await asyncio.gather(*map(self._beat_at, self._absent_masters()))
-            due = loop.time() + interval_s
-            is_whole = self._masters_known and not self._absent_masters()
-            pause_s = ABSENT_MASTER_LOOK_S if is_whole else min(2 * pause_s, ABSENT_MASTER_PAUSE_MAX_S)
+                absent = [address for address in self._absent_masters() if address in late or address not in waits]
+                await asyncio.gather(*map(self._beat_at, absent))
+            asks_at = now + (interval_s if self._masters_known else MISSING_ROUTE_PAUSE_MAX_S)
 
     async def _find_masters(self) -> None:
         """Ask a name server for all masters; what fails is tried again soon."""
@@ -318,8 +323,12 @@ class Instance:
                 timeout_ms = self.settings["api_timeout_ms"]
                 await membership.heartbeat(self.remoting, address, self._heartbeat_data(), timeout_ms=timeout_ms)
                 self._greeted.add(address)
+                self._silent.discard(address)
             except OrbitMQError as error:
-                _log.warning("event=heartbeat_failed client=%s broker=%s error=%s", self.client_id, address, error)
+                level = logging.DEBUG if address in self._silent else logging.WARNING
+                text = "event=heartbeat_failed client=%s broker=%s error=%s"
+                _log.log(level, text, self.client_id, address, error)
+                self._silent.add(address)
 
     def _heartbeat_data(self) -> HeartbeatData:
         return HeartbeatData(
