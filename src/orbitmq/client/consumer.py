@@ -179,15 +179,22 @@ class Consumer(Client):
         )
 
     def _properties(self, *, workers: int = 0, is_orderly: bool = False) -> dict[str, str]:
-        return properties(
-            self._settings_kind,
-            self._member_settings,
-            self.heartbeat_data(),
-            name_servers=self._instance.name_servers.addresses,
-            workers=workers,
-            started_ms=self._started_ms,
-            is_orderly=is_orderly,
+        return (
+            properties(
+                self._settings_kind,
+                self._member_settings,
+                self.heartbeat_data(),
+                name_servers=self._instance.name_servers.addresses,
+                workers=workers,
+                started_ms=self._started_ms,
+                is_orderly=is_orderly,
+            )
+            | self._condition()
         )
+
+    def _condition(self) -> dict[str, str]:
+        """What is not as usual with it, for an operator: the keys stand with `ConsumerRunningInfo`."""
+        return {}
 
     async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
         """Have the listener take a message, whatever queue it is of. RequestRejected without a listener."""

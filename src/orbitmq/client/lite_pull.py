@@ -22,6 +22,7 @@ from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pulling import Puller
 from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
+from orbitmq.client.reports import paused_text
 from orbitmq.client.settings import LitePullSettings, complete
 from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
 from orbitmq.client.watching import OnTopicQueues, QueueListener
@@ -31,6 +32,7 @@ from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import check_topic
 from orbitmq.wire.bodies import (
+    SUSPENDED,
     ConsumeFromWhere,
     ConsumeType,
     MessageModel,
@@ -434,6 +436,9 @@ class LitePullConsumer(ReadingConsumer):
         self._batches = deque(batch for batch in self._batches if not batch.cached.dropped)
         self._cached_count = sum(len(batch.messages) for batch in self._batches)
         self._make_room()
+
+    def _condition(self) -> dict[str, str]:
+        return {SUSPENDED: paused_text(self._paused)} if self._paused else {}
 
     async def _read(self, held: Held) -> None:
         queue = held.queue

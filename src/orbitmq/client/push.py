@@ -34,7 +34,7 @@ from orbitmq.client.orderly import Orderly
 from orbitmq.client.pulling import Puller
 from orbitmq.client.queue_locks import LOCK_AGAIN_S, RENEW_S, OwnedQueues
 from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
-from orbitmq.client.reports import queue_info
+from orbitmq.client.reports import error_text, queue_info
 from orbitmq.client.returning import Returning
 from orbitmq.client.settings import PushSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
@@ -48,6 +48,9 @@ from orbitmq.message.properties import CONSUME_START_TIME
 from orbitmq.message.topics import retry_topic
 from orbitmq.runtime.sampling import SAMPLE_SECONDS
 from orbitmq.wire.bodies import (
+    LAST_ERROR,
+    LAST_ERROR_AT,
+    SUSPENDED,
     ConsumeDirectlyResult,
     ConsumeFromWhere,
     ConsumeResult,
@@ -142,6 +145,8 @@ class PushConsumer(ReadingConsumer):
         self._given_up: dict[Held, asyncio.Task[None]] = {}
         """Queues whose listener must be done before another member may have them, each with who sees to that."""
         self._figures = Figures(self._clock)
+        self._last_failure: dict[str, str] = {}
+        """Why and when the listener failed last, as operators are told."""
         self._own_thresholds = self._thresholds
         self._paused = False
         self._puller: Puller | None = None
@@ -201,6 +206,7 @@ class PushConsumer(ReadingConsumer):
         check_loop(self._name(), self._loop)
         self._paused = False
         for held in self._held.values():
+            held.cached.last_consume_ms = self._clock.now_ms()  # the time it was suspended is not the listener's
             held.room.set()
 
     def set_consume_threads(self, count: int) -> None:
@@ -259,13 +265,19 @@ class PushConsumer(ReadingConsumer):
         return ConsumerRunningInfo(
             jstack=all_stacks() if stacks else None,
             mq_table={
-                queue: queue_info(held.cached, self._offsets.table.read(queue))
+                queue: queue_info(held.cached, self._offsets.table.read(queue), is_locked=self._is_locked(queue))
                 for queue, held in sorted(self._held.items())
             },
             properties=self._properties(workers=self._running_workers.count, is_orderly=self._is_orderly),
             status_table=self._figures.table(),
             subscription_set=list(self._subscriptions.values()),
         )
+
+    def _is_locked(self, queue: MessageQueue) -> bool:
+        return self._is_orderly and (self._locks is None or self._locks.owns(queue))
+
+    def _condition(self) -> dict[str, str]:
+        return self._last_failure | ({SUSPENDED: "true"} if self._paused else {})
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
         """Have the listener take a message now. No offset changes, and a failure is not delivered again."""
@@ -407,6 +419,7 @@ class PushConsumer(ReadingConsumer):
         _log.warning("event=offset_illegal group=%s queue=%s goes_on_at=%d", self.group, held.queue, offset)
         held.cached.dropped = True
         held.cached = ProcessQueue()
+        held.cached.last_consume_ms = self._clock.now_ms()
         self._offsets.table.set(held.queue, offset)
         held.confirmed = NOTHING
         await self._offsets.persist([held.queue])
@@ -433,6 +446,7 @@ class PushConsumer(ReadingConsumer):
     def _hold(self, queue: MessageQueue) -> None:
         super()._hold(queue)
         held = self._held[queue]
+        held.cached.last_consume_ms = self._clock.now_ms()  # as in RocketMQ: what is new has not stood still yet
         held.idle.set()
         if self._is_orderly:
             before = [one for one in self._given_up if one.queue == queue]
@@ -526,6 +540,8 @@ class PushConsumer(ReadingConsumer):
         now_ms = portion.cached.last_consume_ms
         begun_ms = int(portion.messages[0].properties.get(CONSUME_START_TIME, now_ms))
         self._figures.consumed(portion.held.queue.topic, len(portion.messages), failed, now_ms - begun_ms)
+        if failed:
+            self._last_failure = {LAST_ERROR: error_text(portion.error), LAST_ERROR_AT: str(now_ms)}
 
     def _settle(self, held: Held, cached: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         """These messages are done: their queue has room, its offset may rise."""

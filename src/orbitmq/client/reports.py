@@ -7,11 +7,16 @@ from typing import Any
 
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.settings import options_of
+from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.options import HIDDEN, as_text
 from orbitmq.wire.bodies import ConsumerData, ProcessQueueInfo
 from orbitmq.wire.codes import VERSION, version_name
 
 MEBIBYTE = 1 << 20
+ERROR_CHARS_MAX = 500
+"""Of an exception's text that is told: it may quote a whole message, and is asked for again and again."""
+QUEUES_MAX = 50
+"""Paused queues that are named."""
 
 
 def properties(
@@ -47,8 +52,19 @@ def properties(
     }
 
 
-def queue_info(cached: ProcessQueue, commit_offset: int) -> ProcessQueueInfo:
-    """One queue: what is cached, what is committed, when something last happened."""
+def error_text(error: BaseException | None) -> str:
+    """Why a listener failed, in one line."""
+    if error is None:
+        return "no exception: the listener asked for the messages again"
+    return " ".join(repr(error).split())[:ERROR_CHARS_MAX]
+
+
+def paused_text(queues: Iterable[MessageQueue]) -> str:
+    return " ".join(f"{one.topic}/{one.broker_name}/{one.queue_id}" for one in sorted(queues)[:QUEUES_MAX])
+
+
+def queue_info(cached: ProcessQueue, commit_offset: int, *, is_locked: bool) -> ProcessQueueInfo:
+    """One queue: what is cached, what is committed, when something last happened; `is_locked` of one read in order."""
     low, high = cached.bounds()
     return ProcessQueueInfo(
         cached_msg_count=cached.count,
@@ -57,6 +73,7 @@ def queue_info(cached: ProcessQueue, commit_offset: int) -> ProcessQueueInfo:
         cached_msg_size_in_mib=cached.size // MEBIBYTE,
         commit_offset=commit_offset,
         dropped=cached.dropped,
+        locked=is_locked,
         last_consume_timestamp=cached.last_consume_ms,
         last_pull_timestamp=cached.last_pull_ms,
     )

@@ -412,6 +412,13 @@ class ConsumeStatus(Struct, frozen=True):
     pull_tps: float = field(name="pullTPS", default=0.0)
 
 
+# What orbitmq's consumers say of themselves among their properties, and RocketMQ's do not.
+SUSPENDED = "suspended"
+"""`true`, or the queues that are paused as `topic/broker/queue`, joined by blanks; missing while it pulls."""
+LAST_ERROR, LAST_ERROR_AT = "lastConsumeError", "lastConsumeErrorAt"
+"""Why the listener failed last, and when: milliseconds since the epoch. Missing while it never has."""
+
+
 class ConsumerRunningInfo(Struct, frozen=True):
     """What a consumer says about itself when asked."""
 
