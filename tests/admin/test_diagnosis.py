@@ -12,9 +12,11 @@ import pytest
 
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.clients import Member, Running, RunningQueue, RunningTopic, Subscription
-from orbitmq.admin.diagnosis import Evidence, TopicPlace, diagnose, excerpt
+from orbitmq.admin.consumption import excerpt
+from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import why
 from orbitmq.admin.groups import GroupRules, plan_create
+from orbitmq.admin.observed import Evidence, TopicPlace
 from orbitmq.admin.progress import GroupProgress, QueueLag, State
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
@@ -43,7 +45,9 @@ def queue(**more: object) -> RunningQueue:
 def report(*queues: RunningQueue, **more: object) -> Running:
     made = Running(
         "x", "V4_9_7", "CONSUME_PASSIVELY", orderly=False, threads=20, started_at_ms=NOW_MS - 3_600_000,
-        name_servers="ns;", subscriptions=[], queues=list(queues), topics=[], properties={},
+        name_servers="ns;",
+        subscriptions=[Subscription("T", "*", "TAG", ["x"], conflict=False)], queues=list(queues), topics=[],
+        properties={},
     )  # fmt: skip
     return change(made, **more)
 
@@ -59,7 +63,8 @@ def member(name: str = "x", **more: object) -> Member:
 def healthy() -> Evidence:
     progress = GroupProgress(
         "g", 1, "CLUSTERING", lag_messages=0, known_lag_messages=0, retry_lag_messages=0, dead_letters=0,
-        expired_messages=0, consume_tps=5.0, produce_tps=5.0, drain_seconds=0.0, skew=None, delay_ms=0,
+        newest_dead_letter_at_ms=None, expired_messages=0, consume_tps=5.0, handed_out_tps=5.0, produce_tps=5.0,
+        drain_seconds=0.0, skew=None, delay_ms=0,
         last_consumed_age_ms=0, latency_ms=0, unowned_queues=[], idle_clients=[], unread_queues=[],
         queues=[queue_lag(0), queue_lag(1)],
     )  # fmt: skip
@@ -148,8 +153,8 @@ CASES: dict[str, tuple[Edit, Edit]] = {
         set_(reports=[report(queue(locked=False), orderly=False)]),
     ),
     "not-pulling": (
-        all_of(lags(queue_lag(0, 5)), set_(reports=[report(queue(last_pull_at_ms=NOW_MS - 61 * SECOND))])),
-        all_of(lags(queue_lag(0, 0)), set_(reports=[report(queue(last_pull_at_ms=NOW_MS - 61 * SECOND))])),
+        all_of(lags(queue_lag(0, 5)), set_(reports=[report(queue(last_consume_at_ms=NOW_MS - 61 * SECOND))])),
+        all_of(lags(queue_lag(0, 5)), set_(reports=[report(queue(last_consume_at_ms=NOW_MS - 59 * SECOND))])),
     ),
     "offset-ahead": (
         lags(queue_lag(0, state=State.OFFSET_AHEAD, consumer_offset=2000)),
@@ -161,7 +166,7 @@ CASES: dict[str, tuple[Edit, Edit]] = {
     ),
     "unowned-queues": (
         figures(unowned_queues=["T/broker-a/1"]),
-        all_of(figures(unowned_queues=["T/broker-a/1"]), set_(reports=[report(queue(), started_at_ms=NOW_MS - 5)])),
+        all_of(figures(unowned_queues=["T/broker-a/1"]), set_(kind="CONSUME_ACTIVELY")),
     ),
     "shared-queues": (
         set_(reports=[report(queue()), report(queue(), client_id="y")]),
@@ -278,7 +283,7 @@ def test_live_a_group_that_nobody_knows_and_one_without_members(cluster: Cluster
 
     assert reasons(cluster, "never-there") == ["unknown"]
     asked(cluster.namesrv_address, make)
-    assert reasons(cluster, "orphans") == ["offline", "disabled"]
+    assert reasons(cluster, "orphans") == ["disabled", "offline"]
 
 
 def test_live_a_filter_that_matches_nothing(cluster: Cluster) -> None:

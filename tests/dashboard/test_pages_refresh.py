@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Route, expect
 
 from orbitmq.admin.answers import Found
+from orbitmq.admin.group_verdicts import Verdicts
 from orbitmq.admin.living import Moment
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.app import Dashboard, Settings
@@ -29,6 +30,7 @@ SINCE = re.compile(r"^Refreshing has failed since 2026-05-01 08:0\d:\d\d: what s
 async def _overview() -> bytes:
     place = Place(PLACE, Reach(["127.0.0.1:1"], Remoting), sample_seconds=0)
     await place.kept("moment", _nothing)
+    await place.kept("verdicts", _no_groups)
     return (await seen(Dashboard(Settings([place])), "")).body
 
 
@@ -37,6 +39,10 @@ def _nothing(_: Session) -> Awaitable[Found[Moment]]:
         return Found([Moment([], [], [], 0)])
 
     return answer()
+
+
+async def _no_groups(_: Session) -> Verdicts:
+    return Verdicts()
 
 
 class _Server:

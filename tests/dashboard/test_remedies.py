@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 from orbitmq.admin import diagnosis
-from orbitmq.admin.diagnosis import Finding
+from orbitmq.admin.observed import Finding
 from orbitmq.admin.verdict import Severity
 from orbitmq.dashboard import pages
 from orbitmq.dashboard.asking import PAGES

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from orbitmq.admin.evidence import why
 from orbitmq.admin.session import Session
+from orbitmq.admin.verdict import Severity
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
@@ -130,7 +132,7 @@ def test_rules_are_read_before_they_are_changed(world: World) -> None:
     assert theirs["retryMaxTimes"] == "3"
     assert theirs["consumeEnable"] == "false"
     reasons = [row["rule"] for row in world.items("group", "why", "gc-rules", code=8)]
-    assert reasons == ["offline", "disabled"]
+    assert reasons == ["disabled", "offline"]
     world.change("group", "delete", "gc-rules")
     orbitmq("group", "config", "gc-rules", "-n", world.system.namesrv_address, code=3)
 
@@ -184,9 +186,12 @@ def test_reasons_are_found_by_what_consumers_and_brokers_say(world: World) -> No
         for group, reason in (("gc-failing", "listener-fails"), ("gc-picky", "filter-matches-nothing")):
 
             def told(group: str = group, reason: str = reason) -> bool:
-                return reason in _told(world, group, code=8 if reason.startswith("filter") else 0)
+                answer = asked(world.system.namesrv_address, lambda session: why(session, group), timeout_ms=30_000)
+                worst = answer.items[0]
+                return (worst.severity, worst.rule) == (Severity.CRITICAL, reason)
 
             wait_until(told, PATIENCE_S, f"{reason} to be told of {group}")
+            assert reason in _told(world, group)
 
 
 def _told(world: World, group: str, code: int = 8) -> list[str]:

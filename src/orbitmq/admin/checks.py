@@ -9,10 +9,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 
+import msgspec
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.cluster import each_runtime
+from orbitmq.admin.evidence import WATCH_SECONDS, why
+from orbitmq.admin.group_verdicts import RULE, findings_of, group_verdicts
 from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.topics import status
@@ -23,7 +26,11 @@ from orbitmq.admin.verdict import (
     DISK_WARNING,
     WAIT_CRITICAL_MS,
     WAIT_WARNING_MS,
+    Finding,
+    Severity,
     bytes_behind,
+    sentence,
+    worst_first,
 )
 from orbitmq.errors import NotFound, OrbitMQError
 from orbitmq.message.topics import dlq_topic
@@ -34,6 +41,10 @@ CONNECTION_WARNING_MS, CONNECTION_CRITICAL_MS = 500.0, 2000.0
 LAG_WARNING, LAG_CRITICAL = 10_000.0, 100_000.0
 DLQ_WARNING, DLQ_CRITICAL = 1.0, 100.0
 """A dead letter is a message nobody has processed: the first one is worth a look."""
+
+
+GROUPS_WARNING, GROUPS_CRITICAL = 1.0, 1.0
+"""A group that is critical processes nothing, or fails with everything."""
 
 
 class State(IntEnum):
@@ -167,6 +178,27 @@ async def dlq(session: Session, warning: float, critical: float, group: str) -> 
     return judged("dlq", figures, found.failures, f"{group} has {letters} dead letters")
 
 
+async def group(session: Session, warning: float, critical: float, group: str | None = None) -> Checked:
+    """Whether a group is well, or every group, as `group why` judges; limits in groups that are critical. One with a
+    warning makes it a warning, one of which it is too early to tell makes it unknown.
+    """
+    if group is None:
+        verdicts = await group_verdicts(session)
+        found, failures, in_all = worst_first(findings_of(verdicts)), verdicts.failures, len(verdicts.items)
+    else:
+        told = await why(session, group, watch_seconds=WATCH_SECONDS)
+        worst, failures, in_all = told.items[0], told.failures, 1
+        found = [Finding(worst.severity, RULE, group, worst.sentence)] if worst.severity is not Severity.WELL else []
+    bad = sum(one.severity is Severity.CRITICAL for one in found)
+    figures = [Figure("critical groups", float(bad), "", warning, critical)]
+    state = state_of(figures)
+    if state is State.OK and found:
+        state = State.UNKNOWN if found[0].severity is Severity.UNKNOWN else State.WARNING
+    text = sentence(found) if found else f"{in_all} group{' is' if in_all == 1 else 's are'} well"
+    checked = judged("group", figures, failures, text)
+    return checked if failures else msgspec.structs.replace(checked, state=state.name)
+
+
 async def replica(session: Session, warning: float, critical: float) -> Checked:
     """How far slaves are behind their masters; limits in bytes. A name without a master is critical."""
     nodes = await session.nodes()
@@ -192,6 +224,7 @@ LIMITS = {
     "broker": (float(WAIT_WARNING_MS), float(WAIT_CRITICAL_MS)),
     "disk": (DISK_WARNING * 100, DISK_CRITICAL * 100),
     "lag": (LAG_WARNING, LAG_CRITICAL),
+    "group": (GROUPS_WARNING, GROUPS_CRITICAL),
     "dlq": (DLQ_WARNING, DLQ_CRITICAL),
     "replica": (float(BEHIND_WARNING), float(BEHIND_CRITICAL)),
 }

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.group_verdicts import Verdicts, findings_of, group_verdicts
 from orbitmq.admin.runtime import Daily, Runtime, Waiting, parse
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.verdict import Finding, Seen, Severity, bytes_behind, findings, sentence
+from orbitmq.admin.verdict import Finding, Seen, Severity, bytes_behind, findings, sentence, worst_first
 from orbitmq.errors import RemotingError
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.routes import cluster_info
@@ -186,7 +189,31 @@ def _member(node: Node, runtime: Runtime | None) -> Member:
 
 
 async def overview(session: Session) -> Found[Overview]:
-    """Each cluster with a verdict. A sum is unknown as long as one of its parts is."""
+    """Each cluster with a verdict, which is no better than that of its worst consumer group."""
+    found, groups = await asyncio.gather(of_brokers(session), group_verdicts(session))
+    names = await broker_names(session)
+    found.items = [judged(one, groups, names[one.cluster]) for one in found.items]
+    found.failures += [failure for failure in groups.failures if failure not in found.failures]
+    return found
+
+
+def judged(one: Overview, groups: Verdicts | None, broker_names: Sequence[str]) -> Overview:
+    """The overview of the brokers, with what is found in the groups; None while nobody has looked at them."""
+    found = worst_first([*one.findings, *findings_of(groups, broker_names)])
+    severity = found[0].severity if found else Severity.WELL
+    return msgspec.structs.replace(one, findings=found, verdict=sentence(found), severity=severity)
+
+
+async def broker_names(session: Session) -> dict[str, list[str]]:
+    """Cluster -> its brokers' names."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for node in await session.nodes():
+        names[node.cluster].append(node.name)
+    return names
+
+
+async def of_brokers(session: Session) -> Found[Overview]:
+    """The same by what brokers and name servers say alone. A sum is unknown as long as one of its parts is."""
     seen, runtimes, views = await look(session)
     clusters = sorted({node.cluster for node in seen.nodes})
     found = Found([_overview(name, seen) for name in clusters])
@@ -244,9 +271,9 @@ async def health(session: Session, *, expected: Sequence[str] = ()) -> Found[Hea
     whole = Seen([], {}, {}, [], seen.now_ms, tuple(set(expected) - {node.name for node in seen.nodes}))
     if whole.expected or not parts:
         parts.append(whole)
-    rows = [
-        Health(one.rule, one.subject, one.severity, one.message, one.remedy) for part in parts for one in findings(part)
-    ]
+    groups = await group_verdicts(session) if seen.here else Verdicts()
+    told = worst_first([*(one for part in parts for one in findings(part)), *findings_of(groups)])
+    rows = [Health(one.rule, one.subject, one.severity, one.message, one.remedy) for one in told]
     found = Found(rows or [Health("all", session.cluster or "all clusters", Severity.WELL, "all is well", None)])
     found.failures = [*views.failures, *runtimes.failures]
     found.check_failed = any(row.severity is Severity.CRITICAL for row in rows)

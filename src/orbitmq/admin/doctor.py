@@ -15,8 +15,9 @@ from msgspec import Struct
 from orbitmq.admin import brokers
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.admin.cluster import look
+from orbitmq.admin.group_verdicts import RULE, Verdicts, findings_of, group_verdicts
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.verdict import Seen, Severity, findings
+from orbitmq.admin.verdict import Seen, Severity, findings, worst_first
 from orbitmq.errors import BrokerError, OrbitMQError
 from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.operations.routes import cluster_info, route
@@ -55,6 +56,8 @@ async def examine(session: Session) -> Found[Examined]:
     if any(row.severity is not Severity.CRITICAL for row in found.items):
         seen, runtimes, _ = await look(session)
         found.items += _cluster(seen, runtimes.failures)
+        if seen.here:
+            found.items += _groups(await group_verdicts(session))
         alive = [node for node in seen.nodes if node in seen.runtimes]
         found.items += await _permissions(session, alive)
         found.items.append(await _trace_topic(session))
@@ -101,6 +104,12 @@ def _cluster(seen: Seen, failures: Iterable[Failure]) -> list[Examined]:
         return rows
     bad = {one.rule for one in found}
     return [Examined(rule, Severity.WELL, text) for rule, text in _WELL.items() if rule not in bad] + rows
+
+
+def _groups(verdicts: Verdicts) -> list[Examined]:
+    """Consumer groups that are not well, the worst first."""
+    rows = [Examined(one.rule, one.severity, one.message, one.remedy) for one in worst_first(findings_of(verdicts))]
+    return rows or [Examined(RULE, Severity.WELL, f"{len(verdicts.items)} consumer groups are well")]
 
 
 def _reason(message: str, reason: str | None) -> str:

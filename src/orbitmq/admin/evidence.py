@@ -5,19 +5,25 @@ A broker or client that does not answer becomes evidence itself. Decides nothing
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
 
 from orbitmq.admin.answers import Failure, Found, Gathered
 from orbitmq.admin.browsing import pull_header
 from orbitmq.admin.clients import Membership, Running, compared, membership, running, running_of
-from orbitmq.admin.diagnosis import Evidence, Finding, TopicPlace, diagnose, stuck
-from orbitmq.admin.groups import GroupRules, rules
+from orbitmq.admin.consumption import stuck
+from orbitmq.admin.diagnosis import diagnose
+from orbitmq.admin.groups import GroupRules, every_rules, rules_in
+from orbitmq.admin.observed import Evidence, Finding, TopicPlace
 from orbitmq.admin.offsets import show
-from orbitmq.admin.progress import QueueLag, measured
+from orbitmq.admin.pace import Paces
+from orbitmq.admin.progress import QueueLag, drain_seconds, measured
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.errors import NotFound
-from orbitmq.message.config import SUBSCRIBE_ALL, TAG
+from orbitmq.message.config import SUBSCRIBE_ALL, TAG, SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import TAGS, decode_properties
 from orbitmq.message.topics import RETRY_PREFIX
@@ -29,21 +35,68 @@ from orbitmq.wire.bodies import TopicRouteData
 
 SAMPLED_QUEUES, SAMPLED_MESSAGES = 8, 16
 """So many queues of a topic, and of each its newest messages, tell which tags are produced."""
+WATCH_SECONDS = 6.0
+"""Between two looks of a command that has no others: consumers commit every 5 s."""
 TOPICS_MAX = 100
 """A group that consumes more is looked at in part, and the answer says so."""
 
 
-async def why(session: Session, group: str, *, clock: Clock | None = None) -> Found[Finding]:
-    """What speaks against the group consuming, the worst first. `check_failed` when something critical does."""
-    evidence, warnings = await gather(session, group, clock=clock)
-    found = Found(diagnose(evidence), warnings, list(evidence.failures))
+class Common:
+    """What is asked once for all groups that are looked at together: it is the same for each."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._rules: asyncio.Task[Gathered[Node, dict[str, SubscriptionGroup]]] | None = None
+        self._permissions: asyncio.Task[Gathered[Node, int]] | None = None
+
+    async def rules(self) -> Gathered[Node, dict[str, SubscriptionGroup]]:
+        if self._rules is None:
+            self._rules = asyncio.create_task(every_rules(self._session))
+        return await self._rules
+
+    async def permissions(self) -> Gathered[Node, int]:
+        """The `brokerPermission` of each broker."""
+        if self._permissions is None:
+            self._permissions = asyncio.create_task(self._ask_permissions())
+        return await self._permissions
+
+    async def _ask_permissions(self) -> Gathered[Node, int]:
+        nodes = await self._session.readable()
+        return await self._session.each_node(nodes, lambda node: _permission(self._session, node))
+
+
+async def why(
+    session: Session, group: str, *, clock: Clock | None = None, paces: Paces | None = None, watch_seconds: float = 0
+) -> Found[Finding]:
+    """What speaks against the group consuming, the worst first. `check_failed` when something critical does.
+
+    `paces` has what earlier looks have told. Where it is too early to tell, the group is looked at once more after
+    `watch_seconds`.
+    """
+    paces = paces or Paces()
+    evidence, warnings = await gather(session, group, clock=clock, paces=paces)
+    findings = diagnose(evidence)
+    if watch_seconds and findings[0].severity is Severity.UNKNOWN:
+        await asyncio.sleep(watch_seconds)
+        evidence, warnings = await gather(session, group, clock=clock, paces=paces)
+        findings = diagnose(evidence)
+    found = Found(findings, warnings, list(evidence.failures))
     found.check_failed = any(one.severity is Severity.CRITICAL for one in found.items)
     return found
 
 
-async def gather(session: Session, group: str, *, clock: Clock | None = None) -> tuple[Evidence, list[str]]:
-    """All evidence, and what a reader must know of its limits."""
-    clock = clock or SystemClock()
+async def gather(
+    session: Session,
+    group: str,
+    *,
+    clock: Clock | None = None,
+    paces: Paces | None = None,
+    common: Common | None = None,
+) -> tuple[Evidence, list[str]]:
+    """All evidence, and what a reader must know of its limits. `paces` remembers this look for the next one; `common`
+    spares questions where many groups are looked at.
+    """
+    clock, common = clock or SystemClock(), common or Common(session)
     who = await membership(session, group)
     measure, infos = await measured(session, who, clock=clock)
     evidence = Evidence(
@@ -52,7 +105,9 @@ async def gather(session: Session, group: str, *, clock: Clock | None = None) ->
         subscriptions=compared(group, {client: info.subscription_set for client, info in infos.items()}),
         failures=list(measure.failures),
     )  # fmt: skip
-    evidence.rules, evidence.similar = await _rules(session, group, evidence.failures)
+    if paces is not None:
+        _add_pace(evidence, paces)
+    evidence.rules, evidence.similar = await _rules(common, group, evidence.failures)
     warnings: list[str] = []
     wanted = {topic for topic in who.subscribed if not topic.startswith(RETRY_PREFIX)}
     topics = sorted(wanted | {one.topic for one in evidence.own})
@@ -61,7 +116,7 @@ async def gather(session: Session, group: str, *, clock: Clock | None = None) ->
     await _add_topics(session, evidence, topics[:TOPICS_MAX], wanted)
     if who.online:
         evidence.unsubscribed = await _unsubscribed(session, group, wanted, evidence.failures)
-    perms = await session.each_node(await session.readable(), lambda node: _permission(session, node))
+    perms = await common.permissions()
     evidence.broker_perms = {node.name: perm for node, perm in perms.answers.items()}
     _add(evidence.failures, perms.failures)
     await _add_tags(session, evidence)
@@ -69,14 +124,24 @@ async def gather(session: Session, group: str, *, clock: Clock | None = None) ->
     return evidence, warnings
 
 
+def _add_pace(evidence: Evidence, paces: Paces) -> None:
+    """Where no member tells what it finishes, it is what was committed since the looks before."""
+    evidence.pace = paces.seen(evidence.progress, evidence.now_ms)
+    one = evidence.progress
+    committed = evidence.pace.committed_tps
+    if one.consume_tps is None and one.lag_messages is not None and committed is not None:
+        drain = drain_seconds(one.lag_messages, committed, one.produce_tps)
+        evidence.progress = msgspec.structs.replace(one, consume_tps=committed, drain_seconds=drain)
+
+
 def _add(failures: list[Failure], more: Iterable[Failure]) -> None:
     known = {one.target for one in failures}
     failures += [one for one in more if one.target not in known]
 
 
-async def _rules(session: Session, group: str, failures: list[Failure]) -> tuple[list[GroupRules], str | None]:
+async def _rules(common: Common, group: str, failures: list[Failure]) -> tuple[list[GroupRules], str | None]:
     try:
-        found = await rules(session, group)
+        found = rules_in(await common.rules(), group)
     except NotFound as error:
         return [], error.hint
     _add(failures, found.failures)

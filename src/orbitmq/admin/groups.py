@@ -19,7 +19,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.clients import Membership, membership
 from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
@@ -80,8 +80,8 @@ class Group(Struct, frozen=True, rename="camel"):
     """The part of brokers that answered: the least it is."""
     retry_lag_messages: int | None = None
     """Messages that wait to be tried again."""
-    consume_tps: float | None = None
-    """Messages a second over the last minute, of brokers that answered."""
+    handed_out_tps: float | None = None
+    """Messages a second that brokers gave its members over the last minute, finished or not; of those that answered."""
 
 
 class GroupRules(Struct, frozen=True, rename="camel"):
@@ -262,7 +262,7 @@ async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], kn
                 lag_messages=one.lag if whole else None,
                 known_lag_messages=one.lag,
                 retry_lag_messages=one.retry if whole else None,
-                consume_tps=round(one.tps, 3),
+                handed_out_tps=round(one.tps, 3),
             )
 
 
@@ -331,7 +331,16 @@ def with_members(row: Group, who: Membership) -> Group:
 
 async def rules(session: Session, name: str) -> Found[GroupRules]:
     """The rules of a group on each broker that has some. NotFound with the nearest names when none has."""
-    came = await session.each_node(await session.readable(), lambda node: _rules_at(session, node))
+    return rules_in(await every_rules(session), name)
+
+
+async def every_rules(session: Session) -> Gathered[Node, dict[str, SubscriptionGroup]]:
+    """The rules of all groups, as each broker has them."""
+    return await session.each_node(await session.readable(), lambda node: _rules_at(session, node))
+
+
+def rules_in(came: Gathered[Node, dict[str, SubscriptionGroup]], name: str) -> Found[GroupRules]:
+    """What `rules` says, out of the rules of all groups."""
     found = Found([rules_of(node.name, table[name]) for node, table in came.answers.items() if name in table])
     found.failures = came.failures
     if not found.items and not came.failures:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.clients import Membership, membership, running
+from orbitmq.admin.clients import Membership, RunningQueue, membership, running
 from orbitmq.admin.groups import rules
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, NotFound
@@ -30,6 +30,7 @@ from orbitmq.wire.bodies import ConsumerRunningInfo, QueueProgress, QueueRange, 
 from orbitmq.wire.codes import ResponseCode
 
 BROADCASTING = "BROADCASTING"
+PUSHED = "CONSUME_PASSIVELY"
 PRODUCED = "TOPIC_PUT_NUMS"
 """The broker's statistic of messages stored, by topic."""
 
@@ -98,10 +99,16 @@ class GroupProgress(Struct, frozen=True, rename="camel"):
     """Messages that failed and wait to be tried again."""
     dead_letters: int | None
     """Messages given up, as far as they are still kept."""
+    newest_dead_letter_at_ms: int | None
+    """When the last one was; None without any, or when it is not known."""
     expired_messages: int | None
     """Removed before the group took them."""
     consume_tps: float | None
-    """Messages a second over the last minute."""
+    """Messages a second that listeners finished over the last minute, as the members tell; of members that do not, what
+    was committed between two looks. None where neither is known.
+    """
+    handed_out_tps: float | None
+    """Messages a second that brokers gave the members over the last minute, finished or not."""
     produce_tps: float | None
     """Messages a second that its topics got over the last minute."""
     drain_seconds: float | None
@@ -202,6 +209,14 @@ def drain_seconds(lag: int | None, consume_tps: float | None, produce_tps: float
     return round(lag / (consume_tps - produce_tps), 1)
 
 
+def finished_tps(reports: Mapping[str, ConsumerRunningInfo]) -> float | None:
+    """What the listeners of all members finish a second, retries apart; None where a member has no listener."""
+    if not reports or any(info.properties.get("PROP_CONSUME_TYPE") != PUSHED for info in reports.values()):
+        return None
+    topics = [pair for info in reports.values() for pair in info.status_table.items()]
+    return round(sum(one.consume_ok_tps for topic, one in topics if not _is_retry(topic)), 3)
+
+
 def skew(lags: Collection[int]) -> float | None:
     """The largest over the mean, None without any lag."""
     total = sum(lags)
@@ -230,16 +245,24 @@ def vanished(reports: Mapping[str, ConsumerRunningInfo], registered: Collection[
     ]  # fmt: skip
 
 
-def label(queue: MessageQueue | QueueLag) -> str:
+def label(queue: MessageQueue | QueueLag | RunningQueue) -> str:
     """`topic/broker/queue`."""
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Those of one group; None is not known."""
+
+    count: int | None
+    newest_at_ms: int | None = None
 
 
 @dataclass(slots=True)
 class Rates:
     """Messages a second; None when a broker did not say."""
 
-    consumed: float | None = 0.0
+    handed_out: float | None = 0.0
     produced: float | None = 0.0
 
 
@@ -251,7 +274,7 @@ def summary(
     reports: Mapping[str, ConsumerRunningInfo] | None,
     *,
     whole: bool,
-    dead_letters: int | None = None,
+    dead_letters: DeadLetters = DeadLetters(None),
     unread: Iterable[str] = (),
 ) -> GroupProgress:
     """The group's figures. Unless `whole`, a part of them is missing, and sums are not known."""
@@ -260,6 +283,7 @@ def summary(
     lag = _sum((one.lag_messages for one in counted), whole=whole)
     of_all = counted if whole and all(one.state is not State.UNKNOWN for one in counted) else []
     at = None if reports is None else owners(reports)
+    consumed = None if reports is None else finished_tps(reports)
     busy = set() if at is None else {client for queue, client in at.items() if not _is_retry(queue.topic)}
     return GroupProgress(
         group,
@@ -268,11 +292,13 @@ def summary(
         lag_messages=lag,
         known_lag_messages=sum(known),
         retry_lag_messages=_sum((one.lag_messages for one in queues if _is_retry(one.topic)), whole=whole),
-        dead_letters=dead_letters,
+        dead_letters=dead_letters.count,
+        newest_dead_letter_at_ms=dead_letters.newest_at_ms,
         expired_messages=_sum((one.expired_messages for one in counted), whole=whole),
-        consume_tps=rates.consumed if whole else None,
+        consume_tps=consumed,
+        handed_out_tps=rates.handed_out if whole else None,
         produce_tps=rates.produced if whole else None,
-        drain_seconds=drain_seconds(lag, rates.consumed, rates.produced),
+        drain_seconds=drain_seconds(lag, consumed, rates.produced),
         skew=skew(known) if of_all else None,
         delay_ms=_largest(one.delay_ms for one in of_all),
         last_consumed_age_ms=_largest(one.last_consumed_age_ms for one in of_all),
@@ -416,7 +442,7 @@ def _owned(facts: QueueFacts, at: Mapping[MessageQueue, str]) -> QueueFacts:
 def _added(rates: Iterable[Rates]) -> Rates:
     total = Rates()
     for one in rates:
-        total.consumed = _plus(total.consumed, one.consumed)
+        total.handed_out = _plus(total.handed_out, one.handed_out)
         total.produced = _plus(total.produced, one.produced)
     return total
 
@@ -430,7 +456,7 @@ async def _at_broker(
 ) -> _AtBroker:
     stats = await consume_stats(session.remoting, node.address, group, topic, timeout_ms=session.timeout_ms)
     found = _AtBroker()
-    found.rates.consumed = stats.consume_tps
+    found.rates.handed_out = stats.consume_tps
     by_topic: dict[str, dict[MessageQueue, QueueProgress]] = {name: {} for name in subscribed}
     for queue, at in stats.offset_table.items():
         by_topic.setdefault(queue.topic, {})[queue] = at
@@ -509,16 +535,17 @@ def _time(timestamp: int | None) -> int | None:
     return timestamp if timestamp and timestamp > 0 else None
 
 
-async def _dead_letters(session: Session, group: str) -> tuple[int | None, list[Failure]]:
+async def _dead_letters(session: Session, group: str) -> tuple[DeadLetters, list[Failure]]:
     topic = dlq_topic(group)
     try:
         homes = await session.homes(topic)
     except NotFound:
-        return 0, []
+        return DeadLetters(0), []
     came = await session.each_node(
         homes, lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
     )
     if came.failures:
-        return None, came.failures
-    ranges = (one for stats in came.answers.values() for one in stats.offset_table.values())
-    return sum(one.max_offset - one.min_offset for one in ranges), []
+        return DeadLetters(None), came.failures
+    ranges = [one for stats in came.answers.values() for one in stats.offset_table.values()]
+    newest = _largest(_time(one.last_update_timestamp) for one in ranges if one.max_offset > one.min_offset)
+    return DeadLetters(sum(one.max_offset - one.min_offset for one in ranges), newest), []

@@ -5,7 +5,7 @@ A limit stands beside the rule that has it, with where it comes from; each findi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -30,13 +30,16 @@ class Severity(StrEnum):
     """How bad it is."""
 
     WELL = "well"
+    UNKNOWN = "unknown"
+    """Too early to tell, or nobody tells: not well, and nothing is known to be wrong."""
     WARNING = "warning"
     """Nothing fails yet."""
     CRITICAL = "critical"
     """Messages cannot be sent or read, or are about to be lost."""
 
 
-_ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.WELL)
+ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.UNKNOWN, Severity.WELL)
+"""The worst first."""
 
 
 class Finding(Struct, frozen=True, rename="camel"):
@@ -45,7 +48,7 @@ class Finding(Struct, frozen=True, rename="camel"):
     severity: Severity
     rule: str
     subject: str
-    """The broker, name server or cluster."""
+    """The broker, name server, consumer group or cluster."""
     message: str
     remedy: str | None = None
     """Mostly the next command."""
@@ -93,8 +96,12 @@ class Seen:
 
 def findings(seen: Seen) -> list[Finding]:
     """Everything that is wrong, the worst first."""
-    found = [one for rule in _RULES for one in rule(seen)]
-    return sorted(found, key=lambda one: _ORDER.index(one.severity))
+    return worst_first(one for rule in _RULES for one in rule(seen))
+
+
+def worst_first(found: Iterable[Finding]) -> list[Finding]:
+    """By severity; what is as bad stays in its order."""
+    return sorted(found, key=lambda one: ORDER.index(one.severity))
 
 
 def sentence(found: list[Finding]) -> str:

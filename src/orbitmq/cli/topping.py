@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -16,7 +17,10 @@ from rich.text import Text
 from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import Overview
 from orbitmq.admin.envelope import plain
-from orbitmq.admin.living import Moment, moment
+from orbitmq.admin.group_verdicts import Verdicts, group_verdicts
+from orbitmq.admin.living import Moment, moment, with_groups
+from orbitmq.admin.pace import Paces
+from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.cli import output
 from orbitmq.cli.contexts import Context, choose
@@ -31,12 +35,14 @@ BROKERS = (
     "SEND QUEUE=sendQueue.size", "DISK=diskRatio", "OLDEST=oldestMessageAtMs",
 )  # fmt: skip
 GROUPS = (
-    "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "CONSUMED/s=consumeTps", "TOPICS=topics",
+    "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "HANDED OUT/s=handedOutTps", "TOPICS=topics",
 )  # fmt: skip
 
+VERDICTS_SECONDS = 10.0
+"""Between two looks at all groups: each costs its members a question."""
 PIPE_WIDTH = 10_000
 """Nothing is cut where a script reads."""
-_STYLES = {Severity.WELL: "green", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
+_STYLES = {Severity.WELL: "green", Severity.UNKNOWN: "cyan", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
 
 
 def run(
@@ -61,7 +67,8 @@ def run(
 
 async def _once(console: Console, context: Context, timeout_ms: float) -> int:
     async with opened(context, timeout_ms) as session:
-        found = await moment(session, shown=None)
+        found, verdicts = await asyncio.gather(moment(session, shown=None), group_verdicts(session))
+        found.items = [with_groups(one, verdicts) for one in found.items]
     wide = console if console.is_terminal else Console(file=sys.stdout, width=PIPE_WIDTH, highlight=False)
     wide.print(screen(found, time.time(), lines=None))
     return EXIT_UNREACHABLE if found.partial else 0
@@ -69,16 +76,44 @@ async def _once(console: Console, context: Context, timeout_ms: float) -> int:
 
 async def _live(console: Console, context: Context, timeout_ms: float, every: float) -> None:
     """One set of connections for the whole time; the name servers are asked at each look."""
-    async with opened(context, timeout_ms) as session:
+    groups = _Groups()
+    async with opened(context, timeout_ms) as session, groups.looked_at(session):
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 session.forget()
                 try:
-                    shown = screen(await moment(session), time.time(), lines=console.height)
+                    found = await moment(session)
+                    found.items = [with_groups(one, groups.verdicts) for one in found.items]
+                    shown = screen(found, time.time(), lines=console.height)
                 except OrbitMQError as error:  # it may come back: that is what is watched
                     shown = Text(visible(f"{_clock(time.time())}  {told_error(error)}"), style="red")
                 live.update(shown, refresh=True)
                 await asyncio.sleep(every)
+
+
+class _Groups:
+    """The verdicts of the groups, which take longer than a screen may wait: looked up beside it, again and again."""
+
+    def __init__(self) -> None:
+        self.verdicts: Verdicts | None = None
+
+    @asynccontextmanager
+    async def looked_at(self, session: Session) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._look(session))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _look(self, session: Session) -> None:
+        paces = Paces()
+        while True:
+            try:
+                self.verdicts = await group_verdicts(session, paces=paces, watch_seconds=0)
+            except OrbitMQError:  # the screen says who is away
+                self.verdicts = None
+            await asyncio.sleep(VERDICTS_SECONDS)
 
 
 def screen(found: Found[Moment], now_s: float, *, lines: int | None) -> RenderableType:

@@ -13,11 +13,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from orbitmq.admin.group_verdicts import Verdicts, group_verdicts
 from orbitmq.admin.living import Moment, moment
 from orbitmq.admin.memory import Memory
+from orbitmq.admin.pace import Paces
 from orbitmq.admin.session import Session
 from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
+from orbitmq.runtime.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +28,7 @@ T = TypeVar("T")
 
 FRESH_SECONDS = 5.0  # shown without asking again
 STALE_SECONDS = 120.0  # older than that is not shown: the page waits for a new answer
+VERDICTS_SECONDS = 10.0  # the same for the verdicts of groups: each costs its members a question
 PATIENCE_SECONDS = 0.5  # of a page for an answer it can do without for the moment
 KEPT_MAX = 200  # answers of one cluster; the one asked for longest ago goes
 SAMPLE_SECONDS = 15.0
@@ -91,10 +95,15 @@ class Reach:
 class Place:
     """One cluster of the page. `name` stands in its addresses."""
 
-    def __init__(self, name: str, reach: Reach, *, sample_seconds: float = SAMPLE_SECONDS) -> None:
+    def __init__(
+        self, name: str, reach: Reach, *, sample_seconds: float = SAMPLE_SECONDS, clock: Clock | None = None
+    ) -> None:
         self.name = name
+        self.clock = clock or SystemClock()
         self.reach = reach
         self.history = History()
+        self.paces = Paces()
+        """What looks at groups have told, for the next ones."""
         self._remoting: Remoting | None = None
         self._sample_seconds = sample_seconds
         self._kept: OrderedDict[str, Kept[Any]] = OrderedDict()
@@ -185,12 +194,20 @@ class Place:
         """`living.moment` with all groups, kept: a `Found[Moment]`."""
         return await self.kept("moment", lambda session: moment(session, shown=None))
 
+    async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Kept[Verdicts] | None:
+        """The verdict of every group; None while they are looked at for the first time."""
+        return await self.soon("verdicts", self._judge, VERDICTS_SECONDS, patience_seconds)
+
+    async def _judge(self, session: Session) -> Verdicts:
+        return await group_verdicts(session, clock=self.clock, paces=self.paces, watch_seconds=0)
+
     async def _sample(self) -> None:
         told = ""  # a fault that lasts is told once
         while True:
             try:
                 (now,) = (await self.kept("moment", _moment, self._sample_seconds / 2)).value.items
                 self.history.add(figures_of(now))
+                await self.verdicts(patience_seconds=0)
                 told = ""
             except OrbitMQError as error:  # the page says so to whoever looks
                 _log.info("event=sample_failed place=%s error=%s", self.name, error)

@@ -58,6 +58,7 @@ Broker = Annotated[
     str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Name, name:id or host:port; else all of them.")
 ]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
+AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group; else all of them.")]
 
 
 def _answer(
@@ -161,6 +162,23 @@ def lag(*, group: Group) -> Question:
     from orbitmq.admin import checks
 
     return partial(checks.lag, group=group)
+
+
+@_check
+def group(*, group: AnyGroup = None) -> Question:
+    """Whether a group is well, as `orbitmq group why` judges; without one, all. Limits in critical groups: 1, 1.
+
+    A group that only has a warning makes it a warning; where it is too early to tell, it is unknown. It may take some
+    seconds more to look twice.
+
+    \b
+    Examples:
+      orbitmq check group billing
+      orbitmq check group -c 5
+    """
+    from orbitmq.admin import checks
+
+    return partial(checks.group, group=group)
 
 
 @_check

@@ -11,8 +11,8 @@ from orbitmq.cli.verbs import changes, noun, reads
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
     from orbitmq.admin.clients import Member, Subscription
-    from orbitmq.admin.diagnosis import Finding
     from orbitmq.admin.groups import Group, GroupRules
+    from orbitmq.admin.observed import Finding
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.progress import GroupProgress, QueueLag
     from orbitmq.admin.session import Session
@@ -60,7 +60,7 @@ def _given(**rules: bool | int | None) -> dict[str, object]:
     "list",
     "GroupList",
     (
-        "GROUP=name", "TOPICS=topics", "LAG=lagMessages", "RETRY=retryLagMessages", "CONSUME/S=consumeTps",
+        "GROUP=name", "TOPICS=topics", "LAG=lagMessages", "RETRY=retryLagMessages", "HANDED OUT/S=handedOutTps",
         "MEMBERS=members", "+VERSION=version", "+MODEL=model", "+KIND=kind", "+BROKERS=brokers",
         "+LEAST LAG=knownLagMessages",
     ),
@@ -92,8 +92,8 @@ async def list_(
         "GROUP=group", "MEMBERS=members", "MODEL=model", "LAG=lagMessages", "RETRY=retryLagMessages",
         "DEAD=deadLetters", "EXPIRED=expiredMessages", "CONSUME/S=consumeTps", "PRODUCE/S=produceTps",
         "DRAIN S=drainSeconds", "DELAY=delayMs", "+LEAST LAG=knownLagMessages", "+SKEW=skew",
-        "+LAST CONSUMED AGE=lastConsumedAgeMs", "+LATENCY=latencyMs", "+UNOWNED=unownedQueues",
-        "+IDLE CLIENTS=idleClients", "+UNREAD=unreadQueues",
+        "+LAST CONSUMED AGE=lastConsumedAgeMs", "+HANDED OUT/S=handedOutTps", "+LATENCY=latencyMs",
+        "+UNOWNED=unownedQueues", "+IDLE CLIENTS=idleClients", "+UNREAD=unreadQueues",
     ),
 )  # fmt: skip
 async def progress(
@@ -164,17 +164,21 @@ async def lag(
 async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     """Why the group consumes nothing, too little, or not what is expected: reasons, the worst first, with what helps.
 
+    Lag alone is not well: it is well when listeners finish messages. Where one look cannot tell, the group is looked at
+    again after 6 s; what is not known then is `unknown`, too early to tell.
+
     \b
-    Exit code: 0 nothing critical, 8 something is, 5 a broker or member could not be asked.
+    Exit code: 0 nothing critical is known, 8 something is, 5 a broker or member could not be asked.
 
     \b
     Examples:
       orbitmq group why payments
       orbitmq group why payments -o json | jq '.items[].evidence'
     """
+    from orbitmq.admin.evidence import WATCH_SECONDS
     from orbitmq.admin.evidence import why as asked
 
-    return await asked(session, group)
+    return await asked(session, group, watch_seconds=WATCH_SECONDS)
 
 
 @reads(

@@ -13,10 +13,11 @@ from typing import Any
 
 from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Subscription
-from orbitmq.admin.diagnosis import Evidence, Finding, diagnose
+from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import gather
 from orbitmq.admin.groups import RULES, GroupRules, plan_alter, plan_delete
 from orbitmq.admin.groups import rules as rules_at
+from orbitmq.admin.observed import Evidence, Finding
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import GroupProgress, QueueLag, State, progress
 from orbitmq.admin.session import Session
@@ -25,7 +26,7 @@ from orbitmq.dashboard.asking import Asked, Shown, plans, shows
 from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import FLAGS, rules_of
 from orbitmq.dashboard.pages.remedies import figures_of, remedies
-from orbitmq.dashboard.places import Kept
+from orbitmq.dashboard.places import Kept, Place
 from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import BadField, NotFound
@@ -74,13 +75,13 @@ class Look:
         return [one for one in self.evidence.subscriptions if one.conflict]
 
 
-async def _looked(session: Session, group: str) -> Look:
-    evidence, warnings = await gather(session, group)
+async def _looked(session: Session, group: str, place: Place) -> Look:
+    evidence, warnings = await gather(session, group, clock=place.clock, paces=place.paces)
     return Look(evidence, diagnose(evidence), warnings)
 
 
 async def _soon(asked: Asked, group: str) -> Kept[Look] | None:
-    look = partial(_looked, group=group)
+    look = partial(_looked, group=group, place=asked.place)
     return await asked.place.soon(f"group {group}", look, patience_seconds=PATIENCE_SECONDS)
 
 

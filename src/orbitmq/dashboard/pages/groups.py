@@ -35,7 +35,7 @@ COLUMNS: tuple[Column[Group], ...] = (
     Column("Lag", "lag", lambda one: _least(one), is_number=True),
     Column("Lately"),
     Column("To retry", "retry", lambda one: one.retry_lag_messages, is_number=True),
-    Column("Consumed a second", "rate", lambda one: one.consume_tps, is_number=True),
+    Column("Handed out a second", "rate", lambda one: one.handed_out_tps, is_number=True),
     Column("Members", "members", lambda one: one.members, is_number=True),
     Column("Version", "version", lambda one: one.version),
     Column("Model", "model", lambda one: one.model),

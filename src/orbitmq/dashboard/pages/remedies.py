@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from orbitmq.admin.diagnosis import Figure, Finding
+from orbitmq.admin.observed import Figure, Finding
 from orbitmq.dashboard.asking import PAGES
 from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role

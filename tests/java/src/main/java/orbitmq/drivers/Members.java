@@ -9,6 +9,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -30,6 +32,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * Members of many groups in one process, told line by line on standard input what to do:
  * {@code join --member m --namesrv n --group g --topic t --kind push|orderly|lite --strategy s --instance i} with
  * {@code --queues broker:id,...} for the strategy CONFIG, and {@code leave --member m}. The end of the input ends it.
+ * A pushed member is well unless {@code --trouble} says hang, fail (with every message), suspended (with its first
+ * message) or unsubscribed.
  * Members of one name server share a client under their instance name, which begins with the room they are in.
  * Rows: events joined and left, event queues whenever the queues of a member change, event message for each delivery.
  * tests/support/python_members.py does the same with orbitmq's client.
@@ -196,19 +200,36 @@ final class Members {
             consumer.setConsumeThreadMax(2);
             consumer.setPersistConsumerOffsetInterval(PERSIST_MS);
             consumer.setHeartbeatBrokerInterval(BEAT_MS);
-            consumer.subscribe(told.text("topic"), "*");
+            if (!isIn("unsubscribed")) {
+                consumer.subscribe(told.text("topic"), "*");
+            }
             if (told.text("kind").equals("orderly")) {
                 consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-                    got(messages);
-                    return ConsumeOrderlyStatus.SUCCESS;
+                    return finishes(messages)
+                        ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
                 });
             } else {
                 consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                    got(messages);
-                    return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                    return finishes(messages)
+                        ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 });
             }
             consumer.start();
+        }
+
+        private boolean isIn(String trouble) {
+            return told.text("trouble", "").equals(trouble);
+        }
+
+        private boolean finishes(List<MessageExt> messages) {
+            got(messages);
+            if (isIn("suspended")) {
+                consumer.suspend(); // not before: it would take no queue
+            }
+            while (isIn("hang")) {
+                LockSupport.parkNanos(TimeUnit.HOURS.toNanos(1));
+            }
+            return !isIn("fail");
         }
 
         @Override

@@ -1,0 +1,117 @@
+"""What was seen of a group in one look, and the form of a reason. Pure, and decides nothing: `diagnosis` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from orbitmq.admin.answers import Failure
+from orbitmq.admin.clients import Member, Running, RunningQueue, Subscription
+from orbitmq.admin.groups import GroupRules
+from orbitmq.admin.pace import Pace
+from orbitmq.admin.progress import GroupProgress, QueueLag
+from orbitmq.admin.verdict import Severity
+from orbitmq.message.flags import PERM_READ
+from orbitmq.message.topics import retry_topic
+
+MINUTE_MS = 60_000
+"""Messages that wait for so long while nothing is finished are a fault; what has begun later cannot be judged yet."""
+YOUNG_MS = 120_000
+"""Members that have just started may not have shared the queues yet."""
+
+Figure = str | int | float | bool | list[str] | None
+
+
+class Finding(Struct, frozen=True, rename="camel"):
+    """One reason, or one thing to know."""
+
+    severity: Severity
+    rule: str
+    sentence: str
+    """What was seen, and what it means."""
+    evidence: dict[str, Figure]
+    """The figures the sentence stands on."""
+    command: str | None
+    """What repairs it, or what to look at next."""
+
+
+class TopicPlace(Struct, frozen=True, rename="camel"):
+    """One topic on one broker, as the name server tells consumers."""
+
+    topic: str
+    broker_name: str
+    perm: int
+    read_queues: int
+    write_queues: int
+
+    @property
+    def readable(self) -> bool:
+        return bool(self.perm & PERM_READ)
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that was seen of one group in one look."""
+
+    group: str
+    progress: GroupProgress
+    now_ms: int
+    kind: str | None = None
+    start: str | None = None
+    members: list[Member] = field(default_factory=list)
+    reports: list[Running] = field(default_factory=list)
+    """Of members that answered."""
+    subscriptions: list[Subscription] = field(default_factory=list)
+    rules: list[GroupRules] = field(default_factory=list)
+    similar: str | None = None
+    """A hint with group names like this one, for one that nobody knows."""
+    unsubscribed: dict[str, int] = field(default_factory=dict)
+    """Topic -> messages behind, of topics the group has offsets of and no member subscribes."""
+    places: list[TopicPlace] = field(default_factory=list)
+    """Of the topics the group consumes."""
+    missing_topics: list[str] = field(default_factory=list)
+    """Subscribed, and no name server knows them."""
+    broker_perms: dict[str, int] = field(default_factory=dict)
+    """Broker name -> its own permission."""
+    tags: dict[str, list[str]] = field(default_factory=dict)
+    """Topic -> the tags of its newest messages, "" for those without."""
+    failures: list[Failure] = field(default_factory=list)
+    pace: Pace = field(default_factory=Pace)
+    """What earlier looks at the group add to this one."""
+
+    @property
+    def online(self) -> bool:
+        return bool(self.members)
+
+    @property
+    def lag(self) -> int:
+        return self.progress.known_lag_messages
+
+    @property
+    def own(self) -> list[QueueLag]:
+        """The queues without those of retries."""
+        return [one for one in self.progress.queues if one.topic != retry_topic(self.group)]
+
+    def held(self) -> Iterator[tuple[Running, RunningQueue]]:
+        """Each queue a member has now."""
+        for report in self.reports:
+            for queue in report.queues:
+                if not queue.dropped:
+                    yield report, queue
+
+    def grown(self, report: Running, age_ms: int = YOUNG_MS) -> bool:
+        """Whether the member has run long enough to be judged."""
+        return report.started_at_ms is None or self.now_ms - report.started_at_ms > age_ms
+
+
+Rule = Callable[[Evidence], Iterable[Finding]]
+
+
+def critical(rule: str, sentence: str, command: str | None = None, **evidence: Figure) -> Finding:
+    return Finding(Severity.CRITICAL, rule, sentence, evidence, command)
+
+
+def warning(rule: str, sentence: str, command: str | None = None, **evidence: Figure) -> Finding:
+    return Finding(Severity.WARNING, rule, sentence, evidence, command)
