@@ -14,6 +14,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.mastership.fence import PAUSE_SECONDS
 from orbitmq.broker.mastership.record import Mastership, MastershipRecord
 from orbitmq.broker.mastership.watch import when
+from orbitmq.broker.slave import promotion
 from orbitmq.errors import BrokerError, ConfigurationError, StoreDamaged
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.figures import runtime_info
@@ -186,6 +187,37 @@ async def test_a_slave_tells_a_former_master_that_it_has_followed_a_later_one(tm
         assert other is not None
         assert "later master" in other.refusal
         assert (await client.send("T")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_a_promoted_slave_that_its_operator_makes_a_slave_again_does_not_stop_its_master(tmp_path: Path) -> None:
+    """The other one is the master by the operator's word, so it is the later one from then on."""
+    async with running(made_broker(tmp_path / "one")) as master, client_of(master) as client:
+        slave = made_slave(tmp_path / "two", master)
+        slave._record.save(epoch=9, led=True)
+        async with running(slave):
+            await until(lambda: not slave.not_serving, "it follows")
+            assert slave._record.known.epoch == 10
+            assert not slave._record.known.led
+        assert (await client.send("T")).code == ResponseCode.SUCCESS
+        await until(lambda: MastershipRecord(master.store.options).known == Mastership(epoch=10, led=True))
+
+
+async def test_a_promotion_that_could_not_keep_its_role_leaves_the_slave_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no space")
+
+    master = made_broker(tmp_path / "one")
+    await master.start()
+    async with running(made_slave(tmp_path / "two", master)) as slave, client_of(slave) as client:
+        await until(lambda: not slave.not_serving)
+        await master.stop()
+        before = MastershipRecord(slave.store.options).known
+        monkeypatch.setattr(promotion, "keep_role", refuse)
+        with pytest.raises(BrokerError, match="nothing is changed"):
+            await promote_slave(client.remoting, slave.address, force=True)
+        assert MastershipRecord(slave.store.options).known == before
 
 
 async def test_a_broker_of_another_name_cannot_stop_a_master(tmp_path: Path) -> None:

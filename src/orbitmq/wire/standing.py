@@ -9,7 +9,8 @@ class BrokerStandingHeader(Header):
     """BROKER_STANDING (30003), and its answer: who asks tells of itself, and is told the same of the other.
 
     `is_master` is the role, `epoch` the number of the last promotion it knows, `refusal` why it serves nothing: a
-    master that another one has followed, a slave whose log differs; "" of one that serves.
+    master that another one has followed, a slave whose log differs; "" of one that serves. A slave has `resigned` when
+    that promotion was its own: its operator gave the place to the master that is asked.
     """
 
     broker_name: str
@@ -17,3 +18,4 @@ class BrokerStandingHeader(Header):
     is_master: bool
     epoch: Int64
     refusal: str = ""
+    resigned: bool = False

@@ -24,6 +24,8 @@ class Mastership(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     """What is kept."""
 
     epoch: int = 0
+    led: bool = False
+    """Whether that promotion was this broker's own."""
     follows: bool = False
     """Of a slave: its log was the beginning of its master's when they were compared last."""
     superseded_by: str = ""

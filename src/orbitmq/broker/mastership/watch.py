@@ -71,15 +71,14 @@ class MasterWatch:
         self._refused: dict[str, tuple[str, float]] = {}  # slave -> reason, and when it was told
         self._slaves: dict[str, None] = {}  # addresses of those that have said so, the latest last
         self._looking: asyncio.Task[None] | None = None
-        self._stepping_down: set[asyncio.Task[None]] = set()
+        self._doing: set[asyncio.Task[None]] = set()
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.BROKER_STANDING, self.standing)
 
     async def begin(self, now_ms: int) -> None:
         """Before anything is served. A slave's store that is a master's by its configuration alone is one promotion
-        more. ConfigurationError when this store's log was given up for another one, or another master answers. OSError
-        when the disk refuses.
+        more. ConfigurationError when this store's log was given up for another one, or another master answers.
         """
         known = self._record.known
         if known.superseded_by:
@@ -90,7 +89,7 @@ class MasterWatch:
             )
         await self._refuse_second_master()
         if known.follows:
-            self._record.save(follows=False, epoch=self._record.next_epoch(now_ms))
+            await self._record.note(follows=False, led=True, epoch=self._record.next_epoch(now_ms))
         self.epoch = self._record.known.epoch
 
     async def _refuse_second_master(self) -> None:
@@ -118,7 +117,7 @@ class MasterWatch:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        await asyncio.gather(*self._stepping_down, return_exceptions=True)
+        await asyncio.gather(*self._doing, return_exceptions=True)
 
     @property
     def own(self) -> BrokerStandingHeader:
@@ -210,9 +209,11 @@ class MasterWatch:
             self._slaves[other.broker_addr] = None
             if len(self._slaves) > SLAVES_MAX:
                 del self._slaves[next(iter(self._slaves))]
-        if other.is_master or other.epoch > self.epoch:
+        if other.resigned:
+            self._follow_up(other.epoch)
+        elif other.is_master or other.epoch > self.epoch:
             self._judge(other.broker_addr, other)
-        elif other.refusal:
+        if other.refusal and not other.is_master:
             self._note_refused(other)
         else:
             self._refused.pop(other.broker_addr, None)
@@ -222,6 +223,12 @@ class MasterWatch:
         """A name server answers a registration: with the later master, where it knows one."""
         if found.master_addr and found.master_epoch is not None and found.master_epoch > self.epoch:
             self._step_down(found.master_epoch, found.master_addr)
+
+    def _follow_up(self, epoch: int) -> None:
+        """A slave was the master, and is not by its operator's word: this one came later."""
+        if epoch > self.epoch:
+            self.epoch = epoch + 1
+            self._do(self._record.note(epoch=self.epoch, led=True))
 
     def _judge(self, address: str, other: BrokerStandingHeader) -> None:
         if other.epoch > self.epoch:
@@ -261,10 +268,13 @@ class MasterWatch:
             "more: start it as a slave"
         )
         _log.error("event=superseded name=%s by=%s epoch=%d own_epoch=%d", self._name, address, epoch, self.epoch)
-        for work in (self._stopped(), self._record.note(superseded_by=address, epoch=epoch)):
-            task = asyncio.get_running_loop().create_task(work)
-            self._stepping_down.add(task)
-            task.add_done_callback(self._stepping_down.discard)
+        self._do(self._stopped())
+        self._do(self._record.note(superseded_by=address, epoch=epoch, led=False))
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._doing.add(task)
+        task.add_done_callback(self._doing.discard)
 
 
 def when(epoch: int) -> str:

@@ -188,14 +188,14 @@ class Promotion:
 
     async def _write(self, role: str) -> bool:
         """Keep the role, beside the store and in the configuration; whether the latter could be done."""
-        former = self._following.master_address or ""
-        epoch = self._record.next_epoch(self._clock.now_ms())
         try:
-            await asyncio.to_thread(self._record.save, epoch=epoch, follows=False, former_master=former)
             await asyncio.to_thread(keep_role, self._store.options, role)
         except OSError as error:
             remark = f"nothing is changed: the role cannot be kept in the store's directory: {error}"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark) from error
+        # Behind the role: a slave that says of itself that it was promoted, and was not, would stop its master.
+        former, epoch = self._following.master_address or "", self._record.next_epoch(self._clock.now_ms())
+        await self._record.note(epoch=epoch, led=True, follows=False, former_master=former)
         if self._file is None:
             return False
         try:

@@ -64,8 +64,10 @@ class Readiness:
 
     @property
     def _own(self) -> BrokerStandingHeader:
-        epoch = self._record.known.epoch
-        return BrokerStandingHeader(self._name, self._address(), is_master=False, epoch=epoch, refusal=self._refusal)
+        known = self._record.known
+        return BrokerStandingHeader(
+            self._name, self._address(), is_master=False, epoch=known.epoch, refusal=self._refusal, resigned=known.led
+        )
 
     async def greet(self, master: str) -> None:
         """Learn the epoch and the role of the master at this address, and tell it what is known here. ConnectionError
@@ -101,7 +103,7 @@ class Readiness:
         """This log is the beginning of that of the master that was greeted."""
         self._refusal = ""
         epoch = max(self._epoch, self._record.known.epoch)
-        await self._record.note(follows=True, superseded_by="", epoch=epoch, master_role=self._role)
+        await self._record.note(follows=True, led=False, superseded_by="", epoch=epoch, master_role=self._role)
         await self._become("")
 
     async def refused(self, master: str, reason: str) -> None:
