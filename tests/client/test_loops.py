@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orbitmq import client
-from orbitmq.client import ConsumeConcurrentlyStatus, Message, MessageModel, MessageQueue
+from orbitmq.client import ConsumeConcurrentlyStatus, Message, MessageExt, MessageModel, MessageQueue
 from orbitmq.client.outbox import Outbox
 from orbitmq.errors import InvalidStateError
 from orbitmq.wire.codes import RequestCode
@@ -61,7 +61,7 @@ KINDS = [
 ]
 LOOP_FREE = {"start", "shutdown", "consume_directly"}  # the last is the instance's, not the application's
 ARGUMENTS: dict[str, Any] = {
-    "message": Message("T", b"x"),
+    "message": MessageExt("T", b"x"),
     "messages": [Message("T", b"x")],
     "queue": QUEUE,
     "topic": "T",

@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 
 from orbitmq.client import searching
 from orbitmq.client.core.addresses import name_servers
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance, join, leave
 from orbitmq.client.loops import check_loop, running_loop
 from orbitmq.client.settings import ClientSettings
@@ -172,6 +173,7 @@ class Client(ABC):
     ) -> None:
         await self.shutdown()
 
+    @checks_arguments
     def add_rpc_hook(self, hook: RpcHook) -> None:
         """Have `hook` see every request of this client and its answer, those of name servers included; before start,
         InvalidStateError afterwards. What it raises fails the request: HookFailed, with that as its cause. It runs on
@@ -181,6 +183,7 @@ class Client(ABC):
             raise InvalidStateError(f"{self._name()} is {self._state.value}; hooks around requests are added before")
         self._rpc_hooks.append(hook)
 
+    @checks_arguments
     def update_namesrv_addr(self, namesrv_addr: str | Iterable[str]) -> None:
         """Ask these name servers from now on, before or after start; all who share the client id do. An empty list
         changes nothing. ConfigurationError for one that is not `host:port`.
@@ -228,16 +231,19 @@ class Client(ABC):
 
     # ----------------------------------------------------------------------------------------------------- questions
 
+    @checks_arguments
     async def max_offset(self, queue: MessageQueue) -> int:
         """The next offset to be written in `queue`. BrokerError, ClientError, RemotingError."""
         queue = self._namespace.wrap_queue(queue)
         return await offsets.max_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
 
+    @checks_arguments
     async def min_offset(self, queue: MessageQueue) -> int:
         """The first offset that can be read from `queue`. BrokerError, ClientError, RemotingError."""
         queue = self._namespace.wrap_queue(queue)
         return await offsets.min_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
 
+    @checks_arguments
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch); behind the
         last one when there is none. BrokerError, ClientError, RemotingError.
@@ -246,6 +252,7 @@ class Client(ABC):
         address = await self._instance.routes.master(queue)
         return await offsets.search_offset(self._instance.remoting, address, queue, timestamp_ms)
 
+    @checks_arguments
     async def earliest_store_time(self, queue: MessageQueue) -> int:
         """When the first readable message was stored, in milliseconds since the epoch; -1 when there is none.
         BrokerError, ClientError, RemotingError.
@@ -254,6 +261,7 @@ class Client(ABC):
         address = await self._instance.routes.master(queue)
         return await offsets.earliest_store_time(self._instance.remoting, address, queue)
 
+    @checks_arguments
     async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
         """The message with this offset message id, asked of the broker whose address is in it; or, when its `topic` is
         given, with this offset id or unique id.
@@ -270,6 +278,7 @@ class Client(ABC):
         message.topic = self._namespace.unwrap(message.topic)
         return message
 
+    @checks_arguments
     async def query_message(
         self, topic: str, key: str, max_count: int = 32, begin_ms: int = 0, end_ms: int = searching.EVER_MS
     ) -> list[MessageExt]:
@@ -282,6 +291,7 @@ class Client(ABC):
         found = await searching.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
         return [self._seen(message) for message in found]
 
+    @checks_arguments
     async def create_topic(
         self, topic: str, *, queues: int = 4, template: str = AUTO_CREATE_TOPIC, sys_flag: int = 0
     ) -> None:

@@ -11,7 +11,7 @@ import os
 from functools import partial
 
 from orbitmq.client.core.model import SendResult
-from orbitmq.client.producer import SendCallback
+from orbitmq.client.producer import CALLBACK, SendCallback
 from orbitmq.errors import TooManyRequestsError
 from orbitmq.runtime.call_thread import CallThread
 
@@ -34,9 +34,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def told_aside(callback: SendCallback | None) -> SendCallback | None:
-    """What tells the callback on the thread, to be called anywhere. TooManyRequestsError while too many are due."""
+    """What tells the callback on the thread, to be called anywhere. ConfigurationError for what is none,
+    TooManyRequestsError while too many are due.
+    """
     if callback is None:
         return None
+    CALLBACK.accept(callback)
     if _calls.waiting >= WAITING_MAX:
         raise TooManyRequestsError(f"{WAITING_MAX} callbacks are due, no more sends are taken; they must return sooner")
 

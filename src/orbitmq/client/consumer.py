@@ -16,6 +16,7 @@ from orbitmq.client.background import Background, one_round
 from orbitmq.client.base import Client, State
 from orbitmq.client.consistency import SubscriptionCheck
 from orbitmq.client.core.allocation import AllocateAveragely, AllocateStrategy
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, FilterHook, ReceiveHook, each
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, client_id
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
@@ -225,11 +226,13 @@ class Consumer(Client):
         """The queues read at this moment, those of the retry topic included."""
         return set(map(self._namespace.unwrap_queue, self._held))
 
+    @checks_arguments
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic`. ClientError when it does not exist."""
         found = await self._instance.routes.find_subscribed(self._namespace.wrap(topic))
         return list(map(self._namespace.unwrap_queue, found))
 
+    @checks_arguments
     def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
         """Have `callback(queues)` called whenever queues were taken; also as a decorator. A function must not wait; for
         a coroutine function the group waits up to 10 seconds. What it raises is logged.
@@ -237,6 +240,7 @@ class Consumer(Client):
         self._watching.assigned_callbacks.append(callback)
         return callback
 
+    @checks_arguments
     def on_revoked(self, callback: ON_QUEUES) -> ON_QUEUES:
         """Have `callback(queues)` called before queues are given up, also by shutdown, as with `on_assigned`. Nothing
         more is pulled of them then; what the callback commits still counts.
@@ -250,6 +254,7 @@ class Consumer(Client):
 
     # ------------------------------------------------------------------------------------------------------- hooks
 
+    @checks_arguments
     def add_consume_hook(self, hook: ConsumeHook) -> None:
         """Have `hook` see all that is delivered: every call of a listener, before and after; of a consumer without one
         every pull that brings messages. Before start, InvalidStateError afterwards.
@@ -257,6 +262,7 @@ class Consumer(Client):
         self._check_not_started()
         self._hooks.append(hook)
 
+    @checks_arguments
     def add_filter_hook(self, hook: FilterHook) -> None:
         """Have `hook` look through the messages of every pull and take out, in place, those that nobody shall get. It
         runs on the event loop and must not wait. Before start, InvalidStateError afterwards.
@@ -264,6 +270,7 @@ class Consumer(Client):
         self._check_not_started()
         self._filter_hooks.append(hook)
 
+    @checks_arguments
     def add_receive_hook(self, hook: ReceiveHook) -> None:
         """Have `hook` see every pull that brings messages. It runs on the event loop and must not wait."""
         self._receive_hooks.append(hook)
@@ -294,6 +301,7 @@ class Consumer(Client):
             namespace=self._namespace,
         )
 
+    @checks_arguments
     async def lag(self, topic: str | None = None) -> list[QueueLag]:
         """How far the group is behind, in every queue of its subscriptions or of one topic, whoever reads it. A
         broadcasting consumer tells its own progress. What cannot be found out is None, with the problem; `total_lag`
@@ -306,6 +314,7 @@ class Consumer(Client):
         lags = await lag_of(self._instance, self.group, queues, self._stored_offset)
         return [replace(one, queue=self._namespace.unwrap_queue(one.queue)) for one in lags]
 
+    @checks_arguments
     async def check_subscription_consistency(self, group: str | None = None) -> SubscriptionCheck:
         """Ask all members of a group, this one unless given, what they subscribe. Where they differ messages get lost:
         a broker filters by one subscription a group. BrokerError, ClientError, RemotingError when nobody can say who

@@ -14,6 +14,7 @@ from typing import Unpack
 
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.allocation import AllocateStrategy
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.core.selectors import Selector, subscription_of
@@ -87,6 +88,7 @@ class LitePullConsumer(ReadingConsumer):
     _settings_kind = LitePullSettings
     _stream = True
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -130,6 +132,7 @@ class LitePullConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------ what to read
 
+    @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
         """Share the queues of `topic` with the group; `expression` as for a push consumer. Before or after start.
 
@@ -141,10 +144,12 @@ class LitePullConsumer(ReadingConsumer):
         self._listen_to_queues(topic, listener)
         self._subscribe(topic, expression)
 
+    @checks_arguments
     def unsubscribe(self, topic: str) -> None:
         """Give the queues of `topic` up."""
         self._unsubscribe(topic)
 
+    @checks_arguments
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read these queues and no others. Before or after start. InvalidStateError after `subscribe`."""
         if self._subscriptions:
@@ -153,6 +158,7 @@ class LitePullConsumer(ReadingConsumer):
         self._assigned_queues = frozenset(map(self._namespace.wrap_queue, queues))
         self.wake_rebalance()
 
+    @checks_arguments
     def set_assign_expression(self, topic: str, expression: Selector) -> None:
         """What to read of the assigned queues of `topic`; before start, InvalidStateError afterwards."""
         check_topic(topic := self._namespace.wrap(topic))
@@ -160,6 +166,7 @@ class LitePullConsumer(ReadingConsumer):
             raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
         self._expressions[topic] = subscription_of(topic, expression)
 
+    @checks_arguments
     def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
         """Have `callback(topic, queues)` called when `topic`, subscribed or not, gets or loses queues: with all its
         readable ones, after at most `poll_namesrv_interval_ms`. Before or after start; as with `on_assigned`.
@@ -173,6 +180,7 @@ class LitePullConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------------ messages
 
+    @checks_arguments
     async def poll(self, timeout: float | None = None, *, max_messages: int | None = None) -> list[MessageExt]:
         """The messages of one pull, at most `pull_batch_size` of one queue, or the first `max_messages` of them (the
         others come next); empty when none came in `timeout` seconds (default `poll_timeout_ms`).
@@ -280,6 +288,7 @@ class LitePullConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------------- offsets
 
+    @checks_arguments
     async def commit(
         self,
         offsets: Mapping[MessageQueue, int] | None = None,
@@ -315,6 +324,7 @@ class LitePullConsumer(ReadingConsumer):
             self._offsets.table.set(queue, self._consumed.pop(queue))
         return chosen
 
+    @checks_arguments
     async def committed(self, queue: MessageQueue) -> int:
         """The group's offset of `queue`, -1 when it has none. BrokerError, ClientError, RemotingError."""
         self._check_running()
@@ -322,6 +332,7 @@ class LitePullConsumer(ReadingConsumer):
         known = self._offsets.table.read(queue)
         return known if known >= 0 else await self._offsets.stored(queue)
 
+    @checks_arguments
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Let the next `poll` return messages of `queue` from `offset` on; nothing pulled before is returned.
 
@@ -332,14 +343,17 @@ class LitePullConsumer(ReadingConsumer):
             raise ClientError(ResponseCode.PULL_OFFSET_MOVED, f"{queue} has offsets {first} to {end}, not {offset}")
         self._go_to(queue, offset)
 
+    @checks_arguments
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """`seek` to the first message that can be read."""
         self._go_to(queue, await self.min_offset(queue))
 
+    @checks_arguments
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """`seek` behind the last message."""
         self._go_to(queue, await self.max_offset(queue))
 
+    @checks_arguments
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The same as `search_offset`."""
         return await self.search_offset(queue, timestamp_ms)
@@ -357,10 +371,12 @@ class LitePullConsumer(ReadingConsumer):
 
     # --------------------------------------------------------------------------------------------------------- pauses
 
+    @checks_arguments
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull nothing of these queues until `resume`; `poll` still returns what was pulled before."""
         self._paused.update(map(self._namespace.wrap_queue, queues))
 
+    @checks_arguments
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with these queues."""
         check_loop(self._name(), self._loop)

@@ -25,6 +25,7 @@ from random import Random
 from typing import TypeVar
 
 from orbitmq.client.background import Background
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.backlog import Backlog, Waiting
 from orbitmq.client.core.kept import (
     History,
@@ -140,6 +141,7 @@ class Outbox:
     `limits` are `OutboxLimits` unless given; ConfigurationError names one that leaves no room.
     """
 
+    @checks_arguments
     def __init__(
         self,
         path: str | Path,
@@ -465,10 +467,12 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._backlog)
 
+    @checks_arguments
     def entries(self, topic: str | None = None) -> list[OutboxEntry]:
         """The messages that wait, the oldest first."""
         return [_entry(waiting) for waiting in self._backlog if topic in (None, waiting.topic)]
 
+    @checks_arguments
     async def purge(self, topic: str | None = None, *, before_ms: int | None = None) -> int:
         """Remove messages that wait, all or those of a topic or of sends that failed before a time; how many. They are
         no losses: somebody wanted it. Those being sent just now stay.

@@ -14,10 +14,11 @@ from uuid import uuid4
 
 from orbitmq.client.background import Background
 from orbitmq.client.base import Client
+from orbitmq.client.core.arguments import KINDS, Argument, checks_arguments
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
 from orbitmq.client.core.latency import PROFILES, Fault, FaultTable, Latencies, steps
 from orbitmq.client.core.model import SendResult
-from orbitmq.client.core.outgoing import Outgoing, Packing, check_message, outgoing, outgoing_batch
+from orbitmq.client.core.outgoing import Outgoing, Packing, check_message, check_sequence, outgoing, outgoing_batch
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.replies import asking
 from orbitmq.client.core.retry import RetryRules
@@ -43,6 +44,14 @@ Delivery: TypeAlias = Callable[[RetryRules], Coroutine[object, object, SendResul
 """Sends something that is checked and packed, within these rules."""
 
 CLOSE_S = 30.0  # how long shutdown waits for sends that are under way; ten times their usual limit
+
+TIMEOUT_MAX_S = 1e9  # thirty years: what is more, infinity too, is as good
+
+_QUEUE = Argument("queue", KINDS["MessageQueue"])
+_KEY = Argument("sharding_key", KINDS["str"], KINDS["int"], KINDS["bytes"])
+_SELECTOR = Argument("selector", KINDS["QueueSelector[A]"])
+_TIMEOUT = Argument("timeout", KINDS["float"])
+CALLBACK = Argument("callback", KINDS["SendCallback"])
 
 AT_ONCE_MAX = 64 << 10  # bytes of a body: a thousand that wait for the loop must not fill the memory
 
@@ -70,6 +79,7 @@ class Producer(Client):
     _consumes = False
     _kind: ClassVar[type[ProducerSettings]] = ProducerSettings
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -202,9 +212,10 @@ class Producer(Client):
         self, sender: Sender, messages: Sequence[Message], queue: MessageQueue | None
     ) -> tuple[Delivery, int]:
         """What sends a batch, which is packed now, when its turn has come; and its bytes."""
+        check_sequence(messages)
         batch = list(messages)
         packed = outgoing_batch(batch, self._new_id, self._packing)
-        target = Target(queue and self._namespace.wrap_queue(queue))
+        target = ANYWHERE if queue is None else Target(self._namespace.wrap_queue(_QUEUE.accept(queue)))
 
         async def deliver_inside(rules: RetryRules) -> SendResult:
             with self._around(batch) as sent:
@@ -216,13 +227,12 @@ class Producer(Client):
     def _begin_send(
         self, deliver: Delivery, size: int, timeout: float | None, callback: SendCallback | None
     ) -> asyncio.Task[SendResult]:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(
-            self._in_turn(deliver, size, self._async_rules, None if timeout is None else end_of(timeout))
-        )
+        ends = None if timeout is None else end_of(timeout)
+        tell = None if callback is None else partial(_tell, CALLBACK.accept(callback))
+        task = asyncio.get_running_loop().create_task(self._in_turn(deliver, size, self._async_rules, ends))
         self._note(task)
-        if callback is not None:
-            task.add_done_callback(partial(_tell, callback))
+        if tell is not None:
+            task.add_done_callback(tell)
         return task
 
     async def _in_turn(self, deliver: Delivery, size: int, rules: RetryRules, ends: float | None) -> SendResult:
@@ -254,6 +264,7 @@ class Producer(Client):
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
+    @checks_arguments
     async def request(
         self,
         message: Message,
@@ -294,6 +305,7 @@ class Producer(Client):
                         "that a consumer of the topic runs and sends what create_reply_message makes"
                     ) from error
 
+    @checks_arguments
     def request_async(
         self,
         message: Message,
@@ -350,6 +362,7 @@ class Producer(Client):
         check_message(message, self._settings["max_message_size"])
         if len(message.body) > AT_ONCE_MAX or self._around is not nullcontext or self._outbox is not None:
             return None
+        key = None if key is None else _KEY.accept(key)
         return sender.oneway_at_once(outgoing(message, self._new_id, self._packing), key)
 
     async def send_batch(
@@ -363,6 +376,7 @@ class Producer(Client):
         deliver, size = self._delivery_of_batch(self._running_sender, messages, queue)
         return await self._in_turn(deliver, size, self._usual_rules, None if timeout is None else end_of(timeout))
 
+    @checks_arguments
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of `topic` are sent to. ClientError names the cause when there are none."""
         settings = self._settings
@@ -370,14 +384,17 @@ class Producer(Client):
         found = await self._instance.routes.find_publish(self._namespace.wrap(topic), template, count)
         return list(map(self._namespace.unwrap_queue, found.queues))
 
+    @checks_arguments
     def add_send_hook(self, hook: SendHook) -> None:
         """Have `hook` see every attempt to send, before and after. It runs on the event loop and must not wait."""
         self._hooks.append(hook)
 
+    @checks_arguments
     def add_forbidden_hook(self, hook: ForbiddenHook) -> None:
         """Have `hook` see every attempt before it is made; what it raises is what the sender gets, at once."""
         self._forbidden.append(hook)
 
+    @checks_arguments
     def wrap_sends(self, around: Around) -> None:
         """Have every send happen inside `around(messages)`, a context manager that gives the messages to be sent, of
         which there must be as many. For instruments that put something into messages; there is one of them.
@@ -402,9 +419,11 @@ class Producer(Client):
         """Where the caller wants the message."""
         if (queue is not None) + (key is not None) + (selector is not None) > 1:
             raise MessageIllegal("give one of queue, sharding_key and selector")
-        if selector is None:
-            return Target(queue and self._namespace.wrap_queue(queue), key)
-        return Target(select=partial(_select, selector, message, cast("A", arg)))
+        if selector is not None:
+            return Target(select=partial(_select, _SELECTOR.accept(selector), message, cast("A", arg)))
+        if key is not None:
+            return Target(key=_KEY.accept(key))
+        return Target(None if queue is None else self._namespace.wrap_queue(_QUEUE.accept(queue)))
 
     def _delivery(self, sender: Sender, packed: Outgoing, target: Target) -> Delivery:
         if self._outbox is None:
@@ -488,8 +507,9 @@ def oneway_at_once(
 
 
 def end_of(timeout: float) -> float:
-    """When so many seconds are over, by the loop's clock."""
-    return asyncio.get_running_loop().time() + timeout
+    """When so many seconds are over, by the loop's clock. ConfigurationError for what is no number."""
+    seconds: float = _TIMEOUT.accept(timeout)
+    return asyncio.get_running_loop().time() + max(0.0, min(seconds, TIMEOUT_MAX_S))
 
 
 def _left_ms(ends: float) -> int:

@@ -7,6 +7,7 @@ from typing import Unpack
 
 from orbitmq.client.consumer import Consumer
 from orbitmq.client.core.allocation import AllocateStrategy
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.model import PullResult
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
@@ -40,6 +41,7 @@ class PullConsumer(Consumer):
     _settings_kind = PullSettings
     _stream = True
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -65,6 +67,7 @@ class PullConsumer(Consumer):
 
     # ------------------------------------------------------------------------------------------------------- messages
 
+    @checks_arguments
     async def pull(
         self,
         queue: MessageQueue,
@@ -93,6 +96,7 @@ class PullConsumer(Consumer):
         self._show_hooks(queue, result.messages)
         return result
 
+    @checks_arguments
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None, group: str | None = None
     ) -> None:
@@ -105,6 +109,7 @@ class PullConsumer(Consumer):
 
     # --------------------------------------------------------------------------------------------------------- queues
 
+    @checks_arguments
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
         """Share the queues of `topic` with the group; before or after start. `listener(topic, queues, own)` hears of
         every change, with all queues of the topic and those of this consumer, as with `on_assigned`.
@@ -113,12 +118,14 @@ class PullConsumer(Consumer):
         # Versions decide between members that subscribe differently; one whose pulls bring the expression has no say.
         self._subscribe(topic, "*", version=0)
 
+    @checks_arguments
     def fetch_balanced_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a registered topic that are this consumer's at the moment."""
         return sorted(queue for queue in self.assignment() if queue.topic == topic)
 
     # -------------------------------------------------------------------------------------------------------- offsets
 
+    @checks_arguments
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
         """Set the group's offset of `queue`, the next one to consume; it is stored at the next interval and by
         shutdown. InvalidStateError before start.
@@ -126,6 +133,7 @@ class PullConsumer(Consumer):
         self._check_running()
         self._offsets.table.set(self._namespace.wrap_queue(queue), offset)
 
+    @checks_arguments
     async def fetch_offset(self, queue: MessageQueue, from_store: bool = False) -> int:
         """The group's offset of `queue`, -1 when it has none: what this consumer knows, else (or always, with
         `from_store`) what is stored. BrokerError, ClientError, RemotingError.
@@ -165,6 +173,7 @@ class PullConsumer(Consumer):
         await self._end_consuming(instance)
 
 
+@checks_arguments
 async def reset_offset_by_timestamp(
     group: str,
     topic: str,

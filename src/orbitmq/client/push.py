@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar, Unpack, cast
 from orbitmq.client.background import Background, one_round
 from orbitmq.client.consumer import REBALANCE_AGAIN_S, Held
 from orbitmq.client.core.allocation import AllocateStrategy
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
 from orbitmq.client.core.model import (
     ConcurrentContext,
@@ -115,6 +116,7 @@ class PushConsumer(ReadingConsumer):
     _consume_type = ConsumeType.CONSUME_PASSIVELY
     _settings_kind = PushSettings
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -159,6 +161,7 @@ class PushConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------------ interface
 
+    @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*") -> None:
         """Consume the messages of `topic` whose tag is one of `TagA || TagB`, or all, or those that
         `MessageSelector.sql` chooses. Before or after start; start raises BrokerError when a broker refuses the SQL.
@@ -167,10 +170,12 @@ class PushConsumer(ReadingConsumer):
         """
         self._subscribe(topic, expression)
 
+    @checks_arguments
     def unsubscribe(self, topic: str) -> None:
         """Give the queues of `topic` up."""
         self._unsubscribe(topic)
 
+    @checks_arguments
     def set_listener(self, listener: Listener | OrderlyListener, *, orderly: bool = False) -> None:
         """Who gets the messages; before start. InvalidStateError afterwards.
 
@@ -209,6 +214,7 @@ class PushConsumer(ReadingConsumer):
             held.cached.last_consume_ms = self._clock.now_ms()  # the time it was suspended is not the listener's
             held.room.set()
 
+    @checks_arguments
     def set_consume_threads(self, count: int) -> None:
         """Have the listener called `count` times at once, 1 to 1000, from now on; calls that run are not stopped.
         ConfigurationError outside of that, InvalidStateError unless the consumer is running.
@@ -217,10 +223,12 @@ class PushConsumer(ReadingConsumer):
         changed: PushSettings = {"consume_threads": count}
         self._running_workers.resize(complete(PushSettings, changed)["consume_threads"])
 
+    @checks_arguments
     async def fetch_subscribe_queues(self, topic: str) -> list[MessageQueue]:
         """`fetch_queues` under the name it has in Java's push consumer."""
         return await self.fetch_queues(topic)
 
+    @checks_arguments
     async def reset_offset_by_timestamp(self, timestamp_ms: int) -> None:
         """Go on, in every queue this consumer reads, with the first message stored at or after `timestamp_ms`
         (milliseconds since the epoch). What was pulled before is delivered again or left out; other members go on as
@@ -233,6 +241,7 @@ class PushConsumer(ReadingConsumer):
         for topic, offsets in found.items():
             await self._move(topic, offsets)
 
+    @checks_arguments
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
     ) -> None:

@@ -11,6 +11,7 @@ from typing import Generic, TypeAlias, TypeVar, Unpack, cast
 from orbitmq.client.background import Background
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.allocation import AllocateStrategy
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance
 from orbitmq.client.leaving import is_failure
 from orbitmq.client.offset_store import OffsetStore
@@ -67,6 +68,7 @@ class PullSchedule(PullConsumer):
     `PullSettings`.
     """
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -90,6 +92,7 @@ class PullSchedule(PullConsumer):
         self._under_way: dict[MessageQueue, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(self._settings["pull_threads"])
 
+    @checks_arguments
     def register(self, topic: str, callback: PullTask) -> None:
         """Call `callback(queue, context)` for each queue of `topic` that this member has. Before or after start."""
         self._tasks[self._namespace.wrap(topic)] = callback

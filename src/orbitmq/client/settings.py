@@ -16,11 +16,12 @@ from orbitmq.client.core.identity import DEFAULT_INSTANCE
 from orbitmq.client.core.latency import PROFILES
 from orbitmq.client.core.retry import RETRY_CODES
 from orbitmq.client.core.selection import LEAST_LATENCY, ROUND_ROBIN
+from orbitmq.client.core.setting_checks import check, meant
 from orbitmq.client.core.trace import CLOUD, LOCAL
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, TRACE_TOPIC
-from orbitmq.runtime.options import Option, as_text
+from orbitmq.runtime.options import Option
 
 DAY_MS = 86_400_000
 
@@ -559,21 +560,9 @@ def complete(kind: type[S], given: S, environment: Mapping[str, str] = os.enviro
             settings[name] = replace(option, key=variable_of(name)).parse(text)
     for name, value in cast("Mapping[str, object]", given).items():
         if name not in declared:
-            raise ConfigurationError(f"{kind.__name__} knows no setting {name!r}; it has {', '.join(sorted(declared))}")
+            raise ConfigurationError(f"{kind.__name__} knows no setting {name!r}; {meant(name, declared)}")
         if isinstance(value, AbstractSet):
             value = frozenset(value)
-        _check(name, declared[name], value)
+        check(name, declared[name], value)
         settings[name] = value
     return cast("S", settings)
-
-
-def _check(name: str, option: Option, value: object) -> None:
-    refused = ConfigurationError(
-        f"setting {name}: value {option.shown(value)!r} is not allowed; give {option.allowed()}"
-    )
-    if type(value) is not type(option.default):
-        raise refused
-    try:
-        option.parse(as_text(value))
-    except ConfigurationError:
-        raise refused from None

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cas
 from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
 from orbitmq.client.callbacks import told_aside
 from orbitmq.client.core.allocation import AllocateStrategy
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
 from orbitmq.client.core.queue_selectors import QueueSelector
@@ -110,6 +111,7 @@ class Client(Face[C_co]):
 class Producer(Client[producer.Producer]):
     """Sends messages; see `orbitmq.client.Producer`. Any number of threads may send at once."""
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -196,6 +198,7 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
     core: transactions.TransactionProducer[A_contra]
     """The asyncio object behind this one."""
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -259,11 +262,13 @@ class Consumer(Client[M_co]):
     _on_assigned = direct(consumer.Consumer.on_assigned)
     _on_revoked = direct(consumer.Consumer.on_revoked)
 
+    @checks_arguments
     def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
         self._on_assigned(beside(callback))
         return callback
 
+    @checks_arguments
     def on_revoked(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
         self._on_revoked(beside(callback))
@@ -352,10 +357,12 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
             )
         )
 
+    @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.LitePullConsumer.subscribe`; a function `listener` is called on a thread."""
         self._subscribe(topic, expression, None if listener is None else beside(listener))
 
+    @checks_arguments
     def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
         """As `orbitmq.client.LitePullConsumer.on_queues_changed`; a function is called on a thread."""
         self._on_queues_changed(topic, beside(callback))
@@ -421,6 +428,7 @@ class PullConsumer(Consumer[pull.PullConsumer]):
     _register_topic = direct(pull.PullConsumer.register_topic)
     pull = waiting(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
 
+    @checks_arguments
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.PullConsumer.register_topic`; a function `listener` is called on a thread."""
         self._register_topic(topic, None if listener is None else beside(listener))
@@ -472,6 +480,7 @@ class PullSchedule(PullConsumer, Consumer[schedule.PullSchedule]):
             ),
         )
 
+    @checks_arguments
     def register(self, topic: str, callback: PullTask) -> None:
         """As `orbitmq.client.PullSchedule.register`; the callback runs on a thread, its context has this object."""
 

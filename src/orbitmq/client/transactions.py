@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 from orbitmq.client.background import one_round
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.ending import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.core.hooks import each
 from orbitmq.client.core.model import LocalTransactionState, SendResult, SendStatus, TransactionSendResult
-from orbitmq.client.core.outgoing import outgoing
+from orbitmq.client.core.outgoing import check_message, outgoing
 from orbitmq.client.instance import Instance
 from orbitmq.client.leaving import is_failure
 from orbitmq.client.producer import Producer, end_of
@@ -104,6 +105,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
 
     _kind: ClassVar[type[ProducerSettings]] = TransactionSettings
 
+    @checks_arguments
     def __init__(
         self,
         group: str,
@@ -136,6 +138,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
         self, message: Message, argument: A_contra, *, timeout: float | None = None
     ) -> TransactionSendResult: ...
 
+    @checks_arguments
     async def send_in_transaction(
         self, message: Message, argument: object = None, *, timeout: float | None = None
     ) -> TransactionSendResult:
@@ -150,10 +153,12 @@ class TransactionProducer(Producer, Generic[A_contra]):
         state, remark = await _outcome(lambda: _called(self._listener.execute, half.message, argument))
         return await self.finish(half, state, remark)
 
+    @checks_arguments
     async def prepare(self, message: Message, *, timeout: float | None = None) -> HalfMessage:
         """Only the first half, for work that is not the listener's: `finish` must follow, or the broker asks. Raises as
         `send` does; a delay is taken off the message.
         """
+        check_message(message, self._settings["max_message_size"])
         half = copy.copy(message)
         half.properties = {**message.properties, TRAN_MSG: "true", PGROUP: self.group}
         half.properties.pop(DELAY, None)
@@ -166,6 +171,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
             half.properties[TRANSACTION_ID] = result.transaction_id
         return HalfMessage(half, result)
 
+    @checks_arguments
     async def finish(
         self, half: HalfMessage, state: LocalTransactionState, remark: str | None = None
     ) -> TransactionSendResult:
@@ -194,6 +200,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
             result.region_id, result.trace_on, result.transaction_id, state,
         )  # fmt: skip
 
+    @checks_arguments
     def add_end_transaction_hook(self, hook: EndTransactionHook) -> None:
         """Have `hook` see every decision before a broker is told. It runs on the event loop and must not wait."""
         self._end_hooks.append(hook)

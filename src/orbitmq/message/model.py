@@ -69,15 +69,19 @@ class Message:
         self.flag = flag
         self.properties = {}
         self.transaction_id = None
-        if tags:
-            self.properties[TAGS] = tags
-        if keys:
-            self.properties[KEYS] = keys if isinstance(keys, str) else " ".join(keys)
+        if tags is not None:
+            if not isinstance(tags, str):
+                raise _not_text("tags", tags)
+            if tags:
+                self.properties[TAGS] = tags
+        if keys is not None and (text := _joined(keys)):
+            self.properties[KEYS] = text
         self.properties[WAIT] = "true" if wait_store_ok else "false"
         if delay_level:
-            self.properties[DELAY] = str(delay_level)
-        for name, value in (properties or {}).items():
-            self.set_property(name, value)
+            self.properties[DELAY] = _level(delay_level)
+        if properties is not None:
+            for name, value in _mapping(properties).items():
+                self.set_property(name, value)
 
     @property
     def tags(self) -> str | None:
@@ -107,6 +111,10 @@ class Message:
 
     def set_property(self, name: str, value: str) -> None:
         """Set one of the application's own properties. MessageIllegal for a name or value that cannot travel."""
+        if not isinstance(name, str):
+            raise _not_text("the name of a property", name)
+        if not isinstance(value, str):
+            raise _not_text(f"property {name!a}", value)
         if not name or not name.strip() or not value or not value.strip():
             raise MessageIllegal(f"property {name!r}: name and value must not be blank")
         if name in RESERVED:
@@ -118,6 +126,35 @@ class Message:
     def get_property(self, name: str, default: str | None = None) -> str | None:
         """The value of any property, the system's included."""
         return self.properties.get(name, default)
+
+
+def _not_text(what: str, given: object) -> MessageIllegal:
+    return MessageIllegal(f"{what} must be text, not {type(given).__name__}")
+
+
+def _joined(keys: str | Iterable[str]) -> str:
+    if isinstance(keys, str):
+        return keys
+    given: object = keys
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise MessageIllegal(f"keys must be text or several texts, not {type(given).__name__}")
+    several = list(given)
+    for key in several:
+        if not isinstance(key, str):
+            raise _not_text("each of the keys", key)
+    return " ".join(several)
+
+
+def _level(delay_level: object) -> str:
+    if not isinstance(delay_level, int) or isinstance(delay_level, bool):
+        raise MessageIllegal(f"delay_level must be a whole number, not {type(delay_level).__name__}")
+    return str(delay_level)
+
+
+def _mapping(properties: object) -> Mapping[str, str]:
+    if not isinstance(properties, Mapping):
+        raise MessageIllegal(f"properties must be a mapping from text to text, not {type(properties).__name__}")
+    return properties
 
 
 @dataclass(slots=True)

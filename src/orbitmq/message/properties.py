@@ -63,6 +63,20 @@ RESERVED: frozenset[str] = frozenset(
 )  # fmt: skip
 
 
+UNPAIRED: Final = "holds half of a surrogate pair, which no encoding can write"
+
+
+def can_travel(text: str) -> bool:
+    """Whether the text can be written as UTF-8; else it is `UNPAIRED`."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def encode_properties(properties: Mapping[str, str]) -> str:
     """The text of `properties` in their order."""
     return PAIR_END.join([name + NAME_END + value for name, value in properties.items()])

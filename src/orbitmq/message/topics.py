@@ -131,6 +131,9 @@ def check_send_allowed(topic: str) -> None:
 
 
 def _check_name(name: str | None, kind: str, length_max: int) -> None:
+    given: object = name
+    if given is not None and not isinstance(given, str):
+        raise MessageIllegal(f"the {kind} must be text, not {type(given).__name__}")
     if name is None or not name.strip():
         raise MessageIllegal(f"the {kind} is blank")
     if len(name) > length_max:

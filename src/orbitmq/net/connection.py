@@ -431,8 +431,8 @@ class Connection(asyncio.Protocol):
         future: asyncio.Future[Command] = self.loop.create_future()
         timer = self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms)
         self._calls[opaque] = (future, timer)
-        self.send(command)
         try:
+            self.send(command)
             return await future
         finally:
             timer.cancel()

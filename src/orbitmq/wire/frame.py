@@ -12,7 +12,8 @@ import struct
 import sys
 from typing import Final
 
-from orbitmq.errors import FrameError
+from orbitmq.errors import FrameError, MessageIllegal
+from orbitmq.message.properties import UNPAIRED
 from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command
 from orbitmq.wire.header_codec import (
@@ -153,8 +154,11 @@ def encode_frame(command: Command, size_of_parts: int | None = None) -> bytes:
 
 
 def encode_head(command: Command, body_size: int) -> bytes:
-    """The frame up to the body, of which so many bytes must follow."""
+    """The frame up to the body, of which so many bytes must follow. MessageIllegal for text that cannot be written."""
     kind = command.serialize_type
-    header = encode_json_header(command) if kind == SerializeType.JSON else encode_binary_header(command)
+    try:
+        header = encode_json_header(command) if kind == SerializeType.JSON else encode_binary_header(command)
+    except UnicodeEncodeError as error:
+        raise MessageIllegal(f"text {ascii(error.object)[:80]} of a request {UNPAIRED}") from error
     size = len(header)
     return _HEAD.pack(size + body_size + 4, kind << 24 | size) + header

@@ -5,9 +5,10 @@ The user's object is never changed, so it may be sent again; each sending gets a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -26,7 +27,9 @@ from orbitmq.message.properties import (
     RECONSUME_TIME,
     TRAN_MSG,
     UNIQ_KEY,
+    UNPAIRED,
     WAIT,
+    can_travel,
     encode_properties,
 )
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_send_allowed, check_topic
@@ -101,9 +104,9 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 
 def check_message(message: Message, size_max: int) -> None:
     """MessageIllegal names the rule that `message` breaks."""
+    if not _has_right_types(message):
+        _refuse_types(message)
     _check_topic(message.topic)
-    if not _is_bytes(message.body):
-        raise MessageIllegal(f"the body must be bytes, not {type(message.body).__name__}")
     if not message.body:
         raise MessageIllegal("the body is empty")
     if len(message.body) > size_max:
@@ -116,8 +119,31 @@ def _check_topic(topic: str) -> None:
     check_send_allowed(topic)
 
 
-def _is_bytes(body: object) -> bool:
-    return isinstance(body, bytes)
+def _has_right_types(message: Any) -> bool:
+    """What type checkers take for granted: whoever uses none may have given anything."""
+    if not isinstance(message, Message):
+        return False
+    topic, body, flag, properties = cast(
+        "tuple[Any, ...]", (message.topic, message.body, message.flag, message.properties)
+    )
+    return isinstance(topic, str) and isinstance(body, bytes) and isinstance(flag, int) and isinstance(properties, dict)
+
+
+def _refuse_types(message: Any) -> NoReturn:
+    if not isinstance(message, Message):
+        raise MessageIllegal(f"message must be a Message, not {type(message).__name__}")
+    for name, kind, wanted in _TYPES:
+        if not isinstance(value := getattr(message, name), kind):
+            raise MessageIllegal(f"{name} of the message must be {wanted}, not {type(value).__name__}")
+    raise AssertionError("a message with the right types is not refused")
+
+
+_TYPES: Sequence[tuple[str, type[Any], str]] = (
+    ("topic", str, "text"),
+    ("body", bytes, "bytes"),
+    ("flag", int, "a whole number"),
+    ("properties", dict, "a dict"),
+)
 
 
 def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> Outgoing:
@@ -136,23 +162,33 @@ def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> O
     if len(body) >= packing.compress_from:
         body = compress(body, packing.kind, packing.level)
         sys_flag = COMPRESSED | COMPRESSION_FLAGS[packing.kind]
-    if properties.get(TRAN_MSG, "").lower() == "true":
-        sys_flag |= TRANSACTION_PREPARED
-    times, times_max = 0, None
+    times = times_max = None
     if message.topic.startswith(RETRY_PREFIX):  # they travel in the header, where they need no room
         properties = dict(properties)
-        times, times_max = int(properties.pop(RECONSUME_TIME, 0)), properties.pop(MAX_RECONSUME_TIMES, None)
+        times, times_max = _taken(properties, RECONSUME_TIME), _taken(properties, MAX_RECONSUME_TIMES)
+    text = _text(properties)
+    if properties.get(TRAN_MSG, "").lower() == "true":
+        sys_flag |= TRANSACTION_PREPARED
     return Outgoing(
         topic,
         body,
-        _text(properties),
+        text,
         msg_id,
         message.flag,
         sys_flag,
-        reconsume_times=times,
-        reconsume_times_max=None if times_max is None else int(times_max),
+        reconsume_times=times or 0,
+        reconsume_times_max=times_max,
         original_size=len(message.body),
     )
+
+
+def _taken(properties: dict[str, str], name: str) -> int | None:
+    text: object = properties.pop(name, None)
+    if text is None:
+        return None
+    if not isinstance(text, str) or not text.isdecimal():
+        raise MessageIllegal(f"property {name} of a message to a retry topic must be a whole number, not {text!a}")
+    return int(text)
 
 
 def _inside(message: Message, namespace: Namespace) -> str:
@@ -169,7 +205,6 @@ def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packi
     MessageIllegal unless there is at least one, all have the same topic and `wait_store_ok`, none is delayed or goes
     to a retry topic, and the whole is not larger than a single body may be. Batches are never compressed.
     """
-    _check_batch(messages)
     instance = {INSTANCE_ID: packing.namespace.name} if packing.namespace else {}
     ids: list[str] = []
     items: list[tuple[int, bytes, str]] = []
@@ -178,12 +213,19 @@ def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packi
         ids.append(message.properties.get(UNIQ_KEY) or new_id())
         properties = {**message.properties, UNIQ_KEY: ids[-1], **instance}
         items.append((message.flag, message.body, _text(properties)))
+    _check_batch(messages)
     body = encode_batch(items)
     if len(body) > packing.size_max:
         raise MessageIllegal(f"a batch of {len(body)} bytes, at most {packing.size_max} are allowed; send it in parts")
     wait = {WAIT: messages[0].properties.get(WAIT, "true"), **instance}
     topic = _inside(messages[0], packing.namespace)
     return Outgoing(topic, body, encode_properties(wait), ",".join(ids), batch=True, original_size=len(body))
+
+
+def check_sequence(messages: object) -> None:
+    """MessageIllegal for what is not several messages in an order, or can be read only once."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise MessageIllegal(f"messages must be a sequence of Message, not {type(messages).__name__}")
 
 
 def _check_batch(messages: Sequence[Message]) -> None:
@@ -202,10 +244,25 @@ def _check_batch(messages: Sequence[Message]) -> None:
 
 
 def _text(properties: dict[str, str]) -> str:
-    text = encode_properties(properties)
+    try:
+        text = encode_properties(properties)
+        size = len(text) if text.isascii() else len(text.encode())
+    except (TypeError, UnicodeEncodeError) as error:
+        raise MessageIllegal(_wrong_property(properties)) from error
     if text.count(PAIR_END) >= len(properties):
         name = next(name for name, value in properties.items() if PAIR_END in name or PAIR_END in value)
         raise MessageIllegal(f"property {name} holds the character \\x02, which ends a property")
-    if len(text) > PROPERTIES_SIZE_MAX // 4 and len(text.encode()) > PROPERTIES_SIZE_MAX:
-        raise MessageIllegal(f"properties of {len(text.encode())} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
+    if size > PROPERTIES_SIZE_MAX:
+        raise MessageIllegal(f"properties of {size} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
     return text
+
+
+def _wrong_property(properties: Mapping[Any, Any]) -> str:
+    """What keeps the properties from being written."""
+    for name, value in properties.items():
+        for what, text in ((f"the name {name!a} of a property", name), (f"property {name!a}", value)):
+            if not isinstance(text, str):
+                return f"{what} must be text, not {type(text).__name__}"
+            if not can_travel(text):
+                return f"{what} {UNPAIRED}"
+    return "the properties cannot be written"

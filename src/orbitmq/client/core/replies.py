@@ -6,6 +6,7 @@ the same to the reply topic of the cluster it came through; the broker there han
 
 from __future__ import annotations
 
+from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.outgoing import REPLY
 from orbitmq.errors import ClientError
 from orbitmq.message.compression import decompress
@@ -34,6 +35,7 @@ def asking(message: Message, correlation_id: str, client_id: str, wait_ms: int) 
     return asked
 
 
+@checks_arguments
 def create_reply_message(request: Message, body: bytes) -> Message:
     """The reply to a consumed request; any producer sends it. ClientError when the message asks for none."""
     properties = request.properties
@@ -48,6 +50,7 @@ def create_reply_message(request: Message, body: bytes) -> Message:
     return reply
 
 
+@checks_arguments
 def reply_to_client(request: Message) -> str | None:
     """The id of the client that waits for a reply to this message."""
     return request.properties.get(REPLY_TO_CLIENT)

@@ -27,6 +27,9 @@ class MessageSelector:
     def sql(cls, expression: str) -> MessageSelector:
         """Messages whose properties make a SQL92 expression true: `color = 'red' AND price > 100`. MessageIllegal for
         an empty one; what is wrong with another is told by the broker when the consumer starts."""
+        given: object = expression
+        if not isinstance(given, str):
+            raise MessageIllegal(f"an SQL92 expression must be text, not {type(given).__name__}")
         if not expression.strip():
             raise MessageIllegal("an SQL92 expression is empty")
         return cls(expression, SQL92)
