@@ -106,7 +106,7 @@ class UnreadMessages:
     def _entry(self, queue: ConsumeQueue, number: int) -> tuple[int, int, int] | None:
         try:
             return queue.entry(number)
-        except ValueError:  # its memory was let go: the topic is deleted meanwhile
+        except (ValueError, IndexError):  # its files were let go: the topic is deleted meanwhile
             if self._store().consume_queues.table.get((queue.topic, queue.queue_id)) is queue:
                 raise
             return None
