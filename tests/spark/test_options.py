@@ -36,6 +36,7 @@ def test_load_names_the_topic_too() -> None:
         ({"verifyCrc": "maybe"}, "option verifyCrc: value 'maybe' is not allowed; give true or false"),
         ({"subscribe": "payments"}, "option subscribe names payments, load() names orders"),
         ({"subExpression": "||"}, "option subExpression: "),
+        ({"groupId": "g" * 121}, f"option groupId: the consumer group '{'g' * 121}' has 121 characters, at most 120"),
         ({"path": ""}, "no topic is named"),
         ({"nameserver": " ; "}, "option nameServer is missing"),
     ],
