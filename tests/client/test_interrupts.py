@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
-from orbitmq.client import ConsumeFromWhere, Message, MessageQueue, face, sync
+from orbitmq.client import ConsumeFromWhere, Message, MessageQueue, face, lite_pull, sync
 from orbitmq.client.face import loop_thread, run, wait
 from orbitmq.errors import InvalidStateError
 from orbitmq.wire.codes import RequestCode
@@ -107,10 +108,10 @@ def test_well_timed_interrupts_lose_no_message_and_commit_none(system: FakeSyste
     with handler(interrupt), consumer_of(system, auto_commit_interval_ms=1) as consumer:
         table, take_back = consumer.core._offsets.table, consumer.core._take_back
 
-        def count() -> None:
+        def count(given: Any) -> None:
             nonlocal taken_back
-            taken_back += consumer.core._given is not None
-            take_back()
+            taken_back += given is not None
+            take_back(given)
 
         consumer.core._take_back = count  # type: ignore[method-assign]
         feeder.start()
@@ -172,6 +173,24 @@ def test_messages_that_a_poll_had_when_it_was_interrupted_come_next(system: Fake
         with pytest.raises(TimeLimit), late_interrupts():
             consumer.poll(10)
     assert system.offsets == {("g", "T", 0): 14}, "what nobody got is not committed"
+
+
+def test_messages_of_an_interrupted_poll_come_back_although_another_thread_polls_on(system: FakeSystem) -> None:
+    for n in range(20):
+        run(stored(system, b"%d" % n))
+    with consumer_of(system, auto_commit_interval_ms=1, pull_batch_size=5) as consumer:
+        wait_until(lambda: len(consumer.core._batches) == 4, 20, "all messages")
+        first = run(lite_pull.poll(consumer.core, 10, None))
+        got = [message.body for _ in range(2) for message in consumer.poll(10)]
+        wait(partial(in_the_loop, lite_pull.take_back, consumer.core, first))
+        assert consumer.core._consumed[QUEUE] == 0, "what nobody got holds the offset back"
+        got += [message.body for _ in range(2) for message in consumer.poll(10)]
+        assert sorted(got, key=int) == [b"%d" % n for n in range(20)]
+    assert system.offsets == {("g", "T", 0): 20}
+
+
+async def in_the_loop(function: Callable[..., object], *arguments: object) -> None:
+    function(*arguments)
 
 
 def test_a_client_whose_start_was_interrupted_does_not_go_on(system: FakeSystem) -> None:

@@ -356,6 +356,30 @@ def test_leaving_by_an_exception_hands_nothing_to_a_commit_when_queues_are_revok
     run(scenario())
 
 
+def test_a_new_group_that_fails_at_its_first_message_begins_with_that_again() -> None:
+    """Else it would begin behind all that came meanwhile, as groups without offsets do."""
+    last = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+
+    async def work(system: FakeSystem) -> None:
+        async with lite(system, auto_commit=True, consume_from_where=last) as consumer:
+            await until(lambda: pulls(system))
+            system.put("T", 0, b"first")
+            await bodies(consumer, 1)
+            system.put("T", 0, b"second")
+            raise Broken
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for _ in range(3):
+                system.put("T", 0, b"old")
+            with pytest.raises(Broken):
+                await work(system)
+            async with lite(system, consume_from_where=last) as consumer:
+                assert await bodies(consumer, 2) == [b"first", b"second"]
+
+    run(scenario())
+
+
 def test_what_was_committed_stays_so_when_an_exception_leaves() -> None:
     async def work(system: FakeSystem) -> None:
         async with lite(system, messages=20, auto_commit=True) as consumer:

@@ -56,13 +56,12 @@ class Batch:
 
 @dataclass(eq=False, slots=True)
 class Given:
-    """What the last poll returned, and what was so before."""
+    """What a poll returned."""
 
     batch: Batch
     messages: list[MessageExt]
     was_begun: bool
-    consumed: int | None
-    """The uncommitted offset of the queue, if there was one."""
+    """The batch, before."""
 
 
 class LitePullConsumer(ReadingConsumer):
@@ -120,7 +119,7 @@ class LitePullConsumer(ReadingConsumer):
         self._consumed: dict[MessageQueue, int] = {}
         """Queue -> the offset behind what poll returned, until it is committed."""
         self._given: Given | None = None
-        """Until the program asks for more, or commits it."""
+        """By the last poll, until the program asks for more or commits it."""
         self._unconfirmed: set[MessageQueue] = set()
         """With `offset_commit="sync"`: committed by poll, and the broker has not said yes."""
         self._batches: deque[Batch] = deque()
@@ -189,6 +188,10 @@ class LitePullConsumer(ReadingConsumer):
         messages of another pull, and returns nothing as long as that fails. InvalidStateError unless the consumer is
         running, ConfigurationError for less than one message.
         """
+        given = await self._poll(timeout, max_messages)
+        return given.messages if given is not None else []
+
+    async def _poll(self, timeout: float | None, max_messages: int | None) -> Given | None:
         self._check_running()
         if max_messages is not None and max_messages < 1:
             raise ConfigurationError(f"max_messages {max_messages} is not allowed; give 1 or more")
@@ -197,15 +200,15 @@ class LitePullConsumer(ReadingConsumer):
         self._given = None  # who asks for more is done with it
         is_begun = bool(self._batches) and self._batches[0].is_begun
         if self.auto_commit and not is_begun and not await self._commit_by_itself(deadline):
-            return []
+            return None
         while True:
             while self._batches:
-                if (messages := self._give_out(self._batches.popleft(), max_messages)) is not None:
-                    return messages
+                if (given := self._give_out(self._batches.popleft(), max_messages)) is not None:
+                    return given
             self._arrived.clear()
             left_s = deadline - loop.time()
             if left_s <= 0 or not self.is_running:
-                return []
+                return None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._arrived.wait()
@@ -240,9 +243,9 @@ class LitePullConsumer(ReadingConsumer):
                 return False
             await asyncio.sleep(pause_s)
 
-    def _give_out(self, batch: Batch, count_max: int | None) -> list[MessageExt] | None:
+    def _give_out(self, batch: Batch, count_max: int | None) -> Given | None:
         messages = batch.messages[:count_max]
-        self._given = Given(batch, messages, batch.is_begun, self._consumed.get(batch.held.queue))
+        self._given = given = Given(batch, messages, batch.is_begun)
         batch.messages = batch.messages[len(messages) :]
         self._cached_count -= len(messages)
         if batch.messages:
@@ -255,23 +258,22 @@ class LitePullConsumer(ReadingConsumer):
         offset = batch.cached.remove(messages)
         if offset >= 0:  # else a later batch with the same messages was given out before
             self._consumed[batch.held.queue] = offset
-        return messages
+        return given
 
-    def _take_back(self) -> None:
-        """What the last poll returned is not consumed, and comes with the next one."""
-        given, self._given = self._given, None
+    def _take_back(self, given: Given | None) -> None:
+        """What a poll returned is not consumed, and comes with the next one."""
+        if given is self._given:
+            self._given = None
         if given is None or given.batch.cached.dropped:
             return
-        batch, queue = given.batch, given.batch.held.queue
+        batch = given.batch
         if not batch.messages:
             self._batches.appendleft(batch)
-        batch.messages, batch.is_begun = given.messages + batch.messages, given.was_begun
+        batch.messages = sorted(given.messages + batch.messages, key=lambda message: message.queue_offset)
+        batch.is_begun = given.was_begun
         batch.cached.take_back(given.messages)
         self._cached_count += len(given.messages)
-        if given.consumed is None:
-            self._consumed.pop(queue, None)
-        else:
-            self._consumed[queue] = given.consumed
+        self._consumed[batch.held.queue] = batch.cached.bounds()[0]
         self._arrived.set()
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
@@ -404,13 +406,13 @@ class LitePullConsumer(ReadingConsumer):
         if kind is None:
             self._given = None  # the program has come to its end, and is done with it
         else:
-            self._take_back()  # also from a commit when queues are revoked
+            self._take_back(self._given)  # also from a commit when queues are revoked
         await super().__aexit__(kind, error, trace)
 
     async def _end(self, instance: Instance) -> None:
         await self._end_services()
         if self.auto_commit:
-            self._take_back()
+            self._take_back(self._given)
         self._batches.clear()
         self._arrived.set()  # a poll that waits gets nothing any more
         if self.auto_commit:
@@ -506,7 +508,11 @@ class LitePullConsumer(ReadingConsumer):
             held.room.set()
 
 
-def take_back(consumer: LitePullConsumer, messages: list[MessageExt]) -> None:
-    """For threads: `messages` are what a poll returned, and the thread that called it has not got them."""
-    if consumer._given is not None and consumer._given.messages is messages:  # noqa: SLF001 - not for applications
-        consumer._take_back()  # noqa: SLF001
+async def poll(consumer: LitePullConsumer, timeout: float | None, max_messages: int | None) -> Given | None:
+    """For threads: a poll whose messages can be taken back."""
+    return await consumer._poll(timeout, max_messages)  # noqa: SLF001 - not for applications
+
+
+def take_back(consumer: LitePullConsumer, given: Given | None) -> None:
+    """For threads: the one that polled has not got these messages."""
+    consumer._take_back(given)  # noqa: SLF001

@@ -372,7 +372,7 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     unsubscribe = direct(lite_pull.LitePullConsumer.unsubscribe)
     assign = direct(lite_pull.LitePullConsumer.assign)
     set_assign_expression = direct(lite_pull.LitePullConsumer.set_assign_expression)
-    poll = waiting(lite_pull.LitePullConsumer.poll, undo=lite_pull.take_back)
+    _poll = waiting(lite_pull.poll, undo=lite_pull.take_back)
     commit = waiting(lite_pull.LitePullConsumer.commit)
     committed = waiting(lite_pull.LitePullConsumer.committed)
     seek = waiting(lite_pull.LitePullConsumer.seek)
@@ -381,6 +381,11 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     offset_for_timestamp = waiting(lite_pull.LitePullConsumer.offset_for_timestamp)
     pause = direct(lite_pull.LitePullConsumer.pause)
     resume = direct(lite_pull.LitePullConsumer.resume)
+
+    def poll(self, timeout: float | None = None, *, max_messages: int | None = None) -> list[MessageExt]:
+        """As `orbitmq.client.LitePullConsumer.poll`. When a signal handler raises meanwhile, no message is lost."""
+        given = self._poll(timeout, max_messages)
+        return given.messages if given is not None else []
 
     def __iter__(self) -> Iterator[MessageExt]:
         while self.is_running:
