@@ -462,8 +462,11 @@ def test_callbacks_of_sends_may_wait_for_a_lock_that_a_sender_has(system: FakeSy
         with lock:
             futures = [producer.send_async(Message("T", b"x"), callback) for _ in range(3)]
             futures.append(producer.send_batch_async([Message("T", b"x")], callback))
+            for future in futures:
+                future.add_done_callback(lambda done: callback(done.result(), None))
             assert all(future.result(10) for future in futures)
+            assert not concurrent.futures.wait(futures, 10).not_done
             producer.send(Message("T", b"with the lock"))
             assert told == []
-        wait_until(lambda: len(told) == 4, 10, "the callbacks")
+        wait_until(lambda: len(told) == 8, 10, "the callbacks")
     assert all(error is None for error, _ in told)

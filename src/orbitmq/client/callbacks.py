@@ -7,30 +7,16 @@ calls a client would stop both for ever.
 from __future__ import annotations
 
 import logging
-import os
 from functools import partial
 
 from orbitmq.client.core.model import SendResult
+from orbitmq.client.face import loop_thread
 from orbitmq.client.producer import CALLBACK, SendCallback
 from orbitmq.errors import TooManyRequestsError
-from orbitmq.runtime.call_thread import CallThread
 
 _log = logging.getLogger(__name__)
 
 WAITING_MAX = 50_000  # callbacks that are due; as many as the sends of a producer that may be unfinished
-
-
-NAME = "orbitmq-callbacks"
-
-_calls = CallThread(NAME)
-
-
-def _after_fork() -> None:
-    global _calls
-    _calls = CallThread(NAME)
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def told_aside(callback: SendCallback | None) -> SendCallback | None:
@@ -40,10 +26,11 @@ def told_aside(callback: SendCallback | None) -> SendCallback | None:
     if callback is None:
         return None
     CALLBACK.accept(callback)
-    if _calls.waiting >= WAITING_MAX:
+    calls = loop_thread().callbacks
+    if calls.waiting >= WAITING_MAX:
         raise TooManyRequestsError(f"{WAITING_MAX} callbacks are due, no more sends are taken; they must return sooner")
 
-    return lambda result, error: _calls.put(partial(_call, callback, result, error))
+    return lambda result, error: calls.put(partial(_call, callback, result, error))
 
 
 def _call(callback: SendCallback, result: SendResult | None, error: BaseException | None) -> None:

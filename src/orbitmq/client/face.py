@@ -60,6 +60,10 @@ class LoopThread:
         """The loop is at the calls, or about to be, and will find those that come. Only the loop changes it."""
         self.beside = CallThread("orbitmq-futures")
         """For what may wait."""
+        self.callbacks = CallThread("orbitmq-callbacks")
+        """For functions of the application that hear of outcomes: on the loop, one that wants a lock which a thread
+        holds while it calls a client would stop both for ever.
+        """
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
         self._thread.start()
 
@@ -249,20 +253,26 @@ class Outcome(concurrent.futures.Future[R]):
         if not self._condition.acquire(blocking=False):
             thread.loop.call_later(LOOK_S, self.settle, thread, act, value)
             return
-        callbacks: Sequence[Callable[[Outcome[R]], object]] = ()
         try:
             if self._waiters:  # those of `concurrent.futures.wait` have locks of their own
-                thread.beside.put(functools.partial(act, value))
-                return
-            if self._done_callbacks:  # to be called without the lock
-                callbacks, self._done_callbacks = self._done_callbacks, []
-            act(value)
+                thread.beside.put(functools.partial(self._act, thread, act, value))
+            else:
+                self._act(thread, act, value)
         finally:
             self._condition.release()
+
+    def _act(self, thread: LoopThread, act: Callable[[V], None], value: V) -> None:
+        with self._condition:  # whoever has it may take it again
+            callbacks, self._done_callbacks = self._done_callbacks, []
+            act(value)
+        if callbacks:
+            thread.callbacks.put(functools.partial(self._tell, callbacks))
+
+    def _tell(self, callbacks: Sequence[Callable[[Outcome[R]], object]]) -> None:
         for callback in callbacks:
             try:
                 callback(self)
-            except Exception:
+            except BaseException:  # the application's code; others wait for the thread
                 _log.exception("event=future_callback_failed")
 
 
