@@ -16,9 +16,11 @@ from msgspec import Struct
 from typer.testing import CliRunner
 
 from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin.observed import Finding
 from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
 from orbitmq.admin.session import Session
-from orbitmq.cli import undoing
+from orbitmq.admin.verdict import Severity
+from orbitmq.cli import output, undoing
 from orbitmq.cli.performing import Aside
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 from orbitmq.errors import AdminError, BrokerError, Conflict, ConnectError, NotFound, OrbitMQError, RemotingTimeout
@@ -143,6 +145,24 @@ def test_a_table_through_a_pipe_cuts_nothing_and_steers_no_terminal() -> None:
     assert LONG in long
     assert "\x1b" not in told
     assert "OWNER" not in run("list").stdout
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_of_80_columns_shows_reasons_and_commands_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal, reason = _Terminal(), " ".join(f"word{number}" for number in range(30))
+    found = Found([Finding(Severity.CRITICAL, "stuck", reason, {}, "orbitmq group why payments --watch 10")])
+    columns = ("SEVERITY=severity", "REASON=sentence", "COMMAND=command")
+    output.write("GroupDiagnosis", found, columns, "table", cluster=None, now_ms=0, stream=terminal)
+    _, *rows = terminal.getvalue().splitlines()  # the heading is bold
+    assert max(map(len, rows)) <= 80
+    words = terminal.getvalue().split()
+    assert "critical" in words
+    assert set(reason.split()) | {"payments", "--watch", "10"} <= set(words), "nothing is cut"
 
 
 def test_json_has_an_envelope_with_both_forms_of_time() -> None:

@@ -102,8 +102,9 @@ def findings_of(verdicts: Verdicts | None, broker_names: Sequence[str] | None = 
     for one in verdicts.items:
         at = one.group.brokers
         if not one.is_well and (broker_names is None or not at or set(at) & set(broker_names)):
-            worst = one.worst
-            yield Finding(worst.severity, RULE, one.group.name, worst.sentence, f"orbitmq group why {one.group.name}")
+            name, worst = one.group.name, one.worst
+            text = worst.sentence if name in worst.sentence else f"{name}: {worst.sentence}"
+            yield Finding(worst.severity, RULE, name, text, f"orbitmq group why {name}")
     if verdicts.left_out:
         text = f"{verdicts.left_out} groups were not looked at: only the {len(verdicts.items)} furthest behind were"
         yield Finding(Severity.UNKNOWN, RULE, "groups", text, "orbitmq group why GROUP")

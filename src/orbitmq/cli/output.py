@@ -158,6 +158,10 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+PROSE = {"sentence", "message", "verdict", "remedy", "command"}
+"""Columns that take several lines on a terminal: half a reason, or half a command, is of no use."""
+
+
 def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, *, wide: bool) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -168,8 +172,14 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
     for column in shown:
         numbers = all(isinstance(value_of(item, path_of(column)), (int, float, type(None))) for item in items)
         right = numbers and bool(items) and not path_of(column).endswith("AtMs")
-        overflow = "ellipsis" if on_terminal else "ignore"
-        table.add_column(heading_of(column), justify="right" if right else "left", no_wrap=True, overflow=overflow)  # type: ignore[arg-type]
+        is_prose = path_of(column) in PROSE
+        overflow = ("fold" if is_prose else "ellipsis") if on_terminal else "ignore"
+        table.add_column(
+            heading_of(column),
+            justify="right" if right else "left",
+            no_wrap=not (on_terminal and is_prose),
+            overflow=overflow,  # type: ignore[arg-type]
+        )
     for item in items:
         table.add_row(*(cell(path_of(column), value_of(item, path_of(column))) for column in shown))
     # Through a pipe lines are as long as their values: a script must not find one cut.
