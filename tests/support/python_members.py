@@ -166,6 +166,7 @@ class Pulling(Member):
     async def stop(self) -> None:
         self._leaving = True
         await self._reader
+        await self.consumer.commit()  # it is done with all it got
         await super().stop()
 
 
