@@ -83,20 +83,23 @@ class Party:
 
     def __init__(self, *addresses: str, compressed: bool = False, asks_first: bool = False) -> None:
         self.table = {"Orders": ORDERS, "Bills": BILLS}
+        self.compressed = compressed
         self.ordered: list[Container[str]] = []
         self.remoting = Remoting(idle_seconds=1e9)
         self.registrar = Registrar(
             self.remoting,
             list(addresses),
             lambda: RegisterBrokerHeader("broker-a", "10.0.0.1:10911", "c1", "10.0.0.1:10912", 0, compressed),
-            lambda only: encode_registration(
-                BrokerRegistration(topic_table=self._snapshot(only)), compressed=compressed
-            ),
+            self._body,
             take_order=self.ordered.append,
             version=(lambda: VERSION) if asks_first else None,
             period_ms=PERIOD_MS,
             timeout_ms=6000,
         )
+
+    async def _body(self, only: list[TopicConfig] | None) -> bytes:
+        registration = BrokerRegistration(topic_table=self._snapshot(only))
+        return encode_registration(registration, compressed=self.compressed)
 
     def _snapshot(self, only: list[TopicConfig] | None) -> TopicTable:
         chosen = self.table.values() if only is None else only

@@ -182,7 +182,7 @@ async def test_all_topics_fit_into_one_frame(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(RequestRejected, match="one frame"):
         topics.put(TopicConfig("surplus", 1, 1))
     assert made_before < len(topics.table) < len(created)
-    assert len(topics.compact()) < 6000
+    assert len(topics.text().compact()) < 6000
     for name in list(topics.table):
         topics.delete(name)
     assert topics._texts.size == 0

@@ -32,10 +32,6 @@ class FaultyFile(MappedFile):
         if self._disk.room is not None:
             self._disk.room += size
 
-    def clear_from(self, position: int) -> None:
-        super().clear_from(position)
-        self.synced = bytes(self.view)
-
     def sync(self) -> None:
         if self._disk.fails_to_sync:
             raise OSError(errno.EIO, "the disk failed")

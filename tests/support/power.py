@@ -76,8 +76,6 @@ class PowerFile(MappedFile):
         """Without power in the middle some sectors are cleared, others are not."""
         self._disk.spend()
         super().clear_from(position)
-        self._disk.spend()
-        self._disk.keep(self.path)
 
 
 class PowerWhole(Disk):

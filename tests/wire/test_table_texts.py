@@ -21,8 +21,13 @@ VERSIONS = st.builds(DataVersion, st.integers(0, 1 << 40), st.integers(0, 1 << 4
 
 
 def assert_same(texts: TableTexts[Any], version: DataVersion, table: dict[str, Any], whole: Any) -> None:
-    assert texts.compact(version, table).encode() == encode(whole)
-    assert texts.pretty(version, table) == dumps_pretty(plain(whole))
+    for _ in ("unknown", "known"):
+        text = texts.of(version, table)
+        assert text.compact().encode() == encode(whole)
+        assert text.pretty() == dumps_pretty(plain(whole))
+        texts.keep(table)
+    assert texts.size == sum(len(entry.compact) for entry in texts._known.values())
+    assert texts._known.keys() == table.keys()
 
 
 @given(st.lists(st.tuples(VERSIONS, TOPICS), max_size=4))
@@ -45,15 +50,22 @@ def test_an_entry_is_written_once(monkeypatch: Any) -> None:
     texts: TableTexts[TopicConfig] = TableTexts("topicConfigTable")
     table = {f"T{number}": TopicConfig(f"T{number}") for number in range(1000)}
     for _ in range(3):
-        texts.compact(DataVersion(), table)
-        texts.pretty(DataVersion(), table)
+        texts.keep(table)
+        texts.of(DataVersion(), table).compact()
+        texts.of(DataVersion(), table).pretty()
     table["T5"] = TopicConfig("T5", 1, 1)
-    texts.compact(DataVersion(), table)
+    texts.write("T5", table["T5"])
+    texts.of(DataVersion(), table).compact()
     assert len(written) == 1001
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_a_text_is_that_of_its_moment_whatever_changes_before_it_is_written() -> None:
     texts: TableTexts[TopicConfig] = TableTexts("topicConfigTable")
-    for start in range(0, 10_000, 100):
-        texts.compact(DataVersion(), {f"T{n}": TopicConfig(f"T{n}") for n in range(start, start + 100)})
-    assert len(texts._known) <= 400
+    table = {f"T{number}": TopicConfig(f"T{number}") for number in range(5)}
+    texts.keep(table)
+    text, then = texts.of(DataVersion(1), table), dict(table)
+    texts.write("T1", TopicConfig("T1", 1, 1))
+    texts.forget("T2")
+    table.clear()
+    assert text.compact().encode() == encode(TopicTable(DataVersion(1), then))
+    assert "T2" not in texts._known, "who writes a text adds nothing to what is known"

@@ -28,6 +28,7 @@ from orbitmq.wire.headers_admin import (
     GetTopicConfigHeader,
 )
 from orbitmq.wire.objects import STRANGERS, decode_request, encode, from_plain
+from orbitmq.wire.table_texts import TableText
 
 T = TypeVar("T")
 
@@ -108,8 +109,8 @@ class Administration:
         if self._topics.is_protected(name):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{name} is a topic of the system")
 
-    def all_topics(self, _connection: Connection, command: Command) -> Command:
-        answer = command.response(ResponseCode.SUCCESS, body=self._topics.compact().encode())
+    async def all_topics(self, _connection: Connection, command: Command) -> Command:
+        answer = command.response(ResponseCode.SUCCESS, body=await _written(self._topics.text()))
         answer.ext = {}
         return answer
 
@@ -145,8 +146,8 @@ class Administration:
         await self._groups.file.flush()
         return command.response(ResponseCode.SUCCESS)
 
-    def all_groups(self, _connection: Connection, command: Command) -> Command:
-        return command.response(ResponseCode.SUCCESS, body=self._groups.compact().encode())
+    async def all_groups(self, _connection: Connection, command: Command) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=await _written(self._groups.text()))
 
     def one_group(self, _connection: Connection, command: Command) -> Command:
         name = command.header(GetSubscriptionGroupConfigHeader).group
@@ -179,6 +180,11 @@ def _refuse_illegal(check: Callable[[str], None], name: str) -> None:
         check(name)
     except OrbitMQError as error:
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+async def _written(text: TableText[T]) -> bytes:
+    """A table of thousands of entries, written beside the event loop."""
+    return await asyncio.to_thread(lambda: text.compact().encode())
 
 
 async def _listed(kind: type[T], body: bytes, member: str) -> AsyncIterator[T]:

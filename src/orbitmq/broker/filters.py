@@ -7,8 +7,9 @@ something when it comes back. The rules are RocketMQ's; the clock comes in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
@@ -240,10 +241,15 @@ class Filters:
             self._changed = False
             self.file.mark()
 
-    def _text(self) -> str:
+    def _text(self) -> Callable[[], str]:
+        """What changes in a filter while a thread writes it is written once more soon."""
+        filters = {topic: list(found.items()) for topic, found in self._by_topic.items()}
+        return partial(self._written, filters)
+
+    def _written(self, filters: dict[str, list[tuple[str, Filter]]]) -> str:
         table = {
-            topic: TopicFilters(topic, {group: self._saved(one) for group, one in filters.items()})
-            for topic, filters in self._by_topic.items()
+            topic: TopicFilters(topic, {group: self._saved(one) for group, one in found})
+            for topic, found in filters.items()
         }
         return dumps_pretty(plain(FilterTable(table)))
 

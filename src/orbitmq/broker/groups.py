@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from orbitmq.broker.light_queues import light_group
@@ -28,7 +29,7 @@ from orbitmq.runtime.turns import in_turns
 from orbitmq.wire.bodies import SubscriptionGroupTable
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode
-from orbitmq.wire.table_texts import TableTexts
+from orbitmq.wire.table_texts import TableText, TableTexts
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Groups:
         for name in self.table:
             if not _has_retry_topic(name):
                 _log.warning("event=group_refused group=%.300s reason=no_retry_topic", name)
-        self.compact()  # writes each entry once, before anybody waits for an answer
+        self._texts.keep(self.table)  # writes each entry once, before anybody waits for an answer
 
     def find(self, name: str) -> SubscriptionGroup | None:
         """The group, created if the options allow it; None when it is unknown and may not be."""
@@ -138,6 +139,7 @@ class Groups:
             self._texts.write(name, table.groups[name])
         self.table.clear()
         self.table.update(table.groups)
+        self._texts.keep(self.table)
         self.version = table.data_version
         self.file.mark()
 
@@ -146,16 +148,16 @@ class Groups:
             self._texts.forget(name)
             self._changed()
 
-    def compact(self) -> str:
-        """The text of the whole table."""
-        return self._texts.compact(self.version, self.table)
+    def text(self) -> TableText[SubscriptionGroup]:
+        """The text of the whole table as it is now."""
+        return self._texts.of(self.version, self.table)
 
     def _changed(self) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self.file.mark()
 
-    def _text(self) -> str:
-        return self._texts.pretty(self.version, self.table)
+    def _text(self) -> Callable[[], str]:
+        return self.text().pretty
 
 
 def refuse_without_retries(name: str) -> None:

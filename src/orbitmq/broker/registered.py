@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from orbitmq.broker.options import BrokerOptions
@@ -23,23 +25,28 @@ class RegisteredTopics:
         self._options = options
         self._written: tuple[Any, bytes] = (None, b"")
 
-    def body(self, only: Iterable[TopicConfig] | None) -> bytes:
-        """All topics, or some that have changed; the version is that of the whole table."""
-        options = self._options
+    async def body(self, only: Iterable[TopicConfig] | None) -> bytes:
+        """All topics, or some that have changed; the version is that of the whole table. All of them are written beside
+        the event loop.
+        """
         if only is not None:
-            table = self._narrowed(self._topics.snapshot(only))
-            return encode_registration(BrokerRegistration(topic_table=table), compressed=options.compressed_register)
-        state = (self._topics.version, options.broker_permission)
+            return self._encoded(self._topics.snapshot(only))
+        state = (self._topics.version, self._options.broker_permission)
         if self._written[0] != state:
-            self._written = (state, self._whole())
+            self._written = (state, await asyncio.to_thread(self._whole()))
         return self._written[1]
 
-    def _whole(self) -> bytes:
+    def _whole(self) -> Callable[[], bytes]:
+        """What writes the table as it is now."""
         options = self._options
         if options.broker_permission & _READ_WRITE == _READ_WRITE and not options.compressed_register:
-            return plain_registration(self._topics.compact())
-        table = self._narrowed(self._topics.snapshot())
-        return encode_registration(BrokerRegistration(topic_table=table), compressed=options.compressed_register)
+            text = self._topics.text()
+            return lambda: plain_registration(text.compact())
+        return partial(self._encoded, self._topics.snapshot())
+
+    def _encoded(self, table: TopicTable) -> bytes:
+        registration = BrokerRegistration(topic_table=self._narrowed(table))
+        return encode_registration(registration, compressed=self._options.compressed_register)
 
     def _narrowed(self, table: TopicTable) -> TopicTable:
         perm = self._options.broker_permission

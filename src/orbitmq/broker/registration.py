@@ -40,7 +40,7 @@ class Registrar:
         remoting: Remoting,
         name_servers: list[str],
         identity: Callable[[], RegisterBrokerHeader],
-        body: Callable[[list[TopicConfig] | None], bytes],
+        body: Callable[[list[TopicConfig] | None], Awaitable[bytes]],
         *,
         version: Callable[[], DataVersion] | None = None,
         take_order: Callable[[Container[str]], object] = lambda _: None,
@@ -109,14 +109,17 @@ class Registrar:
             await asyncio.shield(self._announcing)
 
     async def _announce(self) -> None:
-        """Changes of one turn of the event loop travel together."""
+        """Changes of one turn of the event loop travel together, and so do those that come while a body is made."""
         await asyncio.sleep(0)
-        changed, self._changed = list(self._changed.values()), {}
-        only = None if self._everything_changed else changed
-        self._everything_changed = False
+        announced = []
+        while self._everything_changed or self._changed:
+            changed, self._changed = list(self._changed.values()), {}
+            only = None if self._everything_changed else changed
+            self._everything_changed = False
+            body = await self._body(only)
+            announced += [asyncio.create_task(self._announce_to(address, body)) for address in self._name_servers]
         self._announcing = None
-        body = self._body(only)
-        await asyncio.gather(*(self._announce_to(address, body) for address in self._name_servers))
+        await asyncio.gather(*announced)
 
     async def _announce_to(self, address: str, body: bytes) -> None:
         if self._is_withheld():
@@ -143,7 +146,9 @@ class Registrar:
         try:
             if not anew and self._version is not None and not await self._has_news(address, header, self._version()):
                 return True
-            found = await register_broker(self._remoting, address, header, self._body(None), timeout_ms=timeout_ms)
+            found = await register_broker(
+                self._remoting, address, header, await self._body(None), timeout_ms=timeout_ms
+            )
         except OrbitMQError as error:
             self._silent.add(address)
             _log.warning("event=register_failed namesrv=%s error=%s", address, error)

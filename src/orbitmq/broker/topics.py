@@ -38,7 +38,7 @@ from orbitmq.runtime.turns import in_turns
 from orbitmq.wire.bodies import TopicTable
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode
-from orbitmq.wire.table_texts import TableTexts
+from orbitmq.wire.table_texts import TableText, TableTexts
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Topics:
         if saved is not None:
             self.table.update(saved.topics)
             self.version = saved.data_version
-        self.compact()  # writes each entry once, before anybody waits for an answer
+        self._texts.keep(self.table)  # writes each entry once, before anybody waits for an answer
 
     def get(self, name: str) -> TopicConfig | None:
         found = self.table.get(name)
@@ -113,6 +113,7 @@ class Topics:
             self._texts.write(name, table.topics[name])
         self.table.clear()
         self.table.update(table.topics)
+        self._texts.keep(self.table)
         self.version = table.data_version
         self.file.mark()
         self._on_change(None)
@@ -186,9 +187,9 @@ class Topics:
         chosen = self.table if only is None else {config.name: config for config in only}
         return TopicTable(data_version=self.version, topics=dict(chosen))
 
-    def compact(self) -> str:
-        """The text of the whole table."""
-        return self._texts.compact(self.version, self.table)
+    def text(self) -> TableText[TopicConfig]:
+        """The text of the whole table as it is now."""
+        return self._texts.of(self.version, self.table)
 
     def _refuse_too_many(self, name: str, limit: int, size_max: int) -> None:
         if len(self.table) >= limit:
@@ -226,8 +227,8 @@ class Topics:
         self.file.mark()
         self._on_change(config)
 
-    def _text(self) -> str:
-        return self._texts.pretty(self.version, self.table)
+    def _text(self) -> Callable[[], str]:
+        return self.text().pretty
 
     def _make_built_in(self) -> list[str]:
         options = self._options

@@ -222,7 +222,9 @@ class MessageStore:
         )
         if not clean:
             # What a killed process left may be in memory only, names included; from here on it counts as flushed.
-            for directory in {self.options.root, *self._log.files.directories}:
+            came_along = self._queues.flush(self._queues)
+            below_root = (self.options.root / "index",) if came_along else (self.options.root,)
+            for directory in {*below_root, *self._log.files.directories}:
                 self._door.sync_names(directory)
             self._log_flusher.flush()
             self._queue_flusher.flush()

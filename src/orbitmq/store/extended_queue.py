@@ -29,6 +29,7 @@ UNIT_SIZE_MAX = 0x7FFF
 FIRST_ADDRESS = -(1 << 63)
 ADDRESS_MAX = -(1 << 31) - 1  # tag hashes begin above
 RESERVE_STEP = 64 << 10
+NOTHING_FLUSHED = -1  # also of a file whose end was only cleared
 
 
 class Extension(NamedTuple):
@@ -103,14 +104,16 @@ class ExtendedQueue:
 
     # ------------------------------------------------------------------------------------------------- after a start
 
-    def recover(self, last_address: int | None, *, clean: bool) -> None:
+    def recover(self, last_address: int | None, *, clean: bool, sync: bool = True) -> None:
         """Go on behind the unit of the last entry that has one. An address that was given out never comes again, even
-        if its unit is lost: an entry would find the unit of another message.
+        if its unit is lost: an entry would find the unit of another message. What is cut off is gone from the disk, or
+        without `sync` after the next flush.
         """
         end = self._behind(last_address - FIRST_ADDRESS) if last_address is not None else self.files.start
         if not clean or end < self.files.end - self.files.file_size:
-            self.files.cut(end)
-        self.end = self.flushed = self._limit = end
+            (self.files.cut if sync else self.files.clear)(end)
+        self.end = self._limit = end
+        self.flushed = end if sync else NOTHING_FLUSHED
         if self.files.files:
             self._data = self.files.files[-1].data
 

@@ -200,7 +200,7 @@ class MappedFile:
             self._leave()
 
     def clear_from(self, position: int) -> None:
-        """Make everything behind `position` zero, on disk too: what a crash brought back would look valid.
+        """Make everything behind `position` zero. Until that is synced a crash may bring back what looks valid.
 
         Nobody may read or write the file meanwhile. It keeps its size: a crash between cutting it and growing it again
         would leave a file that no start takes.
@@ -208,7 +208,6 @@ class MappedFile:
         if not _punch_hole(self._descriptor, position, self.size - position):
             for start in range(position, self.size, WARM_STEP):
                 self.write(start, bytes(min(WARM_STEP, self.size - start)))
-        os.fsync(self._descriptor)
 
     def modified_ms(self) -> int:
         """When the file was last written."""
@@ -283,9 +282,9 @@ class Disk:
             if _linux() >= TELLING and _file_system(self._descriptor) in (EXT_MAGIC, XFS_MAGIC):
                 self._device = os.fstat(self._descriptor).st_dev
 
-    def sync(self, files: Sequence[MappedFile]) -> None:
+    def sync(self, files: Sequence[MappedFile]) -> bool:
         """Return when everything written to the files before the call is on disk, and their names. OSError when it is
-        not. For any thread.
+        not. Whether all else on the file system came along: what was removed, too. For any thread.
         """
         now = _new_names.now
         if len(files) >= MANY and all(file.device == self._device for file in files) and self._sync_all():
@@ -293,9 +292,10 @@ class Disk:
             _new_names.came((file.path.parent for file in new), now)
             for file in new:
                 file.name_synced = True
-            return
+            return True
         for file in files:
             file.sync()
+        return False
 
     def _sync_all(self) -> bool:
         """False when some page could not be written, whoever wrote it. Each file tells whether it was one of its own,

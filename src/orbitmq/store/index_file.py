@@ -153,6 +153,7 @@ class IndexFile:
         """Keep the entries below `count`, to which the slots `heads` lead; what lies behind becomes zero."""
         end = self.shape.entry_position(self.count)
         self.file.clear_from(end)
+        self.file.sync()
         self._reserved = 0
         self.reserve(end)
         self.begin_offset, self.end_offset = self.entry(1)[1], self.entry(self.count - 1)[1]

@@ -166,8 +166,19 @@ class NumberedFiles:
                 self._remove(self.files.pop())
             for directory in filter(self._door.is_directory, self.directories):
                 self._door.sync_directory(directory)
-        if self.files and end < self.end:
-            self.files[-1].clear_from(end - (self.end - self.file_size))
+        if self.clear(end):
+            self.files[-1].sync()
+
+    def clear(self, end: int) -> bool:
+        """The same, but the file that begins at `end` stays, for it will be written anew, and nobody waits for the
+        disk. Whether the last file was cleared: that is on disk once it is synced.
+        """
+        while len(self.files) > 1 and self.end - self.file_size > end:
+            self._remove(self.files.pop())
+        is_inside = bool(self.files) and end < self.end
+        if is_inside:
+            self.files[-1].clear_from(max(0, end - (self.end - self.file_size)))
+        return is_inside
 
     def forget(self, more: Iterable[MappedFile] = ()) -> None:
         """Remove the names of all files, and of `more` that never became part of the stream. Who still works on one

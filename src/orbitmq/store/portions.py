@@ -251,7 +251,7 @@ class _KeptExtension(ExtendedQueue):
         self._next = next(self._units, None)
         return address
 
-    def recover(self, last_address: int | None, *, clean: bool) -> None:
+    def recover(self, last_address: int | None, *, clean: bool, sync: bool = True) -> None:
         """Nothing is written, so there is nothing to go on behind."""
 
     def destroy(self) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from orbitmq.message.topics import SCHEDULE_TOPIC
-from orbitmq.store.extended_queue import ExtendedQueue, Extension, is_address
+from orbitmq.store.extended_queue import NOTHING_FLUSHED, ExtendedQueue, Extension, is_address
 from orbitmq.store.files import MappedFile, check_spare_files
 from orbitmq.store.numbered import NumberedFiles, file_name
 from orbitmq.store.positions import NO_OFFSET, QueueOffset
@@ -164,6 +164,7 @@ class ConsumeQueue:
         on: messages keep the offsets they were acknowledged with.
         """
         is_gone = self._min >= self.end and queue_offset * ENTRY_SIZE > self.end
+        is_gone = is_gone or self.end == self.files.start  # a start has cleared its only file
         if is_gone or queue_offset == 0:
             self.files.cut(self.files.start)  # the extension goes on: it may have the next entry's unit already
         if not self.files.files:
@@ -261,11 +262,15 @@ class ConsumeQueue:
             self.extended.recover(self._last_address(), clean=True)
 
     def cut(self, queue_offset: int) -> None:
-        """End before the entry `queue_offset`. What lies behind is removed, on disk too."""
-        self.files.cut(queue_offset * ENTRY_SIZE)
+        """End before the entry `queue_offset`. What lies behind is removed: on disk with the next flush, names with
+        `Disk.sync` or `sync_names`. Thousands of queues are cut after a crash, and one by one each would wait for the
+        disk.
+        """
+        self.files.clear(queue_offset * ENTRY_SIZE)
         self._end_at(queue_offset * ENTRY_SIZE)
+        self.flushed = NOTHING_FLUSHED
         if self.extended is not None:
-            self.extended.recover(self._last_address(), clean=False)
+            self.extended.recover(self._last_address(), clean=False, sync=False)
 
     def _last_address(self) -> int | None:
         """Of the last entry that has one: while extensions were switched off, entries got none."""

@@ -110,15 +110,16 @@ class ConsumeQueues:
         """Whether there are `count` light queues."""
         return self._light_queues >= count
 
-    def flush(self, queues: Iterable[ConsumeQueue]) -> None:
+    def flush(self, queues: Iterable[ConsumeQueue]) -> bool:
         """Return when the entries of these queues that were made before the call are on disk. OSError when they are
-        not. For any thread, after `load`.
+        not. Whether all else on their file system came along. For any thread, after `load`.
         """
         assert self._disk is not None, "it was loaded"
         found = [(queue, queue.unflushed()) for queue in queues]
-        self._disk.sync([file for _, unflushed in found for file in unflushed.files])
+        came_along = self._disk.sync([file for _, unflushed in found for file in unflushed.files])
         for queue, unflushed in found:
             queue.came(unflushed)
+        return came_along
 
     def furthest(self) -> ConsumeQueue | None:
         """The queue whose last message lies furthest in the log."""

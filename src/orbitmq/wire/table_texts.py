@@ -6,8 +6,8 @@ entry anew would hold the event loop for a tenth of a second each time. The text
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from orbitmq.message.config import DataVersion
 from orbitmq.message.javajson import dumps, dumps_pretty
@@ -23,53 +23,71 @@ class TableTexts(Generic[T]):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._known: dict[str, tuple[T, str, str]] = {}
+        self._known: dict[str, _Entry[T]] = {}
         self.size = 0
         """Characters of what is known, as it goes over the wire; nearly all of them are one byte."""
 
     def write(self, name: str, value: T) -> None:
         """Write an entry now. Who makes thousands of them spreads this over as many turns of the event loop."""
-        self._know(name, value)
+        self.forget(name)
+        entry = self._known[name] = _written(name, value)
+        self.size += len(entry.compact)
 
     def forget(self, name: str) -> None:
         """An entry is gone."""
         known = self._known.pop(name, None)
         if known is not None:
-            self.size -= len(known[1])
+            self.size -= len(known.compact)
 
-    def _know(self, name: str, value: T) -> tuple[T, str, str]:
-        self.forget(name)
-        entry = self._known[name] = _written(name, value)
-        self.size += len(entry[1])
-        return entry
+    def keep(self, table: Mapping[str, T]) -> None:
+        """Write what is not known of the table, and forget all else."""
+        for name in self._known.keys() - table.keys():
+            self.forget(name)
+        for name, value in table.items():
+            if name not in self._known or self._known[name].value is not value:
+                self.write(name, value)
 
-    def compact(self, version: DataVersion, table: Mapping[str, T]) -> str:
+    def of(self, version: DataVersion, table: Mapping[str, T]) -> TableText[T]:
+        """The table as it is now: to be written by a thread, which takes the event loop no time."""
+        return TableText(self._name, version, list(table.items()), self._known)
+
+
+class _Entry(NamedTuple, Generic[T]):
+    value: T
+    compact: str
+    pretty: str
+
+
+class TableText(Generic[T]):
+    """A table of one moment. For any thread: `known` may change meanwhile, and is only believed of the same objects."""
+
+    def __init__(
+        self, name: str, version: DataVersion, items: Sequence[tuple[str, T]], known: Mapping[str, _Entry[T]]
+    ) -> None:
+        self._name = name
+        self._version = version
+        self._items = items
+        self._known = known
+
+    def compact(self) -> str:
         """As it goes over the wire: version and table."""
-        entries = ",".join([entry[1] for entry in self._entries(table)])
-        return f'{{"dataVersion":{dumps(plain(version))},"{self._name}":{{{entries}}}}}'
+        entries = ",".join([entry.compact for entry in self._entries()])
+        return f'{{"dataVersion":{dumps(plain(self._version))},"{self._name}":{{{entries}}}}}'
 
-    def pretty(self, version: DataVersion, table: Mapping[str, T]) -> str:
+    def pretty(self) -> str:
         """As it stands in a file."""
-        head = f'{{\n\t"dataVersion":{dumps_pretty(plain(version), 1)},\n\t"{self._name}":'
-        if not table:
+        head = f'{{\n\t"dataVersion":{dumps_pretty(plain(self._version), 1)},\n\t"{self._name}":'
+        if not self._items:
             return head + "{}\n}"
-        entries = ",\n\t\t".join([entry[2] for entry in self._entries(table)])
+        entries = ",\n\t\t".join([entry.pretty for entry in self._entries()])
         return f"{head}{{\n\t\t{entries}\n\t}}\n}}"
 
-    def _entries(self, table: Mapping[str, T]) -> list[tuple[T, str, str]]:
-        known = self._known
-        if len(known) > 2 * len(table) + 100:
-            known.clear()  # most of what is known is gone
-            self.size = 0
-        found = []
-        for name, value in table.items():
-            entry = known.get(name)
-            if entry is None or entry[0] is not value:
-                entry = self._know(name, value)
-            found.append(entry)
-        return found
+    def _entries(self) -> Iterator[_Entry[T]]:
+        for name, value in self._items:
+            entry = self._known.get(name)
+            yield entry if entry is not None and entry.value is value else _written(name, value)
 
 
-def _written(name: str, value: T) -> tuple[T, str, str]:
+def _written(name: str, value: T) -> _Entry[T]:
     key, members = dumps(name), plain(value)
-    return value, f"{key}:{dumps(members)}", f"{key}:{dumps_pretty(members, _ENTRY_DEPTH)}"
+    return _Entry(value, f"{key}:{dumps(members)}", f"{key}:{dumps_pretty(members, _ENTRY_DEPTH)}")
