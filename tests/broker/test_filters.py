@@ -46,7 +46,7 @@ def text(filters: Filters, topic: str = "T", group: str = "g") -> str | None:
 
 
 def saved(filters: Filters) -> dict[str, object]:
-    found: dict[str, object] = json.loads(filters._text())["filterDataByTopic"]
+    found: dict[str, object] = json.loads(filters._text()())["filterDataByTopic"]
     return found
 
 
@@ -149,8 +149,8 @@ def test_rocketmqs_file_is_read_and_written_as_it_was(path: Path, tmp_path: Path
     (tmp_path / "consumerFilter.json").write_bytes(path.read_bytes())
     filters = made(tmp_path, clock)
     filters.load()
-    assert sorted(filters._text()) == sorted(path.read_text()), "the same text but for the order of maps"
-    assert json.loads(filters._text()) == json.loads(path.read_text())
+    assert sorted(filters._text()()) == sorted(path.read_text()), "the same text but for the order of maps"
+    assert json.loads(filters._text()()) == json.loads(path.read_text())
     assert saved(filters), "it holds something"
 
 

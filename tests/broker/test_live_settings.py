@@ -158,13 +158,13 @@ async def test_the_permission_of_the_broker(tmp_path: Path) -> None:
         await change(client, "brokerPermission=2")
         assert (await client.pull("T")).code == 16
         assert broker.topics.version.counter == version.counter + 1, "name servers must take the table as news"
-        assert registered_permissions(broker) == {2}
+        assert await registered_permissions(broker) == {2}
         await change(client, "brokerPermission=6")
         assert (await client.pull("T")).code == 0
 
 
-def registered_permissions(broker: Broker) -> set[int]:
-    registration = decode_registration(RegisteredTopics(broker.topics, broker.options).body(None))
+async def registered_permissions(broker: Broker) -> set[int]:
+    registration = decode_registration(await RegisteredTopics(broker.topics, broker.options).body(None))
     return {config.perm for config in registration.topic_table.topics.values()}
 
 
