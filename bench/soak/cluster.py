@@ -279,9 +279,19 @@ class Cluster:
             node.stop()
             shutil.rmtree(node.store_dir)
             assert not self._is_refused(node.start()), "an empty store is the beginning of any"
+            self._wait_until_copied(promoted.node, node)
         done = msgspec.structs.replace(promoted, ended=now(), emptied=emptied)
         self.promotions.append(done)
         return done
+
+    def _wait_until_copied(self, master: str, slave: Node) -> None:
+        """Until a slave that was emptied has what its master has now: no operator would promote it before."""
+        end = int(wait_until(lambda: _figures(self.brokers[master].address), PATIENCE_S, master)["commitLogMaxOffset"])
+
+        def has_copied() -> bool:
+            return int(_figures(slave.address).get("commitLogMaxOffset", "0")) >= end
+
+        wait_until(has_copied, PATIENCE_S, f"{slave.home.name} to copy the log")
 
     def _is_refused(self, node: AnyNode) -> bool:
         """Whether the slave's log is not the beginning of its master's; it copies otherwise."""
