@@ -34,6 +34,7 @@ answers when the error reaches the border of a request.
     +-- RequestRejected             a handler refuses a request: response code and remark
     +-- SourceError                 a Spark read or write that fails; its text begins with an `ORBITMQ_` name
     +-- AdminError                  an administrator's question or change that cannot be answered or made; with a hint
+    |   +-- BadArgument             it has a value that it cannot have; nobody was asked
     |   +-- NotFound                what it names is not there
     |   +-- Conflict                something stands against it: it exists already, a group is online
     +-- LakeError                   archived messages that cannot be written, published or found
@@ -248,6 +249,10 @@ class AdminError(OrbitMQError):
         super().__init__(text)
         self.hint = hint
         """What to do about it: mostly the next command."""
+
+
+class BadArgument(AdminError):
+    """What is asked for has a value it cannot have; nobody was asked."""
 
 
 class NotFound(AdminError):

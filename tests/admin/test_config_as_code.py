@@ -74,7 +74,7 @@ def test_what_is_not_said_stays(here: tuple[str, str], file: Path) -> None:
 
 def test_a_group_without_retry_topic_is_refused_before_anything_is_made(here: tuple[str, str], file: Path) -> None:
     file.write_text(f"topics: [{{name: CodeNever}}]\ngroups: [{{name: {'g' * 121}}}]")
-    refused = orbitmq("config", "apply", "-f", file, "--yes", *here, code=1)
+    refused = orbitmq("config", "apply", "-f", file, "--yes", *here, code=2)
     assert "has 121 characters, at most 120 are allowed" in refused.stderr
     assert "CodeNever" not in {row["topic"] for row in items("topic", "list", *here)}
 

@@ -19,6 +19,7 @@ from orbitmq.errors import AdminError, NotFound
 from orbitmq.message.properties import encode_properties
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.headers import Boundary, SearchOffsetResponseHeader
 from tests.support.fake_system import FakeSystem, fake_system, refuse, silence
 
 TOPIC = "Orders"
@@ -155,6 +156,8 @@ async def test_a_queue_that_nobody_told_of_begins_at_the_time_of_the_others() ->
     async with opened() as (system, session):
         names = fill(system, 6)
         at_ms = max(unit.store_timestamp for units in system.messages.values() for unit in units)
+        end = SearchOffsetResponseHeader(2, Boundary.LOWER)  # nothing was stored later
+        system.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = lambda _, command: command.response(0, header=end)
         mark = Mark(newest_first=True, at_ms=at_ms, places={"broker-a": {0: 2, 1: 2}})  # queue 2 is missing
         assert sorted(bodies(await page(session, Asked(TOPIC), mark=mark, limit=50))) == sorted(names)
 

@@ -103,7 +103,7 @@ def test_a_file_of_another_form_changes_nothing(running: Cluster, home: Path) ->
     file = home / "odd.json"
     for undo in ({"topic": "T"}, {"topic": "T", "configs": {"broker-a": {"read_queues": "many"}}}):
         file.write_text(json.dumps({"format": "orbitmq-undo/v1", "command": "topic undo", **undo}))
-        assert "no undo file of a topic" in orbitmq("topic", "undo", file, *at, code=1).stderr
+        assert "no undo file of a topic" in orbitmq("topic", "undo", file, *at, code=2).stderr
     with pytest.raises(AdminError, match="no undo file"):
         asked(running.namesrv_address, lambda session: acl.plan_undo(session, {"rights": 1}))
     with pytest.raises(AdminError, match="no undo file"):

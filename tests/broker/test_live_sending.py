@@ -317,6 +317,30 @@ async def test_what_cannot_be_stored_is_refused_with_rocketmqs_code(tmp_path: Pa
         assert message.commit_log_offset == 0
 
 
+@pytest.mark.parametrize(
+    ("bodies", "fields", "limit"),
+    [
+        ([bytes(2001)], {}, r"its body has 2001 bytes, maxMessageSize is 2000"),
+        ([b""], {"text": "p\x01" + "x" * 32_767}, r"its properties exceed 32767 bytes"),
+        ([bytes(1500), bytes(1500)], {}, r"the bodies of the batch have 3000 bytes, maxMessageSize is 2000"),
+        ([b"a", b"b"], {"text": "p\x01" + "x" * 32_767}, r"its properties exceed 32767 bytes"),
+        ([b"a"] * 300, {"text": "p\x01" + "x" * 20_000}, r"the messages of the batch take more than \d+ bytes"),
+        ([bytes(9)], {"topic": "t" * 128}, r"longer than 127 characters"),
+    ],
+)
+async def test_a_refusal_names_the_limit_that_a_message_passed(
+    tmp_path: Path, bodies: list[bytes], fields: dict[str, str], limit: str
+) -> None:
+    async with live(tmp_path, maxMessageSize="2000") as client:
+        topic, rest = fields.get("topic", "Orders"), {name: text for name, text in fields.items() if name != "topic"}
+        if len(bodies) == 1:
+            answer = await client.send(topic, bodies[0], **rest)
+        else:
+            answer = await client.send_batch(topic, bodies, **rest)
+        assert answer.code != 0
+        assert re.search(limit, answer.remark or ""), answer.remark
+
+
 def long_form(topic: str, fields: dict[str, object]) -> tuple[object, bytes]:
     rest = dict(fields)
     body = rest.pop("body", b"")

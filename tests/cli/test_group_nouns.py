@@ -187,14 +187,14 @@ def test_a_lag_is_waited_for(cluster: Cluster) -> None:
     [
         (("offset", "reset", "g", "T"), 2),
         (("offset", "reset", "g", "T", "--to", "end", "--shift", "1"), 2),
-        (("offset", "reset", "g", "T", "--to", "soon"), 1),
+        (("offset", "reset", "g", "T", "--to", "soon"), 2),
         (("offset", "reset", "g", "NoSuchTopic", "--to", "end"), 3),
         (("offset", "show", "nobody-ever"), 3),
         (("offset", "undo", "/does/not/exist"), 2),
         (("offset", "clone", "nobody-ever", "g"), 3),
         (("group", "connections", "nobody-ever"), 3),
         (("group", "progress", "nobody-ever"), 3),
-        (("group", "why", "nobody-ever"), 8),
+        (("group", "why", "nobody-ever"), 3),
         (("client", "show", "nobody-ever"), 3),
     ],
 )

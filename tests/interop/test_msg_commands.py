@@ -107,7 +107,7 @@ def test_what_is_not_there_is_an_error_that_says_where_it_was_looked_for(system:
     orbitmq("msg", "query", f"nowhere-{label}", *to, code=3)
     orbitmq("msg", "send", f"nowhere-{label}", "x", *to, code=3)
     orbitmq("msg", "show", "0" * 32, *to, code=3)
-    orbitmq("msg", "query", label, "--begin", "soon", *to, code=1)
+    orbitmq("msg", "query", label, "--begin", "soon", *to, code=2)
 
 
 def test_tail_and_send_are_a_round_trip(system: System, label: str) -> None:
@@ -137,7 +137,7 @@ def test_tail_and_send_are_a_round_trip(system: System, label: str) -> None:
     some = orbitmq("msg", "tail", origin, "--from", "begin", "-e", "--tag", "t1", "-c", "2", "-f", "%k,", *to).stdout
     assert some == "k1,k3,"
     assert orbitmq("msg", "tail", origin, "--from", "end", "-e", *to).stdout == ""
-    bad = orbitmq("msg", "send", copy, "--jsonl", *to, typed='{"body":"x"}\n{"body":7}\n', code=1)
+    bad = orbitmq("msg", "send", copy, "--jsonl", *to, typed='{"body":"x"}\n{"body":7}\n', code=2)
     assert "line 2: the body must be a text" in bad.stderr
     plain = lines(orbitmq("msg", "send", copy, *to, "-o", "jsonl", typed="a\n\nb\n").stdout)
     assert len(plain) == 2

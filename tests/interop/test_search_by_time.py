@@ -145,7 +145,7 @@ def test_a_group_that_is_reset_to_a_time_skips_no_message_of_it(
             return await consumer.fetch_offset(QUEUE, from_store=True)
 
     monkeypatch.setenv("NAMESRV_ADDR", filled.system.namesrv_address)
-    orbitmq("group", "create", group, "--yes")
+    orbitmq("group", "create", group)
     asyncio.run(consumed())
     orbitmq("offset", "reset", group, QUEUE.topic, "--to", time_ms, "--yes")
     assert asyncio.run(stored()) == filled.first_at(time_ms)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, StoreDamaged
 from orbitmq.store.options import StoreOptions
+from tests.support.process import wait_until
+from tests.support.stores import open_store, record
 
 DEFAULTS = {
     "storePathRootDir": "~/store",
@@ -99,3 +102,37 @@ def test_queue_files_hold_whole_entries() -> None:
 def test_a_log_file_must_hold_a_message() -> None:
     with pytest.raises(ConfigurationError, match="mappedFileSizeCommitLog"):
         StoreOptions.parse({"mappedFileSizeCommitLog": "100"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "opens"),
+    [
+        ({"mapped_file_size_commit_log": 8192}, False),
+        ({"mapped_file_size_consume_queue": 400}, False),
+        ({"max_hash_slot_num": 9}, False),
+        ({"max_index_num": 30}, False),
+        ({"mapped_file_size_consume_queue_ext": 8192}, True),
+    ],
+)
+def test_the_page_says_what_an_existing_store_does_with_another_size(
+    tmp_path: Path, changed: dict[str, int], *, opens: bool
+) -> None:
+    """Each option of a size or number of files: whether the store opens, as its sentence says."""
+    usual = {"message_index_enable": True, "enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}
+    store = open_store(tmp_path, **usual)
+    store.put(record(properties=b"KEYS\x01k"))
+    store.close()
+    ((name, _),) = changed.items()
+    ((key, declared),) = [(key, one) for key, (field, one) in StoreOptions.table().items() if field == name]
+    assert ("does not open: set it back" in declared.text) is not opens
+    assert ("keeps its own" in declared.text) is opens
+    if opens:
+        open_store(tmp_path, **{**usual, **changed}).close()
+        return
+    with pytest.raises(StoreDamaged, match=key):
+        open_store(tmp_path, **{**usual, **changed})
+    if name in ("max_hash_slot_num", "max_index_num"):
+        shutil.rmtree(tmp_path / "index")
+        store = open_store(tmp_path, **{**usual, **changed})
+        wait_until(lambda: store.query("T", "k", 5, 0, 1 << 62).buffers, 10, "the key to be in the index again")
+        store.close()

@@ -8,7 +8,7 @@ import hmac
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,11 +19,12 @@ from orbitmq.admin.brokers import chosen
 from orbitmq.admin.masters import lost
 from orbitmq.admin.plans import Change, Make, Plan, Step, Value
 from orbitmq.admin.session import Node, Session, nearest
-from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.operations.access import accounts, acl_version, delete_account, put_account, put_white_addresses
 from orbitmq.operations.settings import broker_settings
 from orbitmq.wire.bodies_access import AccountConfig, AclConfig
 
+T = TypeVar("T")
 UNDO = "acl undo"
 """The command that takes the undo files of accounts."""
 MASKED = "******"
@@ -158,8 +159,8 @@ async def versions(session: Session, broker: str | None = None) -> Found[AclFile
 async def plan_account(session: Session, access_key: str, wanted: Wanted, broker: str | None = None) -> Plan:
     """Make an account or change it, at every broker; a new one needs a secret. What is not given stays."""
     _check(access_key, wanted)
-    gathered = await _each(session, broker)
-    plan = Plan(f"set account {access_key}", failures=list(gathered.failures))
+    gathered = await _to_change(session, broker)
+    plan = Plan(f"set account {access_key}", failures=list(gathered.failures), only_adds=True)
     rights: dict[str, object] = {}
     plan.undo = {"command": UNDO, "accessKey": access_key, "rights": rights}
     if wanted.secret_key is not None:
@@ -182,7 +183,7 @@ async def plan_delete(session: Session, access_key: str, broker: str | None = No
     """Delete an account at every broker that has it; its secret cannot be brought back, what it may can be. NotFound
     where none has it.
     """
-    gathered = await _each(session, broker)
+    gathered = await _to_change(session, broker)
     plan = Plan(f"delete account {access_key}", failures=list(gathered.failures), destroys=access_key)
     rights: dict[str, object] = {}
     plan.undo = {"command": UNDO, "accessKey": access_key, "rights": rights}
@@ -202,7 +203,7 @@ async def plan_white_list(
     session: Session, addresses: Sequence[str], broker: str | None = None, *, file: str | None = None
 ) -> Plan:
     """Replace the white list of every broker, or that of one of its files."""
-    gathered = await _each(session, broker)
+    gathered = await _to_change(session, broker)
     plan = Plan(f"replace the white list by {', '.join(addresses) or 'nothing'}", failures=list(gathered.failures))
     if set(addresses) & {"*", "*.*.*.*"}:
         plan.warnings.append("this lets everybody in without an account")
@@ -236,7 +237,7 @@ async def plan_undo(session: Session, undo: Mapping[str, Any], secret: str | Non
         rights = msgspec.convert(undo.get("rights", {}), dict[str, _Rights | None])
         access_key = msgspec.convert(undo.get("accessKey", ""), str)
     except msgspec.ValidationError as error:
-        raise AdminError(f"this is no undo file of accounts: {error}") from error
+        raise BadArgument(f"this is no undo file of accounts: {error}") from error
     nodes = {_label(node): node for node in await session.registered()}
     labels = sorted({*lists, *rights})
     came = await session.each_node([nodes[one] for one in labels if one in nodes], partial(_accounts, session))
@@ -289,19 +290,19 @@ def _check(access_key: str, wanted: Wanted) -> None:
     """What a broker would refuse, or take and never grant."""
     for name, text in (("access key", access_key), ("secret", wanted.secret_key)):
         if text is not None and len(text) < KEY_LENGTH_MIN:
-            raise AdminError(f"the {name} is shorter than {KEY_LENGTH_MIN} characters")
+            raise BadArgument(f"the {name} is shorter than {KEY_LENGTH_MIN} characters")
     for text in filter(None, (wanted.default_topic_perm, wanted.default_group_perm)):
         _check_permission(text, text)
     for line in (*(wanted.topic_perms or ()), *(wanted.group_perms or ())):
         name, equals, text = line.partition("=")
         if not name or not equals:
-            raise AdminError(f"{line!r} is not NAME=PERMISSION", "orders=PUB|SUB")
+            raise BadArgument(f"{line!r} is not NAME=PERMISSION", "orders=PUB|SUB")
         _check_permission(line, text)
 
 
 def _check_permission(line: str, text: str) -> None:
     if text not in PERMISSIONS:
-        raise AdminError(f"{line!r}: {text!r} is no permission", "DENY, PUB, SUB or PUB|SUB")
+        raise BadArgument(f"{line!r}: {text!r} is no permission", "DENY, PUB, SUB or PUB|SUB")
 
 
 def _change(
@@ -337,6 +338,21 @@ def told(account: AccountConfig | None) -> Value:
 
 def _of(config: AclConfig, access_key: str) -> AccountConfig | None:
     return next((one for one in config.plain_access_configs if one.access_key == access_key), None)
+
+
+def plainly(found: Found[T]) -> Found[T]:
+    """A broker that checks nobody has answered: that is said, and is no failure."""
+    off = [one for one in found.failures if one.message.startswith(OFF)]
+    said = [f"{one.message}: everybody may do everything; to change that, {one.hint}" for one in off]
+    return Found(found.items, [*found.warnings, *said], [one for one in found.failures if one not in off])
+
+
+async def _to_change(session: Session, broker: str | None) -> Gathered[Node, AclConfig]:
+    """`_each`, for a plan. Conflict when none of them has accounts to change."""
+    gathered = await _each(session, broker)
+    if gathered.failures and not gathered.answers and all(one.message.startswith(OFF) for one in gathered.failures):
+        raise Conflict(gathered.failures[0].message, gathered.failures[0].hint)
+    return gathered
 
 
 async def _each(session: Session, broker: str | None) -> Gathered[Node, AclConfig]:

@@ -17,7 +17,7 @@ from orbitmq.admin.masters import each_master, untouched
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session, nearest
-from orbitmq.errors import AdminError, ConfigurationError, Conflict, NotFound, OrbitMQError
+from orbitmq.errors import BadArgument, ConfigurationError, Conflict, NotFound, OrbitMQError
 from orbitmq.message.flags import PERM_WRITE
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.cleaning import clean_expired_queues, clean_unused_topics, delete_expired_log
@@ -313,7 +313,7 @@ async def send_test(
 ) -> Found[SendTest]:
     """Send to the topic each broker has under its own name, one message after the other, and take the time."""
     if count < 1:
-        raise AdminError("a test needs at least one message")
+        raise BadArgument("a test needs at least one message")
 
     async def one(node: Node) -> SendTest:
         return await _send_test(session, node, count, body_bytes)

@@ -26,7 +26,7 @@ from orbitmq.admin.plans import Change, Plan, Step, Value
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topic_changes import deletion, forgetting
 from orbitmq.admin.topics import table_of
-from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound
+from orbitmq.errors import BadArgument, BrokerError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.topics import (
     DLQ_PREFIX,
@@ -132,10 +132,10 @@ def with_rules(group: SubscriptionGroup, rules: Mapping[str, object]) -> Subscri
     """The group with these rules changed and the others as they are. AdminError for a name that is no rule."""
     unknown = sorted(set(rules) - set(RULES))
     if unknown:
-        raise AdminError(f"{unknown[0]} is no rule of a group", nearest(unknown[0], RULES))
+        raise BadArgument(f"{unknown[0]} is no rule of a group", nearest(unknown[0], RULES))
     for name, value in rules.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < (-1 if name == "retry_max_times" else 0):
-            raise AdminError(f"{name} cannot be {value}")
+            raise BadArgument(f"{name} cannot be {value}")
     return msgspec.structs.replace(group, **{RULES[name]: value for name, value in rules.items()})
 
 
@@ -390,7 +390,9 @@ async def plan_create(
     check_consumer_group(name)
     came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     wanted = with_rules(SubscriptionGroup(name), rules or {})
-    plan = Plan(f"create group {name}", failures=came.failures, warnings=await untouched(session, brokers))
+    plan = Plan(
+        f"create group {name}", failures=came.failures, warnings=await untouched(session, brokers), only_adds=True
+    )
     for node, table in came.answers.items():
         before = table.get(name)
         if before is not None and before != wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from orbitmq.errors import AdminError
+from orbitmq.errors import BadArgument
 
 FORMS = "give milliseconds since 1970, 2024-05-01T08:00:00Z, 2024-05-01#08:00:00:000, or 2h ago as @2h"
 _AGO = re.compile(r"@(\d+)(ms|s|m|h|d)")
@@ -29,14 +29,14 @@ def moment_ms(text: str, now_ms: int) -> int:
     try:
         return round(_date(text).timestamp() * 1000)
     except ValueError as error:
-        raise AdminError(f"{text!r} is no point in time", FORMS) from error
+        raise BadArgument(f"{text!r} is no point in time", FORMS) from error
 
 
 def span_ms(text: str) -> int:
     """Milliseconds of `72h`, `30m`, `90s`, `3d`, or of 0. AdminError else."""
     found = _SPAN.fullmatch(text.strip())
     if found is None and text.strip() != "0":
-        raise AdminError(f"{text!r} is no span of time", "give 72h, 30m, 90s, 3d, or 0")
+        raise BadArgument(f"{text!r} is no span of time", "give 72h, 30m, 90s, 3d, or 0")
     return 0 if found is None else int(found[1]) * _UNITS_MS[found[2]]
 
 

@@ -104,7 +104,7 @@ async def plan_pair(session: Session, namespace: str, key: str, value: str | Non
     """Keep a pair at every name server; None removes it."""
     gathered = await session.every_name_server(partial(_pairs, session, namespace))
     action = "remove" if value is None else "put"
-    plan = Plan(f"{action} {key} in the namespace {namespace}", failures=list(gathered.failures))
+    plan = Plan(f"{action} {key} in the namespace {namespace}", failures=list(gathered.failures), only_adds=True)
     for server, table in gathered.answers.items():
         make = (
             partial(delete_kv, session.remoting, server, namespace, key, timeout_ms=session.timeout_ms)

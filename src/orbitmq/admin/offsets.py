@@ -24,7 +24,7 @@ from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.progress import BROADCASTING, label
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.targets import Target, Where, applied, counted, described, told_apart, wanted
-from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound
+from orbitmq.errors import AdminError, BadArgument, BrokerError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import RETRY_PREFIX
@@ -538,7 +538,7 @@ def _undo_parts(undo: Mapping[str, Any]) -> list[_Kept]:
     try:
         return [_undo_part(one) for one in msgspec.convert(undo.get("parts", [undo]), list[dict[str, Any]])]
     except (KeyError, TypeError, ValueError) as error:
-        raise AdminError(f"this is no undo file of offsets: {error!r}") from error
+        raise BadArgument(f"this is no undo file of offsets: {error!r}") from error
 
 
 def _undo_part(undo: Mapping[str, Any]) -> _Kept:

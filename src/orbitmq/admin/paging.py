@@ -19,7 +19,7 @@ from msgspec import Struct
 from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.browsing import BUDGET, Look, Sieve, Stretch, Wanted, lacking, limits, readable_queues
 from orbitmq.admin.session import Node, Session
-from orbitmq.errors import AdminError
+from orbitmq.errors import BadArgument
 from orbitmq.message.model import MessageExt, MessageQueue
 
 LOOK_SECONDS = 5.0
@@ -64,7 +64,7 @@ def read(text: str) -> Mark:
             raise ValueError("it does not end")
         return msgspec.msgpack.decode(plain, type=Mark)
     except (ValueError, binascii.Error, zlib.error, msgspec.MsgspecError) as error:
-        raise AdminError("this mark of a page cannot be read", "begin anew, without it") from error
+        raise BadArgument("this mark of a page cannot be read", "begin anew, without it") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ class Plan:
     """The name to be typed before it is made, for what cannot be undone by the opposite command."""
     undo: dict[str, object] | None = None
     """What an undo file keeps, for changes that lose what was there."""
+    only_adds: bool = False
+    """Whether a step without `before` makes something that was not there, and does nothing else."""
 
     @property
     def steps(self) -> list[Step]:
@@ -91,6 +93,12 @@ class Plan:
     @property
     def changing(self) -> bool:
         return any(change.step.changes for change in self.changes)
+
+    @property
+    def must_be_confirmed(self) -> bool:
+        """Whether something that is there is changed or removed, or may be, as far as is known."""
+        is_new = all(step.before is None for step in self.steps if step.changes)
+        return not (self.only_adds and is_new and not self.failures)
 
     def preview(self) -> Found[Step]:
         shown = [step if step.changes else _with(step, Outcome.UNCHANGED) for step in self.steps]
@@ -163,6 +171,7 @@ def joined(title: str, plans: Sequence[Plan]) -> Plan:
         whole.changes += plan.changes
     whole.warnings = list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
     whole.failures = list(dict.fromkeys(failure for plan in plans for failure in plan.failures))
+    whole.only_adds = all(plan.only_adds for plan in plans)
     undos = [part for plan in plans if plan.undo and plan.changing for part in _parts(plan.undo)]
     commands = {str(part["command"]) for part in undos}
     command = next(iter(commands)) if len(commands) == 1 else UNDO_ALL

@@ -23,7 +23,7 @@ from orbitmq.client.core.outgoing import Outgoing, Packing, outgoing
 from orbitmq.client.core.queue_selectors import hash_selector
 from orbitmq.client.core.selection import RoundRobin
 from orbitmq.client.machine import own_addresses
-from orbitmq.errors import AdminError, MessageIllegal, NotFound
+from orbitmq.errors import AdminError, BadArgument, MessageIllegal, NotFound
 from orbitmq.message.flags import COMPRESSED, COMPRESSION_MASK, PERM_WRITE
 from orbitmq.message.ids import UniqueIds
 from orbitmq.message.model import Message, MessageExt, MessageQueue
@@ -234,9 +234,9 @@ async def plan_resend(
     group as a retry, any other message to its own topic as a new one.
     """
     if client is not None and group is None:
-        raise AdminError("a client is a member of a group", "give --group")
+        raise BadArgument("a client is a member of a group", "give --group")
     if to is not None and group is not None:
-        raise AdminError("a message goes to a topic or to a group, not to both", "give --to or --group")
+        raise BadArgument("a message goes to a topic or to a group, not to both", "give --to or --group")
     plan = Plan(f"have {len(names)} messages come again" if len(names) != 1 else f"have {names[0]} come again")
     outlet = Outlet(session, clock)
     for name in names:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from orbitmq.admin.answers import Failure, Gathered, failure_of
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.admin.memory import Memory, Remembered
-from orbitmq.errors import AdminError, BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
+from orbitmq.errors import BadArgument, BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
 from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.routes import cluster_info, route
@@ -294,4 +294,4 @@ def _is_address(text: str) -> bool:
 def needs_name_servers(addresses: Sequence[str]) -> None:
     """AdminError when there is none to ask."""
     if not addresses:
-        raise AdminError("no name server is given", "-n 127.0.0.1:9876, NAMESRV_ADDR, or `orbitmq context add`")
+        raise BadArgument("no name server is given", "-n 127.0.0.1:9876, NAMESRV_ADDR, or `orbitmq context add`")

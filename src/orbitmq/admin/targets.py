@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orbitmq.admin.moments import moment_ms
-from orbitmq.errors import AdminError, ConfigurationError
+from orbitmq.errors import BadArgument, ConfigurationError
 from orbitmq.operations.groups import END_OF_QUEUE
 
 
@@ -111,6 +111,6 @@ def told_apart(texts: Iterable[str]) -> set[tuple[str, int]]:
     for text in texts:
         name, _, number = text.replace(":", "/").rpartition("/")
         if not name or not number.isdecimal():
-            raise AdminError(f"{text!r} is no queue", "write it as broker-a/0")
+            raise BadArgument(f"{text!r} is no queue", "write it as broker-a/0")
         found.add((name, int(number)))
     return found

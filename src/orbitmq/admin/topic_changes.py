@@ -17,7 +17,7 @@ from orbitmq.admin.masters import lost, only_masters, untouched
 from orbitmq.admin.namesrv import plan_pair
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.session import Node, Session, nearest
-from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION, perm_text
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, ORDER_NAMESPACE, check_topic
@@ -80,7 +80,7 @@ def perm_of(text: str) -> int:
     letters = text.strip().upper().replace("-", "")
     if letters and set(letters) <= _RIGHTS.keys():
         return sum(_RIGHTS[letter] for letter in set(letters))
-    raise AdminError(f"{text!r} is no permission", "R, W, RW, or 4, 2, 6 as the stock tool writes it")
+    raise BadArgument(f"{text!r} is no permission", "R, W, RW, or 4, 2, 6 as the stock tool writes it")
 
 
 def told(config: TopicConfig | None) -> Value:
@@ -110,7 +110,7 @@ async def plan_create(
     await _refuse_system(session, topic)
     nodes, present, failures = await _present(session, topic, brokers)
     config = wanted.over(replace(NEW, name=topic))
-    plan = Plan(f"create topic {topic}", failures=failures, warnings=await untouched(session, brokers))
+    plan = Plan(f"create topic {topic}", failures=failures, warnings=await untouched(session, brokers), only_adds=True)
     queues: dict[str, int] = {}
     for node in (node for node in nodes if node in present):
         before = present[node]
@@ -149,7 +149,7 @@ def doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[s
     """What somebody should know who wants this. AdminError for what cannot be."""
     found = []
     if not (0 < after.read_queues <= QUEUES_MAX and 0 < after.write_queues <= QUEUES_MAX):
-        raise AdminError(f"a topic has 1 to {QUEUES_MAX} queues: {topic} cannot be so")
+        raise BadArgument(f"a topic has 1 to {QUEUES_MAX} queues: {topic} cannot be so")
     if after.read_queues < after.write_queues:
         last = f"{after.read_queues} to {after.write_queues - 1}"
         found.append(f"queues {last} of {topic} are written and never read: there are more write than read queues")
@@ -230,7 +230,7 @@ async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
         configs = msgspec.convert(undo["configs"], dict[str, TopicConfig])
         order = msgspec.convert(undo.get("order"), str | None)
     except (KeyError, msgspec.ValidationError) as error:
-        raise AdminError(f"this is no undo file of a topic: {error}") from error
+        raise BadArgument(f"this is no undo file of a topic: {error}") from error
     check_topic(topic)
     await _refuse_system(session, topic)
     masters = {node.name: node for node in await session.masters()}
@@ -261,10 +261,10 @@ def _order_of(setting: str) -> dict[str, int]:
     for part in filter(None, (part.strip() for part in setting.split(";"))):
         name, _, queues = part.rpartition(":")
         if not name or not queues.isdecimal():
-            raise AdminError(f"{part!r} is no order setting", "broker-a:4;broker-b:4")
+            raise BadArgument(f"{part!r} is no order setting", "broker-a:4;broker-b:4")
         found[name] = int(queues)
     if not found:
-        raise AdminError("an order setting names brokers and queues", "broker-a:4;broker-b:4")
+        raise BadArgument("an order setting names brokers and queues", "broker-a:4;broker-b:4")
     return found
 
 

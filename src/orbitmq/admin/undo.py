@@ -10,7 +10,7 @@ import msgspec
 from orbitmq.admin import acl, groups, offsets, topic_changes
 from orbitmq.admin.plans import UNDO_ALL, Plan, joined
 from orbitmq.admin.session import Session
-from orbitmq.errors import AdminError
+from orbitmq.errors import BadArgument
 
 COMMANDS = (UNDO_ALL, groups.UNDO, topic_changes.UNDO, acl.UNDO)
 """Commands that an undo file may name."""
@@ -23,7 +23,7 @@ async def plan_undo(session: Session, undo: Mapping[str, Any], secret: str | Non
     try:
         parts = msgspec.convert(undo.get("parts", [undo]), list[dict[str, Any]])
     except msgspec.ValidationError as error:
-        raise AdminError(f"this is no undo file: {error}") from error
+        raise BadArgument(f"this is no undo file: {error}") from error
     plans = []
     for command in (topic_changes.UNDO, groups.UNDO, acl.UNDO):
         mine = [part for part in parts if part.get("command") == command]

@@ -58,7 +58,7 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     ),
     PutStatus.MESSAGE_ILLEGAL: (
         ResponseCode.MESSAGE_ILLEGAL,
-        "the message is not stored: its topic, body or properties exceed a limit",
+        "the message is not stored: ",
     ),
     PutStatus.PROPERTIES_SIZE_EXCEEDED: (
         ResponseCode.MESSAGE_ILLEGAL,
@@ -77,6 +77,14 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
         "the store takes no messages now: its disk is full, or it is stopping, or it is a slave; disk use ",
     ),
 }
+
+
+def outcome_of(result: PutResult, disk_use: Callable[[], str]) -> tuple[int, str | None]:
+    """Response code and remark, which names the limit that was passed."""
+    code, remark = OUTCOMES[result.status]
+    if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
+        return code, f"{remark}{disk_use()}"
+    return code, f"{remark}{result.reason}" if result.reason else remark
 
 
 def _any_queue(count: int) -> int:
@@ -272,9 +280,7 @@ class Sending:
         return result
 
     def answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
-        code, remark = OUTCOMES[result.status]
-        if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
-            remark = f"{remark}{self._writing.disk_use()}"
+        code, remark = outcome_of(result, self._writing.disk_use)
         answer = command.response(code, remark)
         answer.ext = ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
         if result.physical_offset >= 0:

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from orbitmq.errors import (
+    BadArgument,
     BrokerError,
     ConfigurationError,
     Conflict,
+    MessageIllegal,
     NotFound,
     OrbitMQError,
     RemotingError,
@@ -39,6 +41,8 @@ EXIT_INTERRUPTED = 130  # by Ctrl-C; of a daemon by the second one, without a cl
 _ANSWERED = {2: EXIT_UNREACHABLE, 14: EXIT_UNREACHABLE, 16: EXIT_REFUSED, 17: EXIT_NOT_FOUND, 22: EXIT_NOT_FOUND,
              26: EXIT_NOT_FOUND, 206: EXIT_CONFLICT, 207: EXIT_TIMEOUT, 208: EXIT_NOT_FOUND}  # fmt: skip
 _KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
+    (BadArgument, EXIT_USAGE),
+    (MessageIllegal, EXIT_USAGE),
     (NotFound, EXIT_NOT_FOUND),
     (Conflict, EXIT_CONFLICT),
     (RemotingTimeout, EXIT_TIMEOUT),

@@ -263,7 +263,7 @@ def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
 def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
     """Ends the process unless it is said that the plan may be made."""
     _refuse_readonly(call)
-    if yes and not call.context.protected:
+    if (yes or not plan.must_be_confirmed) and not call.context.protected:
         return
     preview = plan.preview()
     _must_be_there(call)

@@ -38,7 +38,6 @@ from orbitmq.store.queues import ConsumeQueues, check_storable
 from orbitmq.store.reading import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.records import (
     BUSY,
-    ILLEGAL,
     NO_FILE,
     PROPERTIES_TOO_LONG,
     TOO_MANY_LIGHT_QUEUES,
@@ -46,6 +45,7 @@ from orbitmq.store.records import (
     PutRecord,
     PutResult,
     PutStatus,
+    illegal,
     with_host_bits,
 )
 from orbitmq.store.recovery import recover
@@ -266,10 +266,10 @@ class MessageStore:
         size = unit_size(sys_flag, body, queue.topic_bytes, properties)
         if len(properties) > PROPERTIES_SIZE_MAX:
             return PROPERTIES_TOO_LONG
-        if (size > self._unit_size_max or len(body) > self.options.max_message_size) and self._is_too_large(
-            record, size
-        ):
-            return ILLEGAL
+        if (size > self._unit_size_max or len(body) > self.options.max_message_size) and (
+            too_large := self._too_large(record, size)
+        ) is not None:
+            return too_large
         log = self._log
         if log.end + size > log.limit or queue.end >= queue.limit or further:
             refusal = self._find_room(size, [queue, *(other for other, _ in further)] if queued else [])
@@ -308,13 +308,20 @@ class MessageStore:
         if size > PROPERTIES_SIZE_MAX:
             return PROPERTIES_TOO_LONG
         whole = unit_size(with_host_bits(record), record.body, LONGEST_TOPIC, properties) - len(properties) + size
-        return ILLEGAL if self._is_too_large(record, whole) else None
+        return self._too_large(record, whole)
 
-    def _is_too_large(self, record: PutRecord, size: int) -> bool:
-        """Whether the unit of a message, with this size, may not be stored."""
-        if record.is_known:
-            return size > self._log.units_size_max
-        return size > self._unit_size_max or len(record.body) > self.options.max_message_size
+    def _too_large(self, record: PutRecord, size: int) -> PutResult | None:
+        """The refusal of a message whose unit, with this size, may not be stored; it names the limit."""
+        limit = self.options.max_message_size
+        if len(record.body) > limit and not record.is_known:
+            return illegal(f"its body has {len(record.body)} bytes, maxMessageSize is {limit}")
+        size_max = self._log.units_size_max if record.is_known else self._unit_size_max
+        if size <= size_max:
+            return None
+        return illegal(
+            f"it takes {size} bytes of the log, at most {size_max} are allowed by maxMessageSize and "
+            "mappedFileSizeCommitLog"
+        )
 
     def put_batch(self, record: PutRecord) -> PutResult:
         """Store the messages of a batch, all in one file. `record` has the body of the request and what the messages
@@ -325,20 +332,21 @@ class MessageStore:
         if self._cleaner.is_full:
             return UNAVAILABLE
         if not record.body or record.sys_flag & TRANSACTION_MASK or delay_level(record.properties) > 0:
-            return ILLEGAL
+            return illegal("a batch has a body, is in no transaction and is not delayed")
         queue, now_ms = self._queues.find_or_create(record.topic, record.queue_id), self._clock.now_ms()
         try:
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
         except MessageIllegal:
             return PROPERTIES_TOO_LONG
-        except BodyTooLarge:
-            return ILLEGAL
+        except BodyTooLarge as error:
+            return illegal(f"{error}, which maxMessageSize allows")
         if self._multi_dispatch.is_wanted(batch):
             # Each would need offsets of its own in them, and a start after a crash would believe forged ones.
-            return ILLEGAL
+            return illegal("messages of a batch enter no further queues")
         total = len(batch.units)
         if batch.bodies_size > self.options.max_message_size:
-            return ILLEGAL
+            limit = self.options.max_message_size
+            return illegal(f"the bodies of the batch have {batch.bodies_size} bytes, maxMessageSize is {limit}")
         if (refusal := self._find_room(total, [queue], len(batch.sizes))) is not None:
             return refusal
         if self._log.end != offset:  # it goes into the next file

@@ -608,5 +608,8 @@ def _open(path: Path, size: int, *, create: bool, writable: bool) -> int:
     elif os.fstat(descriptor).st_size != size:
         found = os.fstat(descriptor).st_size
         os.close(descriptor)
-        raise StoreDamaged(f"{path}: has {found} bytes, not {size}; a store keeps the file sizes it began with")
+        raise StoreDamaged(
+            f"{path}: has {found} bytes, not {size}; a store keeps the file sizes it began with: set "
+            "mappedFileSizeCommitLog, mappedFileSizeConsumeQueue, maxHashSlotNum or maxIndexNum back"
+        )
     return descriptor

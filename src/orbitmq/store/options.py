@@ -34,12 +34,14 @@ class StoreOptions(Options):
         "rocketmq.broker.multiPathSplitter", ",", "What separates the directories in these two lists."
     )
     mapped_file_size_commit_log: int = option(
-        "mappedFileSizeCommitLog", 1 << 30, "Size of one commit log file; an existing store keeps its own.",
+        "mappedFileSizeCommitLog", 1 << 30,
+        "Size of one commit log file. A store whose files have another one does not open: set it back.",
         unit="bytes", minimum=4096, maximum=1 << 31,
     )  # fmt: skip
     mapped_file_size_consume_queue: int = option(
         "mappedFileSizeConsumeQueue", 300_000 * ENTRY_SIZE,
-        "Size of one consume queue file, rounded up to a multiple of 20; an existing store keeps its own.",
+        "Size of one consume queue file, rounded up to a multiple of 20. A store whose files "
+        "have another one does not open: set it back.",
         unit="bytes", minimum=ENTRY_SIZE, maximum=1 << 31,
     )  # fmt: skip
     enable_consume_queue_ext: bool = option(
@@ -266,11 +268,15 @@ class StoreOptions(Options):
         "After a crash, build unsettled index files anew from the log instead of proving what they hold.",
     )  # fmt: skip
     max_hash_slot_num: int = option(
-        "maxHashSlotNum", 5_000_000, "Hash slots of one index file; an existing store keeps its own.",
+        "maxHashSlotNum", 5_000_000,
+        "Hash slots of one index file. A store whose files have another number does not open: set it back, or remove "
+        "index/, which is made anew.",
         minimum=1, maximum=100_000_000,
     )  # fmt: skip
     max_index_num: int = option(
-        "maxIndexNum", 20_000_000, "Keys one index file can hold, and one more; an existing store keeps its own.",
+        "maxIndexNum", 20_000_000,
+        "Keys one index file can hold, and one more. A store whose files hold another number does not open: set it "
+        "back, or remove index/, which is made anew.",
         minimum=2, maximum=80_000_000,
     )  # fmt: skip
     max_msgs_num_batch: int = option(

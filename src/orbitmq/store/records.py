@@ -53,6 +53,7 @@ class PutRecord(msgspec.Struct, gc=False):
 class PutResult(msgspec.Struct, gc=False):
     """Where a message, or the first one of a batch, went. Only PUT_OK has a place.
 
+    `reason` names the limit that an illegal one has passed, or what it may not be.
     `size` counts every byte that was appended, `places` the physical offsets of a batch, one a message.
     """
 
@@ -63,6 +64,7 @@ class PutResult(msgspec.Struct, gc=False):
     store_timestamp: int = 0
     store_host: bytes = b""
     places: tuple[PhysicalOffset, ...] = ()
+    reason: str = ""
 
     @property
     def count(self) -> int:
@@ -85,7 +87,6 @@ class PutResult(msgspec.Struct, gc=False):
 UNAVAILABLE: Final = PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
 NO_FILE: Final = PutResult(PutStatus.CREATE_MAPEDFILE_FAILED)
 BUSY: Final = PutResult(PutStatus.OS_PAGECACHE_BUSY)
-ILLEGAL: Final = PutResult(PutStatus.MESSAGE_ILLEGAL)
 PROPERTIES_TOO_LONG: Final = PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
 TOO_MANY_LIGHT_QUEUES: Final = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
 
@@ -98,3 +99,8 @@ def with_host_bits(record: PutRecord) -> int:
     if len(record.store_host) != HOST_V4_SIZE:
         sys_flag |= STORE_HOST_V6
     return sys_flag
+
+
+def illegal(reason: str) -> PutResult:
+    """The refusal of a message that no later try makes right."""
+    return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)

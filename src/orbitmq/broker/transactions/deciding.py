@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.sending import OUTCOMES
+from orbitmq.broker.sending import outcome_of
 from orbitmq.broker.transactions.half import COPY_GROWTH, QUEUE_ID, Half, committed, make_half, op_record, read_half
 from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
 from orbitmq.broker.writing import Writing
@@ -107,7 +107,7 @@ class Deciding:
         if header.commit_or_rollback == TRANSACTION_COMMIT:
             result = self._writing.put(committed(half))
             if result.status is not PutStatus.PUT_OK:
-                return self._refusal(command, result.status)
+                return self._refusal(command, result)
         return self._finish(command, header, half, offset)
 
     def _finish(
@@ -117,7 +117,7 @@ class Deciding:
         op = self._store.put(op_record(offset, self._clock.now_ms(), self.store_host))
         if op.status is not PutStatus.PUT_OK:
             if header.commit_or_rollback == TRANSACTION_ROLLBACK:
-                return self._refusal(command, op.status)
+                return self._refusal(command, op)
             _log.error("event=op_message_not_stored offset=%d status=%s", offset, op.status.name)
         else:
             self._ledger.op_stored(op.queue_offset, offset)
@@ -148,11 +148,8 @@ class Deciding:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, WRONG_LOG_OFFSET)
         return half
 
-    def _refusal(self, command: Command, status: PutStatus) -> Command:
-        code, remark = OUTCOMES[status]
-        if status is PutStatus.SERVICE_NOT_AVAILABLE:
-            remark = f"{remark}{self._writing.disk_use()}"
-        return _answer(command, code, remark)
+    def _refusal(self, command: Command, result: PutResult) -> Command:
+        return _answer(command, *outcome_of(result, self._writing.disk_use))
 
 
 def _answer(command: Command, code: int, remark: str | None = None) -> Command:

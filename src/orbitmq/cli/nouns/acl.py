@@ -47,7 +47,7 @@ async def list_(
     """
     from orbitmq.admin import acl
 
-    return await acl.listed(session, broker, show_secrets=show_secrets)
+    return acl.plainly(await acl.listed(session, broker, show_secrets=show_secrets))
 
 
 @changes(app, "set")
@@ -150,7 +150,7 @@ async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFi
     """
     from orbitmq.admin import acl
 
-    return await acl.versions(session, broker)
+    return acl.plainly(await acl.versions(session, broker))
 
 
 white_list = noun("acl white", "From where no account is needed.")
@@ -168,7 +168,7 @@ async def show(session: Session, broker: BrokerOption = None) -> Found[WhiteList
     """
     from orbitmq.admin import acl
 
-    return await acl.white_lists(session, broker)
+    return acl.plainly(await acl.white_lists(session, broker))
 
 
 @changes(white_list, "set")

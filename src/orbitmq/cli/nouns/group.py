@@ -168,7 +168,7 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     again after 6 s; what is not known then is `unknown`, too early to tell.
 
     \b
-    Exit code: 0 nothing critical is known, 8 something is, 5 a broker or member could not be asked.
+    Exit code: 0 nothing critical is known, 8 something is, 3 no such group, 5 a broker or member could not be asked.
 
     \b
     Examples:
@@ -177,8 +177,13 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     """
     from orbitmq.admin.evidence import WATCH_SECONDS
     from orbitmq.admin.evidence import why as asked
+    from orbitmq.errors import NotFound
 
-    return await asked(session, group, watch_seconds=WATCH_SECONDS)
+    found = await asked(session, group, watch_seconds=WATCH_SECONDS)
+    unknown = next((one for one in found.items if one.rule == "unknown"), None)
+    if unknown is not None and not found.failures:
+        raise NotFound(unknown.sentence, unknown.command)
+    return found
 
 
 @reads(

@@ -110,7 +110,7 @@ def check_message(message: Message, size_max: int) -> None:
     if not message.body:
         raise MessageIllegal("the body is empty")
     if len(message.body) > size_max:
-        raise MessageIllegal(f"a body of {len(message.body)} bytes, at most {size_max} are allowed")
+        raise MessageIllegal(f"a body of {len(message.body)} bytes, at most {size_max} are allowed (max_message_size)")
 
 
 @lru_cache(maxsize=1024)  # a producer sends to few topics, many times
@@ -216,7 +216,9 @@ def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packi
     _check_batch(messages)
     body = encode_batch(items)
     if len(body) > packing.size_max:
-        raise MessageIllegal(f"a batch of {len(body)} bytes, at most {packing.size_max} are allowed; send it in parts")
+        raise MessageIllegal(
+            f"a batch of {len(body)} bytes, at most {packing.size_max} (max_message_size); send it in parts"
+        )
     wait = {WAIT: messages[0].properties.get(WAIT, "true"), **instance}
     topic = _inside(messages[0], packing.namespace)
     return Outgoing(topic, body, encode_properties(wait), ",".join(ids), batch=True, original_size=len(body))
