@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -206,3 +207,29 @@ def test_what_was_written_before_the_end_of_a_process_is_not_lost_and_a_forked_c
     assert [line.split()[-1] for line in parent] == [str(number) for number in range(500)]
     assert [line.split()[-1] for line in child] == [str(number) for number in range(500)]
     assert {line.split()[0] for line in parent}.isdisjoint(line.split()[0] for line in child)
+
+
+DAEMON = """
+import asyncio, logging
+from orbitmq.cli.daemons import run_until_stopped
+async def main(stopped):
+    for number in range(20_000):
+        logging.getLogger("orbitmq.broker").info("event=fact number=%d %s", number, "-" * 100)
+    print("the loop goes on", flush=True)
+    await stopped.wait()
+    print("stopped", flush=True)
+run_until_stopped(main, "info")
+"""
+
+
+def test_a_daemon_whose_log_nobody_reads_goes_on_and_stops() -> None:
+    nobody_reads, log = os.pipe()
+    command = [sys.executable, "-c", DAEMON]
+    with subprocess.Popen(command, stderr=log, stdout=subprocess.PIPE, text=True) as daemon:
+        os.close(log)
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline() == "the loop goes on\n"
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.stdout.readline() == "stopped\n"
+        assert daemon.wait(60) == 0
+    os.close(nobody_reads)
