@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -158,7 +159,7 @@ def fails(*_: object) -> ConsumeConcurrentlyStatus:
     raise ValueError("the bank is closed")
 
 
-def make(one: Situations) -> None:
+def make(one: Situations, directory: Path) -> None:
     """All of them, one after the other; none waits for a time, and what takes long to come is waited for at the end."""
     for name, messages in (
         ("idle-and-caught-up", 5), ("catching-up", 4000), ("falling-behind", 4000), ("suspended", 0),
@@ -198,7 +199,7 @@ def make(one: Situations) -> None:
     one.push("filter-matches-nothing", fine, expression="green")
     one.lite("paused-lite-pull").pause([MessageQueue("paused-lite-pull", one.broker_name, 0)])
     one.lite("never-polls")
-    one.push("broadcasting", fine, message_model=MessageModel.BROADCASTING)
+    one.push("broadcasting", fine, message_model=MessageModel.BROADCASTING, local_offset_dir=str(directory))
     for name in ("suspended", "paused-lite-pull"):
         one.send(name, 10)
     wait_until(lambda: done._value == 0, PATIENCE_S, "five messages are done")
@@ -220,11 +221,11 @@ async def _lock(session: Session) -> None:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Situations]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Situations]:
     lock_life = {"rocketmq.broker.rebalance.lockMaxLiveTime": "600000"}
     with Cluster(options=lock_life) as cluster, ExitStack() as stack:
         one = Situations(cluster, stack)
-        make(one)
+        make(one, tmp_path_factory.mktemp("offsets"))
         yield one
 
 
