@@ -13,7 +13,7 @@ from orbitmq.admin.runtime import parse
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.mastership.fence import PAUSE_SECONDS
 from orbitmq.broker.mastership.record import Mastership, MastershipRecord
-from orbitmq.broker.mastership.watch import when
+from orbitmq.broker.mastership.watch import EPOCH_MAX, SLAVES_MAX, when
 from orbitmq.broker.slave import promotion
 from orbitmq.errors import BrokerError, ConfigurationError, StoreDamaged
 from orbitmq.message.model import MessageQueue
@@ -225,6 +225,20 @@ async def test_a_broker_of_another_name_cannot_stop_a_master(tmp_path: Path) -> 
         own = BrokerStandingHeader("broker-b", "127.0.0.1:9", is_master=True, epoch=1 << 50)
         with pytest.raises(BrokerError, match=f"this is {BROKER}, not broker-b"):
             await exchange_standing(client.remoting, master.address, own, timeout_ms=3000)
+        assert (await client.send("T")).code == ResponseCode.SUCCESS
+
+
+async def test_what_a_request_claims_of_masters_is_bounded_and_never_connected_to(tmp_path: Path) -> None:
+    async with running(made_broker(tmp_path / "one")) as master, client_of(master) as client:
+        for port in range(SLAVES_MAX + 5):
+            own = BrokerStandingHeader(BROKER, f"192.0.2.1:{port}", is_master=True, epoch=0)
+            await exchange_standing(client.remoting, master.address, own, timeout_ms=3000)
+        assert master.watch is not None
+        assert len(master.watch.others) == SLAVES_MAX
+        assert not any(other.may_be_asked for other in master.watch.others.values())
+        far = BrokerStandingHeader(BROKER, "192.0.2.1:1", is_master=True, epoch=EPOCH_MAX + 1)
+        with pytest.raises(BrokerError, match="no broker has such an epoch"):
+            await exchange_standing(client.remoting, master.address, far, timeout_ms=3000)
         assert (await client.send("T")).code == ResponseCode.SUCCESS
 
 

@@ -228,8 +228,9 @@ class BrokerFigures:
         watch = self._broker.watch
         if watch is None:
             return []
-        serving = sum(one.serves for one in list(watch.others.values()))
-        return [(("serving",), serving), (("stopped",), len(watch.others) - serving)]
+        others = watch.others.values()
+        serving = sum(one.serves for one in others)
+        return [(("serving",), serving), (("stopped",), len(others) - serving)]
 
     def _refused_slaves(self) -> Iterable[Sample]:
         watch = self._broker.watch

@@ -35,15 +35,21 @@ ASK_MS = 3000.0
 CONFIRM_SECONDS = 1.0  # requests wait meanwhile: a second longer than they have waited through the pause
 ROUND_SECONDS, ROUND_LATER_SECONDS = 1.0, 10.0
 SOON_SECONDS = 600.0  # after a start a former master may come back any moment
-REFUSED_FORGOTTEN_SECONDS = 60.0  # a refused slave says so every ten
+FORGOTTEN_SECONDS = 60.0  # a refused slave says so every ten; another master is asked every ten, or tells every thirty
 SLAVES_MAX = 16  # as many as may copy
+TEXT_LENGTH_MAX = 4096  # of a reason with two addresses in it
+EPOCH_MAX = 253_402_300_799_000  # the end of the year 9999: what is beyond it has no words
 
 
 class OtherMaster(NamedTuple):
-    """Of the same name. `serves`: whether it takes messages."""
+    """Of the same name. `serves`: whether it takes messages. Only addresses of name servers and of the former master
+    are connected to: what a request claims is forgotten when it is not claimed again.
+    """
 
     words: str
     serves: bool
+    may_be_asked: bool
+    at: float
 
 
 class MasterWatch:
@@ -67,9 +73,9 @@ class MasterWatch:
         self._stopped = stopped
         self.epoch = record.known.epoch
         self.superseded = ""
-        self.others: dict[str, OtherMaster] = {}
+        self._others: dict[str, OtherMaster] = {}
         self._refused: dict[str, tuple[str, float]] = {}  # slave -> reason, and when it was told
-        self._slaves: dict[str, None] = {}  # addresses of those that have said so, the latest last
+        self._slaves: dict[str, set[str]] = {}  # name server -> addresses it had for slaves
         self._looking: asyncio.Task[None] | None = None
         self._doing: set[asyncio.Task[None]] = set()
 
@@ -127,9 +133,15 @@ class MasterWatch:
         )
 
     @property
+    def others(self) -> dict[str, OtherMaster]:
+        """Other masters of the name, by address, as they were within the last minute."""
+        since = time.monotonic() - FORGOTTEN_SECONDS
+        return {address: other for address, other in self._others.items() if other.at >= since}
+
+    @property
     def refused_slaves(self) -> dict[str, str]:
         """Slaves that said within the last minute why they do not follow."""
-        since = time.monotonic() - REFUSED_FORGOTTEN_SECONDS
+        since = time.monotonic() - FORGOTTEN_SECONDS
         return {address: reason for address, (reason, at) in self._refused.items() if at >= since}
 
     # ------------------------------------------------------------------------------------------------------- asking
@@ -152,7 +164,8 @@ class MasterWatch:
         asked, too: one of them is the master if there is another one.
         """
         asked = [asyncio.create_task(self._confirm_at(server)) for server in self._name_servers]
-        asked += [asyncio.create_task(self._ask(slave)) for slave in self._slaves]
+        slaves = set[str]().union(*self._slaves.values()) - {self._address()}
+        asked += [asyncio.create_task(self._ask(slave)) for slave in slaves]
         if not asked:
             return
         _, late = await asyncio.wait(asked, timeout=CONFIRM_SECONDS)
@@ -172,13 +185,16 @@ class MasterWatch:
     async def _listed(self, server: str) -> str | None:
         brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
         found = brokers.get(self._name)
+        if found is not None:
+            self._slaves[server] = {address for number, address in found.addresses.items() if number != MASTER_ID}
         return found.addresses.get(MASTER_ID) if found is not None else None
 
     async def _keep_looking(self) -> None:
         loop = asyncio.get_running_loop()
         soon_ends = loop.time() + SOON_SECONDS
         while not self.superseded:
-            known = {*self.others, self._record.known.former_master} - {"", self._address()}
+            asked = {address for address, other in self.others.items() if other.may_be_asked}
+            known = asked | {self._record.known.former_master} - {"", self._address()}
             for address in known:
                 await self._ask(address)
             await asyncio.sleep(ROUND_SECONDS if loop.time() < soon_ends else ROUND_LATER_SECONDS)
@@ -190,12 +206,12 @@ class MasterWatch:
             if other is None:
                 role = await broker_role(self._remoting, address, timeout_ms=ASK_MS)
                 words = f"it is a broker of RocketMQ with brokerRole={role}, and has to be stopped by hand"
-                self._note(address, OtherMaster(words, serves=True) if role not in ("", SLAVE) else None)
+                self._note(address, None if role in ("", SLAVE) else self._other(words, serves=True, may_be_asked=True))
                 return
         except OrbitMQError:
-            self.others.pop(address, None)  # it does not answer, or is another broker now
+            self._others.pop(address, None)  # it does not answer, or is another broker now
             return
-        self._judge(address, other)
+        self._judge(address, other, may_be_asked=True)
 
     # ------------------------------------------------------------------------------------------------------- judging
 
@@ -204,15 +220,12 @@ class MasterWatch:
         other = command.header(BrokerStandingHeader)
         if other.broker_name != self._name:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
-        if not other.is_master:
-            self._slaves.pop(other.broker_addr, None)
-            self._slaves[other.broker_addr] = None
-            if len(self._slaves) > SLAVES_MAX:
-                del self._slaves[next(iter(self._slaves))]
+        if other.epoch > EPOCH_MAX or max(len(other.broker_addr), len(other.refusal)) > TEXT_LENGTH_MAX:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "no broker has such an epoch, address or reason")
         if other.resigned:
             self._follow_up(other.epoch)
         elif other.is_master or other.epoch > self.epoch:
-            self._judge(other.broker_addr, other)
+            self._judge(other.broker_addr, other, may_be_asked=False)
         if other.refusal and not other.is_master:
             self._note_refused(other)
         else:
@@ -227,27 +240,32 @@ class MasterWatch:
     def _follow_up(self, epoch: int) -> None:
         """A slave was the master, and is not by its operator's word: this one came later."""
         if epoch > self.epoch:
-            self.epoch = epoch + 1
+            self.epoch = epoch + 1  # one beyond EPOCH_MAX at most
             self._do(self._record.note(epoch=self.epoch, led=True))
 
-    def _judge(self, address: str, other: BrokerStandingHeader) -> None:
+    def _judge(self, address: str, other: BrokerStandingHeader, *, may_be_asked: bool) -> None:
         if other.epoch > self.epoch:
             self._step_down(other.epoch, address if other.is_master else "at an address a slave did not tell")
         elif not other.is_master:
             self._note(address, None)
         elif other.refusal:
-            self._note(address, OtherMaster("it has stopped its work; start it as a slave", serves=False))
+            words = "it has stopped its work; start it as a slave"
+            self._note(address, self._other(words, serves=False, may_be_asked=may_be_asked))
         else:
             words = f"its last promotion is {when(other.epoch)}, this one's {when(self.epoch)}"
-            self._note(address, OtherMaster(words, serves=True))
+            self._note(address, self._other(words, serves=True, may_be_asked=may_be_asked))
+
+    @staticmethod
+    def _other(words: str, *, serves: bool, may_be_asked: bool) -> OtherMaster:
+        return OtherMaster(words, serves, may_be_asked, time.monotonic())
 
     def _note(self, address: str, other: OtherMaster | None) -> None:
         before = self.others.get(address)
         if other is None:
-            self.others.pop(address, None)
-        else:
-            self.others[address] = other
-        if other is not None and other != before:
+            self._others.pop(address, None)
+        elif before is not None or len(self.others) < SLAVES_MAX:
+            self._others = {**self.others, address: other}
+        if other is not None and (before is None or other.words != before.words):
             _log.error(
                 "event=two_masters name=%s this=%s other=%s serves=%s what=%s",
                 self._name, self._address(), address, other.serves, other.words,
@@ -281,5 +299,5 @@ def when(epoch: int) -> str:
     """A promotion in words."""
     if epoch <= 0:
         return "never promoted"
-    at = datetime.fromtimestamp(epoch / 1000, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+    at = datetime.fromtimestamp(min(epoch, EPOCH_MAX) / 1000, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
     return f"promoted at {at} UTC"
