@@ -382,6 +382,7 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     pause = direct(lite_pull.LitePullConsumer.pause)
     resume = direct(lite_pull.LitePullConsumer.resume)
 
+    @checks_arguments
     def poll(self, timeout: float | None = None, *, max_messages: int | None = None) -> list[MessageExt]:
         """As `orbitmq.client.LitePullConsumer.poll`. When a signal handler raises meanwhile, no message is lost."""
         given = self._poll(timeout, max_messages)
