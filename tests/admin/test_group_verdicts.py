@@ -110,7 +110,6 @@ class Situations:
         self.going = threading.Event()
         """Set when nothing shall hang any more."""
         self.producer = stack.enter_context(Producer("producers", self.address))
-        stack.callback(self.going.set)
 
     def topic(self, name: str, messages: int = 0, queues: int = 1) -> None:
         self.cluster.create_topic(name, queues)
@@ -227,6 +226,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Situations]:
         one = Situations(cluster, stack)
         make(one, tmp_path_factory.mktemp("offsets"))
         yield one
+        one.going.set()  # or closing waits for those that hang
 
 
 @pytest.fixture(scope="module")
