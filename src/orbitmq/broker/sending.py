@@ -35,6 +35,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
+from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PROPERTIES_TOO_LONG, PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
@@ -134,12 +135,37 @@ class Sending:
         self._writing.refuse_if_busy()
         try:
             header = command.header(kind)
-            topic = self.topic_of(header)
-            result, queue_id = self._store(connection, command, header, topic)
+            return self._store_and_answer(connection, command, header, at_once=True)
+        except RoomAwaited as awaited:
+            connection.owe(command)
+            self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
+            return None
         except RequestRejected as error:
             return self.refusal(command, error.code, error.remark)
         except OrbitMQError as error:
             return self.refusal(command, error.response_code, str(error))
+
+    def _send_later(
+        self, connection: Connection, command: Command, header: AnySendHeader, refused: PutResult | None
+    ) -> None:
+        """The queue has room now, or will have none. What was sent behind it on this connection waits behind it."""
+        answer: Answer | Awaitable[Answer]
+        try:
+            if refused is None:
+                answer = self._store_and_answer(connection, command, header, at_once=False)
+            else:
+                answer = self.answer(command, refused, header.queue_id)
+        except RequestRejected as error:
+            answer = self.refusal(command, error.code, error.remark)
+        except OrbitMQError as error:
+            answer = self.refusal(command, error.response_code, str(error))
+        connection.settle(command, answer)
+
+    def _store_and_answer(
+        self, connection: Connection, command: Command, header: AnySendHeader, *, at_once: bool
+    ) -> Answer | Awaitable[Answer]:
+        topic = self.topic_of(header)
+        result, queue_id = self._store(connection, command, header, topic, at_once)
         if command.flag & FLAG_ONEWAY:
             return None
         waits = (
@@ -202,7 +228,7 @@ class Sending:
     # ------------------------------------------------------------------------------------------------------ storing
 
     def _store(
-        self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
+        self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig, at_once: bool
     ) -> tuple[PutResult, int]:
         """What became of the message, and the queue the sender is told."""
         text = header.properties or ""
@@ -210,13 +236,13 @@ class Sending:
         queue_id = record.queue_id
         if header.batch:
             record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
-            return self._put_batch(record), queue_id
+            return self._put_batch(record, at_once), queue_id
         if topic.name.startswith(RETRY_PREFIX):
             self._bury(record, header, command.version)
         if TRAN_MSG in text and is_transactional(text):
             return self._prepare(record, with_cluster(text, self._options.broker_cluster_name)), queue_id
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
-        result = self._writing.put(record)
+        result = self._writing.put(record, at_once)
         if result.status is PutStatus.PROPERTIES_SIZE_EXCEEDED and topic.name.startswith(RETRY_PREFIX):
             result = self._bury_at_once(connection, command, header, topic)
         return result, queue_id
@@ -244,9 +270,9 @@ class Sending:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _put_batch(self, record: PutRecord) -> PutResult:
+    def _put_batch(self, record: PutRecord, at_once: bool) -> PutResult:
         try:
-            return self._writing.put_batch(record)
+            return self._writing.put_batch(record, at_once=at_once)
         except BodyError as error:
             raise RequestRejected(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 

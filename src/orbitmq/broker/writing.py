@@ -17,6 +17,7 @@ from orbitmq.replication.master import Replicas
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH, SYNC_MASTER
+from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import ResponseCode
 
@@ -55,24 +56,26 @@ class Writing:
         if self._store.is_busy:
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the disk is too slow, wait for a while")
 
-    def put(self, record: PutRecord) -> PutResult:
-        """Store a message, in the schedule topic first if it is delayed. MessageIllegal as the store raises it."""
+    def put(self, record: PutRecord, at_once: bool = False) -> PutResult:
+        """Store a message, in the schedule topic first if it is delayed. MessageIllegal as the store raises it; with
+        `at_once` RoomAwaited where its queue has no room yet.
+        """
         refusal = self._put_aside(record) if _DELAY_PAIR in record.properties else None
-        return self.put_here(record) if refusal is None else refusal
+        return self.put_here(record, at_once) if refusal is None else refusal
 
-    def put_here(self, record: PutRecord) -> PutResult:
+    def put_here(self, record: PutRecord, at_once: bool = False) -> PutResult:
         """Store a message in the queue it names, even if it asks for a delay."""
         begun = self._timer()
-        result = self._store.put(record)
+        result = self._store.put(record, at_once)
         self._statistics.put(record.topic, 1, result.size, self._timer() - begun)
         if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
             self._note_full(record)
         return result
 
-    def put_batch(self, record: PutRecord) -> PutResult:
+    def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
         """Store the messages of a batch one after another. BodyError when its body is none."""
         begun = self._timer()
-        result = self._store.put_batch(record)
+        result = self._store.put_batch(record, at_once=at_once)
         self._statistics.put(record.topic, result.count, result.size, self._timer() - begun)
         if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
             self._note_full(record)
@@ -85,10 +88,23 @@ class Writing:
 
     async def put_durably(self, record: PutRecord) -> PutStatus:
         """Store a message and wait until it is as safe as the store is configured to make it."""
-        result = self.put(record)
+        try:
+            result = self.put(record, at_once=True)
+        except RoomAwaited as awaited:
+            result = await self.room(awaited) or self.put_here(record)
         if result.status is PutStatus.PUT_OK and self.can_wait:
             return await self.durable(result)
         return result.status
+
+    async def room(self, awaited: RoomAwaited) -> PutResult | None:
+        """What `when_room` calls back with."""
+        future: asyncio.Future[PutResult | None] = asyncio.get_running_loop().create_future()
+        self.when_room(awaited, partial(_settle, future))
+        return await future
+
+    def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
+        """Call back when a message may be stored that found no room in its queue; with its refusal when it may not."""
+        self._store.when_room(awaited, done)
 
     async def durable(self, result: PutResult) -> PutStatus:
         """The status `when_durable` tells."""

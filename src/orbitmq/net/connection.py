@@ -289,8 +289,10 @@ class Connection(asyncio.Protocol):
             answer = handler(self, command)
         except Exception as error:  # an error becomes the response; the connection lives on
             answer = self._router.failed(command, error)
-        if answer is None:
-            return
+        if answer is not None:
+            self._give(command, answer)
+
+    def _give(self, command: Command, answer: Answer | Awaitable[Answer]) -> None:
         if type(answer) is Command:
             self._answer(command, answer)
         elif isawaitable(answer):
@@ -324,11 +326,12 @@ class Connection(asyncio.Protocol):
         self._owed += 1
         self._begun(len(command.body))
 
-    def settle(self, command: Command, answer: Command) -> None:
-        """The answer that was owed for `command`."""
+    def settle(self, command: Command, answer: Answer | Awaitable[Answer]) -> None:
+        """What a handler would have returned that owed the answer for `command`."""
         self._owed -= 1
         self._ended(len(command.body))
-        self._answer(command, answer)
+        if answer is not None:
+            self._give(command, answer)
 
     @property
     def _is_full(self) -> bool:

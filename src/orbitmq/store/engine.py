@@ -34,6 +34,7 @@ from orbitmq.store.multi_dispatch import MultiDispatch, size_when_stored, with_o
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 from orbitmq.store.queue import ConsumeQueue, Entry
+from orbitmq.store.queue_room import QueueRoom, RoomAwaited
 from orbitmq.store.queues import ConsumeQueues, check_storable
 from orbitmq.store.reading import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.records import (
@@ -146,8 +147,17 @@ class MessageStore:
         self._commit_worker = self._worker(
             "commit-log", self._log_committer.step, options.commit_interval_commit_log_ms
         )
+        patience_ms = options.os_page_cache_busy_timeout_ms
+        self._room = QueueRoom(deliver, clock, patience_ms, lambda: self._room_worker.wake())
+        self._room_worker = self._worker("room", self._room.step, RESERVE_INTERVAL_MS)
         self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock, self._cleaner.dispose)
-        self._workers = [self._reserve_worker, self._log_worker, self._queue_worker, self._clean_worker]
+        self._workers = [
+            self._reserve_worker,
+            self._room_worker,
+            self._log_worker,
+            self._queue_worker,
+            self._clean_worker,
+        ]
         if options.uses_transient_pool:
             self._workers.append(self._commit_worker)
         if self._keys.is_enabled:
@@ -242,10 +252,11 @@ class MessageStore:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    def put(self, record: PutRecord) -> PutResult:
+    def put(self, record: PutRecord, at_once: bool = False) -> PutResult:
         """Store one message. StorePoisoned after a failed flush, StoreError while not open.
 
-        MessageIllegal for a topic that cannot be a directory; other refusals are a status.
+        MessageIllegal for a topic that cannot be a directory; other refusals are a status. `at_once` raises RoomAwaited
+        where a queue has no room yet, and the caller should not wait for a disk: nothing is stored then.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -272,7 +283,9 @@ class MessageStore:
             return too_large
         log = self._log
         if log.end + size > log.limit or queue.end >= queue.limit or further:
-            refusal = self._find_room(size, [queue, *(other for other, _ in further)] if queued else [])
+            refusal = self._find_room(
+                size, [queue, *(other for other, _ in further)] if queued else [], at_once=at_once
+            )
             if refusal is not None:
                 return refusal
         offset = log.end
@@ -323,7 +336,7 @@ class MessageStore:
             "mappedFileSizeCommitLog"
         )
 
-    def put_batch(self, record: PutRecord) -> PutResult:
+    def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
         """Store the messages of a batch, all in one file. `record` has the body of the request and what the messages
         share; its properties are added to those of each. Raises as `put` does, and BodyError for a body that is none.
         """
@@ -347,7 +360,7 @@ class MessageStore:
         if batch.bodies_size > self.options.max_message_size:
             limit = self.options.max_message_size
             return illegal(f"the bodies of the batch have {batch.bodies_size} bytes, maxMessageSize is {limit}")
-        if (refusal := self._find_room(total, [queue], len(batch.sizes))) is not None:
+        if (refusal := self._find_room(total, [queue], len(batch.sizes), at_once=at_once)) is not None:
             return refusal
         if self._log.end != offset:  # it goes into the next file
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
@@ -396,6 +409,7 @@ class MessageStore:
     def expire_waits(self) -> None:
         """Tell those who have waited too long for a flush; to be called every now and then."""
         self._waits.expire()
+        self._room.expire()
 
     def _ask_flush(self) -> None:
         if self._log_flusher.ask():
@@ -436,28 +450,44 @@ class MessageStore:
             self._queues.has_light_queues(self.options.max_lmq_consume_queue_num)
         )
 
-    def _find_room(self, size: int, queues: list[ConsumeQueue], entries: int = 1) -> PutResult | None:
+    def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
+        """Call back, as `deliver` does, when a put that was to be made at once may be made; with its refusal when it
+        may not. Those that wait for a queue are called in their order; what is put `at_once` meanwhile waits behind.
+        """
+        self._room.wait(awaited, lambda error: done(None if error is None else self._refused(error)))
+
+    def _find_room(
+        self, size: int, queues: list[ConsumeQueue], entries: int = 1, *, at_once: bool = False
+    ) -> PutResult | None:
         """Room for the units and for their entries, before anything is written; the refusal when there is none."""
         try:
             for queue in queues:
                 if not queue.has_room(entries):
-                    queue.make_room(entries)
+                    if at_once and not self._room.take(queue, entries):
+                        raise RoomAwaited(queue, entries)
+                    if not at_once:
+                        queue.make_room(entries)
+                    if queue.wants_room:
+                        self._room.ask(queue)
             if self._log.end + size > self._log.limit:
                 if self._arrivals.is_overfull:
                     return BUSY
                 self._log.make_room(size)
                 self._reserve_worker.wake()
                 self._commit_worker.wake()
-        except TimeoutError as error:
-            _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
-            return BUSY
-        except BlockingIOError:
-            return NO_FILE
         except OSError as error:
-            self._full(error)
-            return UNAVAILABLE
+            return self._refused(error)
         self._is_full = False
         return None
+
+    def _refused(self, error: OSError) -> PutResult:
+        if isinstance(error, TimeoutError):
+            _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
+            return BUSY
+        if isinstance(error, BlockingIOError):
+            return NO_FILE
+        self._full(error)
+        return UNAVAILABLE
 
     def _enter(
         self, queue: ConsumeQueue, queue_offset: int, offset: int, size: int, properties: bytes, now_ms: int

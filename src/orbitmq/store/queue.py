@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import mmap
 import struct
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -32,6 +33,7 @@ ENTRY_SIZE: Final = ENTRY.size
 FILLER: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)  # stands for messages that were gone before the queue began
 FILLER_SIZE: Final = 0x7FFFFFFF
 RESERVE_STEP: Final = 64 << 10  # 3276 entries; small, since a broker may have thousands of queues
+CLAIMED_LEAST: Final = RESERVE_STEP // 2  # of these, half are left when the next are claimed
 
 Entry = tuple[int, int, int]
 NO_ENTRY: Final = (0, 0, 0)
@@ -66,8 +68,12 @@ class ConsumeQueue:
         self.end = 0
         self.readable = 0
         self.limit = 0
+        self._claims = threading.RLock()  # guards `_claimed`, `_ahead` and `_is_gone`: a worker claims, too
         self._claimed = 0  # disk blocks are there up to here
-        self._ahead: list[MappedFile] = []  # made for a batch, not yet part of the queue
+        self._ahead: list[MappedFile] = []  # made, not yet part of the queue
+        # Bytes of room that a queue in use should have left; files that are small get theirs when they are needed.
+        self._least = CLAIMED_LEAST if files.file_size >= 2 * RESERVE_STEP else 0
+        self._is_gone = False  # closed, or removed: nothing may be made for it any more
         self.flushed = 0
         self._beginnings = 0  # how often `end` was set to another place, by the thread that puts
         self.max_physical_offset: int = NO_OFFSET
@@ -131,15 +137,49 @@ class ConsumeQueue:
         """Claim room for at least so many entries, in files ahead if need be. OSError when the disk has none; the queue
         is then as before.
         """
-        while self._claimed < self.end + count * ENTRY_SIZE:
-            self._claim_step()
+        with self._claims:
+            self.claim(count)
+            self._use_claimed(count)
+
+    def claim(self, count: int) -> None:
+        """The part of `make_room` that may have to wait for a disk. For any thread; OSError as there."""
+        with self._claims:
+            while self._claimed < self.end + count * ENTRY_SIZE and not self._is_gone:
+                self._claim_step()
+
+    def claim_ahead(self) -> None:
+        """One step more, if the queue still wants it. For any thread; OSError as in `make_room`."""
+        with self._claims:
+            if self.wants_room and not self._is_gone:
+                self._claim_step()
+
+    def take_room(self, count: int) -> bool:
+        """`make_room` out of what is claimed; False when that is too little, or another thread is claiming."""
+        if not self._claims.acquire(blocking=False):
+            return False
+        try:
+            is_there = self._claimed >= self.end + count * ENTRY_SIZE
+            if is_there:
+                self._use_claimed(count)
+            return is_there
+        finally:
+            self._claims.release()
+
+    @property
+    def wants_room(self) -> bool:
+        """Whether the next room should be claimed, before it is needed."""
+        return self._claimed - self.limit < self._least
+
+    def _use_claimed(self, count: int) -> None:
         if not self.files.files or self.end == self.files.end:
             if self.files.files:
                 self.files.files[-1].expect_reads(is_likely=True)
             self._ahead[0].expect_reads(is_likely=False)
             self.files.add(self._ahead.pop(0))
             self._write_into(self.files.files[-1])
-        self.limit = min(self._claimed, self.files.end) // ENTRY_SIZE * ENTRY_SIZE
+        # Not all of it at once: where a part is used, whoever looks after the queue sees that it wants more.
+        part = self.end + max(CLAIMED_LEAST, count * ENTRY_SIZE)
+        self.limit = min(self._claimed, self.files.end, part) // ENTRY_SIZE * ENTRY_SIZE
 
     def _claim_step(self) -> None:
         position = self._claimed % self.files.file_size
@@ -165,11 +205,16 @@ class ConsumeQueue:
         """
         is_gone = self._min >= self.end and queue_offset * ENTRY_SIZE > self.end
         is_gone = is_gone or self.end == self.files.start  # a start has cleared its only file
-        if is_gone or queue_offset == 0:
-            self.files.cut(self.files.start)  # the extension goes on: it may have the next entry's unit already
-        if not self.files.files:
-            self._fill_up_to(queue_offset)
-        elif queue_offset - self.max_offset != self._shift:
+        with self._claims:
+            if is_gone or queue_offset == 0:
+                self.files.cut(self.files.start)  # the extension goes on: it may have the next entry's unit already
+            if not self.files.files:
+                self._fill_up_to(queue_offset)
+                return
+        self._note_shift(queue_offset)
+
+    def _note_shift(self, queue_offset: int) -> None:
+        if queue_offset - self.max_offset != self._shift:
             self._shift = queue_offset - self.max_offset
             _log.warning(
                 "event=queue_offset_skipped topic=%s queue=%d expected=%d found=%d",
@@ -178,6 +223,7 @@ class ConsumeQueue:
 
     def _fill_up_to(self, queue_offset: int) -> None:
         """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
+        self._discard_ahead()
         self._min = queue_offset * ENTRY_SIZE
         self.end = self.limit = self._claimed = self.flushed = self.files.start_of(self._min)
         self._beginnings += 1
@@ -286,8 +332,9 @@ class ConsumeQueue:
         """Remove the entries of messages at `physical_offset` and behind."""
         if self.max_physical_offset > physical_offset:
             end = ENTRY_SIZE * self._first_at_or_behind(physical_offset)
-            self.files.cut(end)
-            self._end_at(end)
+            with self._claims:
+                self.files.cut(end)
+                self._end_at(end)
 
     def _end_at(self, end: int) -> None:
         self.end = self.readable = self.flushed = self.limit = self._claimed = end
@@ -347,13 +394,18 @@ class ConsumeQueue:
             file.sync()
         self.came(found)
 
+    def _end_claims(self) -> None:
+        with self._claims:
+            self._is_gone = True
+            self._discard_ahead()
+
     def _discard_ahead(self) -> None:
         while self._ahead:
             self.files.discard(self._ahead.pop())
 
     def close(self) -> None:
         self._data = bytearray()
-        self._discard_ahead()
+        self._end_claims()
         self.files.close()
         if self.extended is not None:
             self.extended.close()
@@ -361,7 +413,7 @@ class ConsumeQueue:
     def destroy(self) -> None:
         """Remove the queue from disk."""
         self._data = bytearray()
-        self._discard_ahead()
+        self._end_claims()
         self.files.destroy()
         if self.extended is not None:
             self.extended.destroy()

@@ -38,11 +38,11 @@ class ReplicaStore(MessageStore):
                 self._poison(error)
         super().close()
 
-    def put(self, record: PutRecord) -> PutResult:  # noqa: ARG002
+    def put(self, record: PutRecord, at_once: bool = False) -> PutResult:  # noqa: ARG002
         """Refused: only the master numbers messages."""
         return self._unavailable()
 
-    def put_batch(self, record: PutRecord) -> PutResult:  # noqa: ARG002
+    def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:  # noqa: ARG002
         """Refused, too."""
         return self._unavailable()
 

@@ -196,7 +196,7 @@ async def test_what_the_store_refuses_stays_undecided(
 ) -> None:
     async with scene(tmp_path) as it:
         prepared = await it.prepare()
-        monkeypatch.setattr(it.broker.store, "put", lambda _record: PutResult(PutStatus.SERVICE_NOT_AVAILABLE))
+        monkeypatch.setattr(it.broker.store, "put", lambda *_: PutResult(PutStatus.SERVICE_NOT_AVAILABLE))
         for decision in (COMMIT, ROLLBACK):
             code, remark = await it.producer.refusal(prepared, decision)
             assert (code, "CL:" in remark) == (14, True)
@@ -483,7 +483,7 @@ async def test_a_kill_between_message_and_op_message_delivers_nothing_twice(
             put, refused = it.broker.store.put, PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
             with monkeypatch.context() as patched:
                 store = it.broker.store
-                patched.setattr(store, "put", lambda one: refused if one.topic == OP_HALF_TOPIC else put(one))  # noqa: B023
+                patched.setattr(store, "put", lambda one, *_: refused if one.topic == OP_HALF_TOPIC else put(one))  # noqa: B023
                 await it.producer.end(prepared, COMMIT)
         for progress in (tmp_path / "config").glob("consumerOffset.json*"):
             progress.unlink()  # a killed broker has not saved it

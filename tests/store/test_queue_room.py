@@ -1,0 +1,167 @@
+"""Room in queues is made by a worker; what waits for it keeps its order, and is told when there will be none."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.files import Files, MappedFile
+from orbitmq.store.queue import CLAIMED_LEAST, ENTRY_SIZE, ConsumeQueue
+from orbitmq.store.queue_room import CALLED_A_TURN, QueueRoom, RoomAwaited
+from orbitmq.store.queues import ConsumeQueues
+
+PATIENCE_MS = 1000
+FILE_ENTRIES = 8000  # more than two steps of claims
+
+
+class Bench:
+    """A room whose worker and whose loop are stepped by hand. `told` has what callbacks were called with."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = ManualClock()
+        self.delivered: deque[Callable[[], object]] = deque()
+        self.told: list[tuple[str, OSError | None]] = []
+        self.wakes = 0
+        self.room = QueueRoom(self.delivered.append, self.clock, PATIENCE_MS, self._wake)
+        self.queues = ConsumeQueues(Files(), directory, FILE_ENTRIES * ENTRY_SIZE)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def wait(self, queue: ConsumeQueue, name: str) -> None:
+        self.room.wait(RoomAwaited(queue, 1), lambda error: self.told.append((name, error)))
+
+    def turn(self) -> None:
+        """One turn of the loop."""
+        for _ in range(len(self.delivered)):
+            self.delivered.popleft()()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.queues.close()
+
+
+def test_a_new_queue_has_no_room_before_the_worker_has_made_it(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    assert not bench.room.take(queue, 1)
+    bench.wait(queue, "a")
+    assert (bench.wakes, bench.told, bench.queues.has_directory("T")) == (1, [], False)
+    bench.room.step()
+    assert bench.told == [], "it is told on the loop"
+    bench.turn()
+    assert bench.told == [("a", None)]
+    assert bench.room.take(queue, 1)
+    assert queue.has_room(1)
+
+
+def test_who_comes_later_waits_behind_those_that_wait_however_many_they_are(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    names = [str(number) for number in range(CALLED_A_TURN + 10)]
+    for name in names[:-1]:
+        bench.wait(queue, name)
+    bench.room.step()
+    bench.turn()
+    assert len(bench.told) == CALLED_A_TURN, "others have their turn"
+    assert not bench.room.take(queue, 1), "there is room, but not for who comes now"
+    assert not queue.has_room(1)
+    bench.wait(queue, names[-1])
+    while bench.delivered:
+        bench.turn()
+    assert bench.told == [(name, None) for name in names]
+    assert bench.room.take(queue, 1)
+
+
+def test_a_disk_that_is_full_is_told_to_all_that_wait(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, full = bench.queues.create("T", 0), OSError(errno.ENOSPC, "full")
+
+    def refuse(*_: object) -> None:
+        raise full
+
+    monkeypatch.setattr(MappedFile, "reserve", refuse)
+    for name in "ab":
+        bench.wait(queue, name)
+    bench.room.step()
+    bench.turn()
+    assert bench.told == [("a", full), ("b", full)]
+    assert not bench.room.take(queue, 1)
+    monkeypatch.undo()
+    bench.wait(queue, "c")
+    bench.room.step()
+    bench.turn()
+    assert bench.told[2:] == [("c", None)], "the disk has room again"
+
+
+def test_nobody_waits_for_a_silent_disk_for_longer_than_patience(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    bench.wait(queue, "a")
+    bench.clock.advance(PATIENCE_MS - 1)
+    bench.wait(queue, "b")
+    bench.room.expire()
+    assert bench.told == []
+    bench.clock.advance(1)
+    bench.room.expire()
+    assert [(name, type(error)) for name, error in bench.told] == [("a", TimeoutError)]
+    bench.room.step()
+    bench.turn()
+    assert bench.told[1:] == [("b", None)]
+    assert bench.wakes == 1, "the worker is asked once"
+
+
+def test_a_queue_in_use_gets_its_next_blocks_and_files_before_it_needs_them(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    bench.room.ask(queue, 1)
+    bench.room.step()
+    bench.turn()
+    for number in range(3 * FILE_ENTRIES):
+        if not queue.has_room(1):
+            assert bench.room.take(queue, 1), "without a wait"
+            if queue.wants_room:
+                bench.room.ask(queue)
+                bench.room.step()
+                bench.turn()
+        queue.put(number, 100 * number, 100, 0)
+    assert queue.max_offset == 3 * FILE_ENTRIES
+    assert len(queue.files.files) == 3
+
+
+def test_a_queue_that_is_hardly_used_claims_one_step(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    queue.put(0, 0, 100, 0)
+    assert not queue.wants_room
+    assert queue.limit == CLAIMED_LEAST // ENTRY_SIZE * ENTRY_SIZE
+
+
+def test_nothing_is_made_for_a_queue_that_is_removed(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    bench.wait(queue, "a")
+    bench.queues.remove(queue)
+    bench.room.step()
+    bench.turn()
+    assert bench.told == [("a", None)], "it finds the queue that took its place, or makes one"
+    assert not bench.queues.has_directory("T")
+
+
+def test_room_is_not_waited_for_while_the_worker_is_at_the_queue(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with queue._claims:
+            held.set()
+            done.wait(60)
+
+    worker = threading.Thread(target=hold)
+    worker.start()
+    held.wait(60)
+    assert not bench.room.take(queue, 1)
+    done.set()
+    worker.join()
