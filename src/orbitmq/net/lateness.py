@@ -131,13 +131,14 @@ class Lateness:
     def _tick(self) -> None:
         assert self._due is not None, "the timer runs between start and stop"
         now, worked = self._clock(), self._worked() - self._marks[-1].worked
-        self._late_seconds = now - self._due
-        if self._late_seconds > 0:
+        late = now - self._due
+        self._late_seconds = max(self._late_seconds, late)  # of the one before, if what lay ready then is not read yet
+        if late > 0:
             # Loops read sockets before or after they run timers. What lay ready has been read when the turn after
             # this one begins.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self._forget)
-        self._count(now, max(0.0, self._late_seconds), worked)
+        self._count(now, max(0.0, late), worked)
         self._each(TICK_SECONDS)
         self._arm()
 
