@@ -65,7 +65,7 @@ TABLE: dict[str, tuple[tuple[Severity, str], tuple[Severity, str]]] = {
     "every-message-fails-in-order": ((CRITICAL, "listener-fails"), (CRITICAL, "listener-fails")),
     "dead-letters-grow": ((CRITICAL, "dead-letters"), (CRITICAL, "dead-letters")),
     "nobody-and-lag": ((CRITICAL, "offline"), (CRITICAL, "offline")),
-    "nobody-and-no-lag": ((WARNING, "offline"), (WARNING, "offline")),
+    "nobody-and-no-lag": ((WELL, "offline"), (WELL, "offline")),
     "topic-not-readable": ((CRITICAL, "topic-not-readable"), (CRITICAL, "topic-not-readable")),
     "locked-by-a-dead-member": ((UNKNOWN, "unowned-queues"), (CRITICAL, "unowned-queues")),
     "more-members-than-queues": ((WARNING, "more-clients-than-queues"), (WARNING, "more-clients-than-queues")),

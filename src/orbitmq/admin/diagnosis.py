@@ -25,7 +25,7 @@ from orbitmq.admin.consumption import (
     unlocked,
     unpulled,
 )
-from orbitmq.admin.observed import MINUTE_MS, Evidence, Figure, Finding, Rule, critical, warning
+from orbitmq.admin.observed import MINUTE_MS, Evidence, Figure, Finding, Rule, critical, warning, well
 from orbitmq.admin.progress import QueueLag, State, label
 from orbitmq.admin.verdict import ORDER, Severity
 from orbitmq.message.config import SUBSCRIBE_ALL, TAG
@@ -55,10 +55,10 @@ def offline(e: Evidence) -> Iterator[Finding]:
         behind = e.progress.lag_messages is None or bool(e.lag + (e.progress.retry_lag_messages or 0))
         moves = any(movement(e, one) is Movement.MOVES for one in e.own if one.lag_messages)
         if moves:
-            what = ", though its offsets move: something commits them that is no member"
+            what = ", but its offsets move: a program that is no member commits them, as Spark does"
         else:
             what = ", so nobody consumes" if behind else ", and nothing waits for it"
-        make = critical if behind and not moves else warning
+        make = critical if behind and not moves else well  # groups of jobs that are over are no trouble
         yield make(
             "offline",
             f"no client of {e.group} is online{what}",

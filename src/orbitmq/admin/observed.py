@@ -115,3 +115,7 @@ def critical(rule: str, sentence: str, command: str | None = None, **evidence: F
 
 def warning(rule: str, sentence: str, command: str | None = None, **evidence: Figure) -> Finding:
     return Finding(Severity.WARNING, rule, sentence, evidence, command)
+
+
+def well(rule: str, sentence: str, command: str | None = None, **evidence: Figure) -> Finding:
+    return Finding(Severity.WELL, rule, sentence, evidence, command)
