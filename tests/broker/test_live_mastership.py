@@ -202,6 +202,56 @@ async def test_a_promoted_slave_that_its_operator_makes_a_slave_again_does_not_s
         await until(lambda: MastershipRecord(master.store.options).known == Mastership(epoch=10, led=True))
 
 
+async def test_a_master_that_asks_a_promoted_slave_that_was_made_a_slave_again_goes_on(tmp_path: Path) -> None:
+    """Whoever of the two speaks first, it is the operator's word that counts."""
+    resigned = made_broker(tmp_path / "two", brokerRole="SLAVE", brokerId="1", haMasterAddress="127.0.0.1:1")
+    resigned._record.save(epoch=9, led=True)
+    async with running(made_broker(tmp_path / "one")) as master, client_of(master) as client, running(resigned):
+        assert master.watch is not None
+        await master.watch._ask(resigned.address)
+        assert (await client.send("T")).code == ResponseCode.SUCCESS
+        assert master.watch.epoch == 10
+
+
+async def test_a_former_master_can_be_promoted_when_the_later_one_is_gone(tmp_path: Path) -> None:
+    async with running(made_broker(tmp_path)) as former, client_of(former) as client:
+        await client.send("T")
+    MastershipRecord(former.store.options).save(epoch=5, superseded_by="127.0.0.1:1")
+    slave = made_broker(tmp_path, brokerRole="SLAVE", brokerId="1", haMasterAddress="127.0.0.1:1")
+    async with running(slave), client_of(slave) as client:
+        assert (await promote_slave(client.remoting, slave.address, force=True)).done
+        assert slave.successor is not None
+    async with running(Broker(*slave.successor)) as again, client_of(again) as client:
+        assert (await client.send("T")).code == ResponseCode.SUCCESS
+        assert len(await client.read("T")) == 2
+        assert again.watch is not None
+        assert again.watch.epoch > 5
+
+
+async def test_a_rocketmq_broker_of_another_name_at_an_old_address_is_no_second_master(tmp_path: Path) -> None:
+    other = made_broker(tmp_path / "two", brokerName="broker-b")
+    del other.router.handlers[RequestCode.BROKER_STANDING]  # RocketMQ has none
+    async with running(made_broker(tmp_path / "one")) as master, running(other):
+        assert master.watch is not None
+        await master.watch._ask(other.address)
+        assert master.watch.others == {}
+
+
+async def test_refused_slaves_that_are_gone_leave_room_for_others(tmp_path: Path) -> None:
+    async with running(made_broker(tmp_path)) as master, client_of(master) as client:
+        assert master.watch is not None
+
+        async def tell(port: int) -> None:
+            own = BrokerStandingHeader(BROKER, f"192.0.2.1:{port}", is_master=False, epoch=0, refusal="it differs")
+            await exchange_standing(client.remoting, master.address, own, timeout_ms=3000)
+
+        for port in range(SLAVES_MAX):
+            await tell(port)
+        master.watch._refused = {slave: (reason, at - 61) for slave, (reason, at) in master.watch._refused.items()}
+        await tell(SLAVES_MAX)
+        assert list(master.watch.refused_slaves) == [f"192.0.2.1:{SLAVES_MAX}"]
+
+
 async def test_a_promotion_that_could_not_keep_its_role_leaves_the_slave_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

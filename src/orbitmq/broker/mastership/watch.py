@@ -23,7 +23,8 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
-from orbitmq.operations.standing import SLAVE, broker_role, exchange_standing
+from orbitmq.operations.settings import broker_settings
+from orbitmq.operations.standing import SLAVE, exchange_standing
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
@@ -90,8 +91,8 @@ class MasterWatch:
         if known.superseded_by:
             raise ConfigurationError(
                 f"option brokerRole: {self._name} was given another master, {known.superseded_by}, "
-                f"{when(known.epoch)}; start this broker as its slave (brokerRole=SLAVE, brokerId=1), or remove "
-                f"{self._record.path}, if this log is the one you trust and the other broker is down for good"
+                f"{when(known.epoch)}; start this broker as its slave (brokerRole=SLAVE, brokerId=1); if that one "
+                "is down for good and this log is the one you trust, promote it then (orbitmq broker promote --force)"
             )
         await self._refuse_second_master()
         if known.follows:
@@ -204,14 +205,21 @@ class MasterWatch:
         try:
             other = await exchange_standing(self._remoting, address, self.own, timeout_ms=ASK_MS)
             if other is None:
-                role = await broker_role(self._remoting, address, timeout_ms=ASK_MS)
-                words = f"it is a broker of RocketMQ with brokerRole={role}, and has to be stopped by hand"
-                self._note(address, None if role in ("", SLAVE) else self._other(words, serves=True, may_be_asked=True))
+                self._note(address, await self._rocketmq_master(address))
                 return
         except OrbitMQError:
             self._others.pop(address, None)  # it does not answer, or is another broker now
             return
         self._judge(address, other, may_be_asked=True)
+
+    async def _rocketmq_master(self, address: str) -> OtherMaster | None:
+        """None when the broker there is a slave, or has another name: an address may have gone to another one."""
+        values = (await broker_settings(self._remoting, address, timeout_ms=ASK_MS)).values
+        role = values.get("brokerRole", "")
+        if role in ("", SLAVE) or values.get("brokerName", self._name) != self._name:
+            return None
+        words = f"it is a broker of RocketMQ with brokerRole={role}, and has to be stopped by hand"
+        return self._other(words, serves=True, may_be_asked=True)
 
     # ------------------------------------------------------------------------------------------------------- judging
 
@@ -222,9 +230,7 @@ class MasterWatch:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
         if other.epoch > EPOCH_MAX or max(len(other.broker_addr), len(other.refusal)) > TEXT_LENGTH_MAX:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "no broker has such an epoch, address or reason")
-        if other.resigned:
-            self._follow_up(other.epoch)
-        elif other.is_master or other.epoch > self.epoch:
+        if other.is_master or other.epoch > self.epoch:
             self._judge(other.broker_addr, other, may_be_asked=False)
         if other.refusal and not other.is_master:
             self._note_refused(other)
@@ -244,7 +250,10 @@ class MasterWatch:
             self._do(self._record.note(epoch=self.epoch, led=True))
 
     def _judge(self, address: str, other: BrokerStandingHeader, *, may_be_asked: bool) -> None:
-        if other.epoch > self.epoch:
+        if other.resigned and not other.is_master:
+            self._follow_up(other.epoch)
+            self._note(address, None)
+        elif other.epoch > self.epoch:
             self._step_down(other.epoch, address if other.is_master else "at an address a slave did not tell")
         elif not other.is_master:
             self._note(address, None)
@@ -272,9 +281,11 @@ class MasterWatch:
             )  # fmt: skip
 
     def _note_refused(self, slave: BrokerStandingHeader) -> None:
-        if slave.broker_addr not in self._refused and len(self._refused) >= SLAVES_MAX:
-            return
-        if slave.broker_addr not in self.refused_slaves:
+        since = time.monotonic() - FORGOTTEN_SECONDS
+        self._refused = {one: told for one, told in self._refused.items() if told[1] >= since}
+        if slave.broker_addr not in self._refused:
+            if len(self._refused) >= SLAVES_MAX:
+                return
             _log.error("event=slave_differs name=%s slave=%s reason=%s", self._name, slave.broker_addr, slave.refusal)
         self._refused[slave.broker_addr] = slave.refusal, time.monotonic()
 

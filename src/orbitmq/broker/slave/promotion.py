@@ -195,7 +195,7 @@ class Promotion:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark) from error
         # Behind the role: a slave that says of itself that it was promoted, and was not, would stop its master.
         former, epoch = self._following.master_address or "", self._record.next_epoch(self._clock.now_ms())
-        await self._record.note(epoch=epoch, led=True, follows=False, former_master=former)
+        await self._record.note(epoch=epoch, led=True, follows=False, superseded_by="", former_master=former)
         if self._file is None:
             return False
         try:
