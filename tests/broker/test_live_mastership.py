@@ -237,6 +237,17 @@ async def test_a_rocketmq_broker_of_another_name_at_an_old_address_is_no_second_
         assert master.watch.others == {}
 
 
+async def test_a_slave_that_is_not_in_the_routes_copies_from_the_address_that_slaves_are_told(tmp_path: Path) -> None:
+    async with name_server(tmp_path) as names:
+        master = made_broker(tmp_path / "one", namesrvAddr=names, brokerIP2="127.0.0.2")
+        slave = made_broker(tmp_path / "two", namesrvAddr=names, brokerRole="SLAVE", brokerId="1")
+        async with running(master), running(slave):
+            assert slave.readiness is not None
+            found = await slave.readiness.find_master([names])
+            assert found is not None
+            assert (found.ha_server_addr, found.master_addr) == (f"127.0.0.2:{master.port + 1}", master.address)
+
+
 async def test_refused_slaves_that_are_gone_leave_room_for_others(tmp_path: Path) -> None:
     async with running(made_broker(tmp_path)) as master, client_of(master) as client:
         assert master.watch is not None

@@ -19,6 +19,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting, split_address
 from orbitmq.net.routing import Router
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.settings import broker_settings
 from orbitmq.operations.standing import broker_role, exchange_standing
 from orbitmq.replication.slave import REPLICATION_DISTANCE
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -96,8 +97,16 @@ class Readiness:
                 address = found.addresses.get(MASTER_ID) if found is not None else None
                 if address is not None and address != self._address():
                     host, port = split_address(address)
+                    host = await self._host_for_slaves(address) or host
                     return RegisterBrokerResponseHeader(address_text(host, port + REPLICATION_DISTANCE), address)
         return None
+
+    async def _host_for_slaves(self, master: str) -> str:
+        """What it has for brokerIP2; "" where it has none, or does not tell."""
+        try:
+            return (await broker_settings(self._remoting, master, timeout_ms=ASK_MS)).values.get("brokerIP2", "")
+        except OrbitMQError:
+            return ""
 
     async def agreed(self) -> None:
         """This log is the beginning of that of the master that was greeted."""
