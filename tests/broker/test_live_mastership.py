@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq.admin.runtime import parse
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.mastership import watch
 from orbitmq.broker.mastership.fence import PAUSE_SECONDS
 from orbitmq.broker.mastership.record import Mastership, MastershipRecord
 from orbitmq.broker.mastership.watch import EPOCH_MAX, SLAVES_MAX, when
 from orbitmq.broker.slave import promotion
-from orbitmq.errors import BrokerError, ConfigurationError, StoreDamaged
+from orbitmq.errors import BrokerError, ConfigurationError, SendRequestError, StoreDamaged
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.offsets import update_consumer_offset
@@ -338,7 +340,18 @@ async def test_a_master_of_rocketmq_beside_a_promoted_one_is_noticed(
 # -------------------------------------------------------------------------------------------------------- pauses
 
 
-async def test_after_a_pause_nothing_is_served_before_the_name_servers_were_asked(tmp_path: Path) -> None:
+async def test_after_a_pause_nothing_is_served_before_the_name_servers_were_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor before the master they list has answered: connections have ended meanwhile, and the first attempts fail."""
+    failures = iter(range(3))
+    exchange = watch.exchange_standing
+
+    async def fail_first(*arguments: Any, **more: Any) -> BrokerStandingHeader | None:
+        if next(failures, None) is not None:
+            raise SendRequestError("the connection is closed")
+        return await exchange(*arguments, **more)
+
     async with two_masters(tmp_path) as (former, at_former, later, _), name_server(tmp_path) as names:
         assert former.watch is not None
         assert later.watch is not None
@@ -348,6 +361,7 @@ async def test_after_a_pause_nothing_is_served_before_the_name_servers_were_aske
         later.options = later.options.replace(namesrv_addr=names)
         await later._make_registrar().again()
         former.watch._name_servers.append(names)
+        monkeypatch.setattr(watch, "exchange_standing", fail_first)
         former._fence._beat -= PAUSE_SECONDS + 1
         answers = await asyncio.gather(*(at_former.send("T") for _ in range(5)), at_former.pull("T"))
         assert {one.code for one in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}

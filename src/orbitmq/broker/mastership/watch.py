@@ -33,7 +33,8 @@ from orbitmq.wire.standing import BrokerStandingHeader
 _log = logging.getLogger(__name__)
 
 ASK_MS = 3000.0
-CONFIRM_SECONDS = 1.0  # requests wait meanwhile: a second longer than they have waited through the pause
+CONFIRM_SECONDS = 3.0  # Requests wait meanwhile; who was promoted a moment ago on a busy machine takes its time.
+TRIES, AGAIN_SECONDS = 2, 0.1  # a connection may have ended during the pause
 ROUND_SECONDS, ROUND_LATER_SECONDS = 1.0, 10.0
 SOON_SECONDS = 600.0  # after a start a former master may come back any moment
 FORGOTTEN_SECONDS = 60.0  # a refused slave says so every ten; another master is asked every ten, or tells every thirty
@@ -161,12 +162,12 @@ class MasterWatch:
         return True
 
     async def confirm(self) -> None:
-        """After a pause: whether this is the master still, as far as it can be known within a second. The slaves are
+        """After a pause: whether this is the master still, as far as it can be known in CONFIRM_SECONDS. The slaves are
         asked, too: one of them is the master if there is another one.
         """
         asked = [asyncio.create_task(self._confirm_at(server)) for server in self._name_servers]
         slaves = set[str]().union(*self._slaves.values()) - {self._address()}
-        asked += [asyncio.create_task(self._ask(slave)) for slave in slaves]
+        asked += [asyncio.create_task(self._confirm_with(slave)) for slave in slaves]
         if not asked:
             return
         _, late = await asyncio.wait(asked, timeout=CONFIRM_SECONDS)
@@ -176,12 +177,24 @@ class MasterWatch:
             _log.warning("event=master_unconfirmed name=%s reason=nobody_answers", self._name)
 
     async def _confirm_at(self, server: str) -> None:
-        for _ in range(2):  # a connection may have ended during the pause
+        """A master that is listed is asked until it answers: it came while this one was paused."""
+        for _ in range(TRIES):
             with contextlib.suppress(OrbitMQError):
                 listed = await self._listed(server)
-                if listed is not None and listed != self._address():
-                    await self._ask(listed)
+                while listed is not None and listed != self._address() and not await self._ask(listed):  # noqa: ASYNC110 - asked
+                    await asyncio.sleep(AGAIN_SECONDS)
                 return
+
+    async def _confirm_with(self, slave: str) -> None:
+        for _ in range(TRIES):
+            if await self._ask(slave):
+                return
+
+    async def _look_at(self, server: str) -> None:
+        with contextlib.suppress(OrbitMQError):
+            listed = await self._listed(server)
+            if listed is not None and listed != self._address():
+                await self._ask(listed)
 
     async def _listed(self, server: str) -> str | None:
         brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
@@ -192,25 +205,29 @@ class MasterWatch:
 
     async def _keep_looking(self) -> None:
         loop = asyncio.get_running_loop()
-        soon_ends = loop.time() + SOON_SECONDS
+        soon_ends, next_look = loop.time() + SOON_SECONDS, loop.time()
         while not self.superseded:
+            if loop.time() >= next_look:  # also for the slaves they list: these are asked after a pause
+                next_look = loop.time() + ROUND_LATER_SECONDS
+                await asyncio.gather(*map(self._look_at, self._name_servers))
             asked = {address for address, other in self.others.items() if other.may_be_asked}
             known = asked | {self._record.known.former_master} - {"", self._address()}
             for address in known:
                 await self._ask(address)
             await asyncio.sleep(ROUND_SECONDS if loop.time() < soon_ends else ROUND_LATER_SECONDS)
 
-    async def _ask(self, address: str) -> None:
-        """Tell the broker at `address` of this master, and judge what it says of itself."""
+    async def _ask(self, address: str) -> bool:
+        """Tell the broker at `address` of this master, and judge what it says of itself. Whether it answers."""
         try:
             other = await exchange_standing(self._remoting, address, self.own, timeout_ms=ASK_MS)
             if other is None:
                 self._note(address, await self._rocketmq_master(address))
-                return
+                return True
         except OrbitMQError:
             self._others.pop(address, None)  # it does not answer, or is another broker now
-            return
+            return False
         self._judge(address, other, may_be_asked=True)
+        return True
 
     async def _rocketmq_master(self, address: str) -> OtherMaster | None:
         """None when the broker there is a slave, or has another name: an address may have gone to another one."""
