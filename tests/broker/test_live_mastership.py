@@ -15,7 +15,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.mastership import watch
 from orbitmq.broker.mastership.fence import PAUSE_SECONDS
 from orbitmq.broker.mastership.record import Mastership, MastershipRecord
-from orbitmq.broker.mastership.watch import EPOCH_MAX, SLAVES_MAX, when
+from orbitmq.broker.mastership.watch import SLAVES_MAX, when
 from orbitmq.broker.slave import promotion
 from orbitmq.errors import BrokerError, ConfigurationError, SendRequestError, StoreDamaged
 from orbitmq.message.model import MessageQueue
@@ -26,7 +26,8 @@ from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.standing import exchange_standing
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.standing import BrokerStandingHeader
+from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
+from orbitmq.wire.standing import EPOCH_MAX, BrokerStandingHeader
 from tests.broker.test_live_promotion import name_server
 from tests.broker.test_live_slave import caught_up, files, made_slave, pair
 from tests.support.live import BROKER, Client, client_of, made_broker, running
@@ -299,9 +300,10 @@ async def test_what_a_request_claims_of_masters_is_bounded_and_never_connected_t
         assert master.watch is not None
         assert len(master.watch.others) == SLAVES_MAX
         assert not any(other.may_be_asked for other in master.watch.others.values())
-        far = BrokerStandingHeader(BROKER, "192.0.2.1:1", is_master=True, epoch=EPOCH_MAX + 1)
+        far = BrokerStandingHeader(BROKER, "192.0.2.1:1", is_master=True, epoch=EPOCH_MAX)
         with pytest.raises(BrokerError, match="no broker has such an epoch"):
             await exchange_standing(client.remoting, master.address, far, timeout_ms=3000)
+        master.watch.told(RegisterBrokerResponseHeader("192.0.2.1:2", "192.0.2.1:1", (1 << 63) - 1))
         assert (await client.send("T")).code == ResponseCode.SUCCESS
 
 

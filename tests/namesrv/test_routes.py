@@ -15,6 +15,7 @@ from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.namesrv import routes as routes_module
 from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, Member, RouteTable
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
+from orbitmq.wire.standing import EPOCH_MAX
 
 NOW = 1_700_000_000_000
 MASTER = BrokerIdentity("c1", "a", 0, "10.0.0.1:10911")
@@ -110,6 +111,14 @@ def test_a_former_master_that_becomes_a_slave_is_no_rival_any_more(table: RouteT
     register(table, dataclasses.replace(MASTER, id=1), told())
     assert table.rivals("a") == frozenset()
     assert table.cluster_info().brokers["a"].addresses == {0: later.address, 1: MASTER.address}
+
+
+def test_a_promotion_that_no_broker_can_have_pushes_nobody_out(table: RouteTable) -> None:
+    register(table, MASTER, told(TopicConfig("T")), epoch=7)
+    other = dataclasses.replace(MASTER, address="10.0.0.9:10911")
+    with pytest.raises(RequestRejected, match="no broker has such an epoch"):
+        register(table, other, told(), epoch=EPOCH_MAX + 1)
+    assert table.cluster_info().brokers["a"].addresses == {0: MASTER.address}
 
 
 def test_one_broker_too_many_is_refused_and_those_who_are_known_are_not(

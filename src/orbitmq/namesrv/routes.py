@@ -19,6 +19,7 @@ from orbitmq.message.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_
 from orbitmq.message.model import MASTER_ID
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
 from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.standing import EPOCH_MAX
 
 EXPIRED_AFTER_MS = 120_000  # four missed registrations
 # Anybody may register. A hundred brokers with ten thousand topics, and those for the retries and dead letters of ten
@@ -106,6 +107,8 @@ class RouteTable:
         later one, and then it is not taken in. RequestRejected when it is new and one too many. Of one that is known
         only topics that are new are left out when there is no room: it lives, and so do its other topics.
         """
+        if epoch > EPOCH_MAX:
+            raise _too_much("no broker has such an epoch")
         self._refuse_too_much(identity, ha_address)
         broker = self._brokers.setdefault(identity.name, Broker(identity.cluster))
         self._drop_other_ids(broker, identity)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from orbitmq.wire.header import Header, Int64
 
+EPOCH_MAX = 253_402_300_799_000
+"""The end of the year 9999 in milliseconds: what is beyond it has no words, and soon no room for another one."""
+
 
 class BrokerStandingHeader(Header):
     """BROKER_STANDING (30003), and its answer: who asks tells of itself, and is told the same of the other.

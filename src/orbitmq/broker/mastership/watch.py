@@ -28,7 +28,7 @@ from orbitmq.operations.standing import SLAVE, exchange_standing
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
-from orbitmq.wire.standing import BrokerStandingHeader
+from orbitmq.wire.standing import EPOCH_MAX, BrokerStandingHeader
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ SOON_SECONDS = 600.0  # after a start a former master may come back any moment
 FORGOTTEN_SECONDS = 60.0  # a refused slave says so every ten; another master is asked every ten, or tells every thirty
 SLAVES_MAX = 16  # as many as may copy
 TEXT_LENGTH_MAX = 4096  # of a reason with two addresses in it
-EPOCH_MAX = 253_402_300_799_000  # the end of the year 9999: what is beyond it has no words
 
 
 class OtherMaster(NamedTuple):
@@ -226,7 +225,8 @@ class MasterWatch:
         except OrbitMQError:
             self._others.pop(address, None)  # it does not answer, or is another broker now
             return False
-        self._judge(address, other, may_be_asked=True)
+        if other.epoch < EPOCH_MAX:
+            self._judge(address, other, may_be_asked=True)
         return True
 
     async def _rocketmq_master(self, address: str) -> OtherMaster | None:
@@ -245,7 +245,7 @@ class MasterWatch:
         other = command.header(BrokerStandingHeader)
         if other.broker_name != self._name:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
-        if other.epoch > EPOCH_MAX or max(len(other.broker_addr), len(other.refusal)) > TEXT_LENGTH_MAX:
+        if other.epoch >= EPOCH_MAX or max(len(other.broker_addr), len(other.refusal)) > TEXT_LENGTH_MAX:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "no broker has such an epoch, address or reason")
         if other.is_master or other.epoch > self.epoch:
             self._judge(other.broker_addr, other, may_be_asked=False)
@@ -257,13 +257,13 @@ class MasterWatch:
 
     def told(self, found: RegisterBrokerResponseHeader) -> None:
         """A name server answers a registration: with the later master, where it knows one."""
-        if found.master_addr and found.master_epoch is not None and found.master_epoch > self.epoch:
+        if found.master_addr and found.master_epoch is not None and self.epoch < found.master_epoch < EPOCH_MAX:
             self._step_down(found.master_epoch, found.master_addr)
 
     def _follow_up(self, epoch: int) -> None:
         """A slave was the master, and is not by its operator's word: this one came later."""
         if epoch > self.epoch:
-            self.epoch = epoch + 1  # one beyond EPOCH_MAX at most
+            self.epoch = epoch + 1
             self._do(self._record.note(epoch=self.epoch, led=True))
 
     def _judge(self, address: str, other: BrokerStandingHeader, *, may_be_asked: bool) -> None:
