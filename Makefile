@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format bytecode platform wheel test test-compiled bench spark-kills \
-	bench-abuse bench-frozen bench-dashboard bench-spark bench-growth fuzz soak soak-steady demo screenshots reference \
+	bench-abuse bench-frozen bench-dashboard bench-spark bench-growth bench-turns fuzz soak soak-steady demo screenshots reference \
 	site diagrams lock audit release
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; figures and plots in docs/performance"
 	@echo "make bench-abuse   what a client that behaves feels while others do their worst; three minutes"
 	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
+	@echo "make bench-turns how long the event loop keeps anybody waiting, with 10,000 topics; six minutes"
 	@echo "make bench-dashboard how long pages take with 5,000 topics and 3,000 groups; a minute"
 	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; eight minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics whose driver is killed 20 times, counted; 25 minutes"
@@ -135,6 +136,10 @@ bench-growth: setup java platform $(TOOLS)/.installed
 
 bench-abuse: setup platform
 	$(MEASURED) $(BIN)/python bench/abuse.py
+
+# TURNS="--seconds 60 --queues 1000" is a shorter one.
+bench-turns: setup platform
+	$(MEASURED) $(BIN)/python bench/loop_turns.py $(TURNS)
 
 bench-frozen: setup java
 	$(BIN)/python bench/frozen.py
