@@ -95,6 +95,25 @@ async def test_a_master_that_refuses_to_tell_is_alive(tmp_path: Path) -> None:
                 pass
 
 
+async def test_a_broker_of_another_name_at_the_address_of_a_dead_master_stands_in_nobodys_way(tmp_path: Path) -> None:
+    """Name servers list a machine that has lost its power for two minutes, and its address may be given away."""
+    async with name_server(tmp_path) as names, running(made_broker(tmp_path / "b", brokerName="broker-b")) as other:
+        dead = made_broker(tmp_path / "dead", namesrvAddr=names)
+        dead.port = other.port
+        registrar = dead._make_registrar()
+        registrar._must_tell_all = None
+        await registrar.again()
+        slave = made_broker(
+            tmp_path / "slave", namesrvAddr=names, brokerRole="SLAVE", brokerId="1", haMasterAddress="127.0.0.1:1"
+        )
+        async with running(slave), client_of(slave) as client:
+            report = await asked(slave, client, dry_run=True, force=True)
+            assert report.alive is None
+        async with running(made_broker(tmp_path / "again", namesrvAddr=names)):
+            pass
+        await dead._remoting.close()
+
+
 async def test_what_is_missing_or_unknown_needs_force(tmp_path: Path) -> None:
     master = made_broker(tmp_path / "master")
     await master.start()

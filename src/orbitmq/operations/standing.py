@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import SUCCESS, ask
 from orbitmq.operations.settings import broker_settings
@@ -27,3 +28,13 @@ async def exchange_standing(
 async def broker_role(remoting: Remoting, address: str, *, timeout_ms: float) -> str:
     """Its `brokerRole`, as every broker tells it among its settings; "" where it does not."""
     return (await broker_settings(remoting, address, timeout_ms=timeout_ms)).values.get("brokerRole", "")
+
+
+async def has_other_name(remoting: Remoting, address: str, name: str, *, timeout_ms: float) -> bool:
+    """Whether the broker at `address` says that it is not of this name: the address has gone to another one. False
+    where it does not say.
+    """
+    try:
+        return (await broker_settings(remoting, address, timeout_ms=timeout_ms)).values.get("brokerName", name) != name
+    except OrbitMQError:
+        return False

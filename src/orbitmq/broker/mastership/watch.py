@@ -24,7 +24,7 @@ from orbitmq.net.routing import Router
 from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
-from orbitmq.operations.standing import SLAVE, exchange_standing
+from orbitmq.operations.standing import SLAVE, exchange_standing, has_other_name
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
@@ -111,6 +111,8 @@ class MasterWatch:
                 answer = await answer_of(self._remoting, other, ASK_MS)
             except OrbitMQError:
                 continue  # who does not answer does not stand in the way
+            if await has_other_name(self._remoting, other, self._name, timeout_ms=ASK_MS):
+                continue
             raise ConfigurationError(
                 f"option brokerName: the master of {self._name} is at {other} and {answer}; start this "
                 "broker as its slave (brokerRole=SLAVE, brokerId=1), or stop that one first"

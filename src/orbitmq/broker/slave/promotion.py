@@ -25,6 +25,7 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.standing import has_other_name
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.clock import Clock
@@ -171,7 +172,9 @@ class Promotion:
             listed.add(known)
         for address in sorted(listed):
             try:
-                return f"the master at {address} {await answer_of(self._remoting, address, ASK_MS)}", doubts
+                answer = await answer_of(self._remoting, address, ASK_MS)
+                if not await has_other_name(self._remoting, address, self._options.broker_name, timeout_ms=ASK_MS):
+                    return f"the master at {address} {answer}", doubts
             except OrbitMQError as error:
                 if address != known or not is_refused(error):
                     doubts.append(f"the master at {address} does not answer, which may be the network: {error}")
