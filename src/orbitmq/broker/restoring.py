@@ -167,4 +167,4 @@ async def find_topics(topics: Topics, queues: dict[str, int]) -> None:
     async for topic, count in in_turns(list(queues.items()), TOPICS_A_TURN):
         if topics.get(topic) is None and not is_system_topic(topic) and not is_lmq(topic):
             _log.warning("event=topic_found topic=%s queues=%d", topic, count)
-            topics.create_for_system(topic, count)
+            topics.add_found(topic, count)

@@ -178,6 +178,10 @@ class Topics:
         sys_flag = self._unit_flag(name) if unit else 0
         return self._add(TopicConfig(name, queues, queues, READ_WRITE, SINGLE_TAG, sys_flag))
 
+    def add_found(self, name: str, queues: int) -> TopicConfig:
+        """A topic whose queues are on disk. No limit counts: it was let in before, and a refusal would end a start."""
+        return self._add(TopicConfig(name, queues, queues, READ_WRITE, SINGLE_TAG, 0))
+
     def create_for_group(self, group: str, queues: int, *, unit: bool = False) -> TopicConfig:
         """The retry topic of a consumer group."""
         return self.create_for_system(retry_topic(group), queues, unit=unit)
