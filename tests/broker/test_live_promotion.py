@@ -194,7 +194,7 @@ async def test_thousands_of_topics_are_found_in_turns_of_the_event_loop(
         await until(lambda: slave.topics.version == master.topics.version, "the tables")
         await master.stop()
         monkeypatch.setattr(slave.store.consume_queues, "counts", lambda: {f"t{number}": 1 for number in range(1000)})
-        monkeypatch.setattr(slave.topics, "create_for_system", lambda *_: made.append(turn))
+        monkeypatch.setattr(slave.topics, "add_found", lambda *_: made.append(turn))
         counting = asyncio.create_task(count_turns())
         assert (await asked(slave, client, force=True)).done
         counting.cancel()
