@@ -13,7 +13,7 @@ import pytest
 from orbitmq.admin.runtime import parse
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.mastership import watch
-from orbitmq.broker.mastership.fence import PAUSE_SECONDS
+from orbitmq.broker.mastership.fence import PAUSE_SECONDS, Fence
 from orbitmq.broker.mastership.record import Mastership, MastershipRecord
 from orbitmq.broker.mastership.watch import SLAVES_MAX, when
 from orbitmq.broker.slave import promotion
@@ -368,6 +368,31 @@ async def test_after_a_pause_nothing_is_served_before_the_name_servers_were_aske
         answers = await asyncio.gather(*(at_former.send("T") for _ in range(5)), at_former.pull("T"))
         assert {one.code for one in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
         assert former.store.commit_log_max_offset == end
+
+
+async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> None:
+    """A master that is frozen while it asks finds the answer to that when it goes on."""
+    begun, may_end, rounds = asyncio.Event(), asyncio.Event(), []
+    superseded = ""
+
+    async def confirm() -> None:
+        nonlocal superseded
+        rounds.append(None)
+        begun.set()
+        await may_end.wait()
+        if len(rounds) == 2:
+            superseded = "a later master"
+
+    async with running(made_broker(tmp_path)) as master, client_of(master) as client:
+        fence = Fence(lambda: superseded, master._sending.refusal, confirm)
+        fence.put_around(master.router, [RequestCode.SEND_MESSAGE_V2])
+        fence._beat -= PAUSE_SECONDS + 1
+        sending = asyncio.create_task(client.send("T"))
+        await begun.wait()
+        fence._beat -= PAUSE_SECONDS + 1  # frozen once more
+        fence.beat()
+        may_end.set()
+        assert (await sending).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 async def test_after_a_pause_without_another_master_what_waited_is_served(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class Fence:
         self._clock = clock
         self._beat = clock()
         self._confirming: asyncio.Task[None] | None = None
+        self._must_confirm = False
 
     def put_around(self, router: Router, codes: Iterable[int]) -> None:
         """Have requests of these codes pass the fence, those that the router handles."""
@@ -99,13 +100,18 @@ class Fence:
     def _look(self) -> None:
         now = self._clock()
         paused, self._beat = now - self._beat, now
-        if paused > PAUSE_SECONDS and self._confirm is not None and self._confirming is None:
+        if paused > PAUSE_SECONDS and self._confirm is not None:
             _log.warning("event=paused seconds=%.1f", paused)
-            self._confirming = asyncio.get_running_loop().create_task(self._ask(self._confirm))
+            self._must_confirm = True
+            if self._confirming is None:
+                self._confirming = asyncio.get_running_loop().create_task(self._ask(self._confirm))
 
     async def _ask(self, confirm: Callable[[], Awaitable[None]]) -> None:
+        """Once more where a pause came in between: answers from before it say nothing."""
         try:
-            await confirm()
+            while self._must_confirm:
+                self._must_confirm = False
+                await confirm()
         finally:
             self._confirming = None
 
