@@ -72,7 +72,8 @@ def test_by_offset_id(world: World) -> None:
     (found,) = world.ask(lambda session: messages.by_offset_id(session, sent.offset_msg_id or "")).items
     assert (found.body, found.offset_msg_id, found.msg_id) == (b"7", sent.offset_msg_id, sent.msg_id)
     assert (found.broker_name, found.queue_offset) == ("broker-a", sent.queue_offset)
-    for wrong in (f"{sent.offset_msg_id[:-8]}7FFFFFFF", f"{sent.offset_msg_id[:-1]}F"):
+    beside = f"{int(sent.offset_msg_id, 16) ^ 1:0{len(sent.offset_msg_id)}X}"
+    for wrong in (f"{sent.offset_msg_id[:-8]}7FFFFFFF", beside):
         none = world.ask(lambda session, wrong=wrong: messages.by_offset_id(session, wrong))  # type: ignore[misc]
         assert (none.items, none.failures) == ([], []), "nothing there, or not the beginning of a message"
     with pytest.raises(NotFound, match="is no offset id"):
