@@ -116,21 +116,39 @@ def test_nobody_waits_for_a_silent_disk_for_longer_than_patience(bench: Bench) -
     assert bench.wakes == 1, "the worker is asked once"
 
 
-def test_a_queue_in_use_gets_its_next_blocks_and_files_before_it_needs_them(bench: Bench) -> None:
-    queue = bench.queues.create("T", 0)
-    bench.room.ask(queue, 1)
-    bench.room.step()
-    bench.turn()
+def test_a_queue_in_use_gets_its_next_blocks_before_it_needs_them_and_its_next_file_when_it_needs_it(
+    bench: Bench,
+) -> None:
+    queue, waits = bench.queues.create("T", 0), []
     for number in range(3 * FILE_ENTRIES):
         if not queue.has_room(1):
-            assert bench.room.take(queue, 1), "without a wait"
+            if not bench.room.take(queue, 1):
+                waits.append(number)
+                bench.room.ask(queue, 1)
+                bench.room.step()
+                bench.turn()
+                assert bench.room.take(queue, 1)
             if queue.wants_room:
                 bench.room.ask(queue)
                 bench.room.step()
                 bench.turn()
         queue.put(number, 100 * number, 100, 0)
+        assert not queue._ahead
+    assert waits == [0, FILE_ENTRIES, 2 * FILE_ENTRIES]
     assert queue.max_offset == 3 * FILE_ENTRIES
     assert len(queue.files.files) == 3
+
+
+def test_a_file_made_for_a_message_that_gave_up_is_not_used_after_a_truncation(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    for number in range(2 * FILE_ENTRIES):
+        queue.put(number, 100 * number, 100, 0)
+    queue.claim(1)
+    queue.truncate(100 * (FILE_ENTRIES - 1))
+    for number in range(FILE_ENTRIES - 1, 2 * FILE_ENTRIES + 1):
+        queue.put(number, 100 * number, 100, 0)
+    entries = [entry[0] for entry in queue.entries(0)]
+    assert entries == [100 * number for number in range(2 * FILE_ENTRIES + 1)]
 
 
 def test_a_queue_that_is_hardly_used_claims_one_step(bench: Bench) -> None:

@@ -167,8 +167,8 @@ class ConsumeQueue:
 
     @property
     def wants_room(self) -> bool:
-        """Whether the next room should be claimed, before it is needed."""
-        return self._claimed - self.limit < self._least
+        """Whether the next room should be claimed before it is needed. The next file is made when it is needed."""
+        return self._claimed - self.limit < self._least and self._claimed < self.files.end
 
     def _use_claimed(self, count: int) -> None:
         if not self.files.files or self.end == self.files.end:
@@ -333,6 +333,7 @@ class ConsumeQueue:
         if self.max_physical_offset > physical_offset:
             end = ENTRY_SIZE * self._first_at_or_behind(physical_offset)
             with self._claims:
+                self._discard_ahead()  # the queue goes on in an earlier file
                 self.files.cut(end)
                 self._end_at(end)
 

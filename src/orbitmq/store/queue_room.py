@@ -2,7 +2,8 @@
 blocks, and a disk that is busy lets whoever makes them wait.
 
 A message that finds no room waits here, and with it all that come for the same queue, so that they are stored in the
-order they came in. A queue that goes on gets its next room before it needs it. Knows no message: who waits is called.
+order they came in. A queue that goes on gets its next blocks before it needs them, its next file when it needs it.
+Knows no message: who waits is called.
 """
 
 from __future__ import annotations
