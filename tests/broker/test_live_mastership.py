@@ -370,6 +370,23 @@ async def test_after_a_pause_nothing_is_served_before_the_name_servers_were_aske
         assert former.store.commit_log_max_offset == end
 
 
+async def test_a_name_server_that_knows_no_master_yet_confirms_none(tmp_path: Path) -> None:
+    """It was started anew during the pause, and the later master registers a moment later."""
+    async with two_masters(tmp_path) as (former, at_former, later, _), name_server(tmp_path) as names:
+        assert former.watch is not None
+        assert later.watch is not None
+        assert later.watch._looking is not None
+        later.watch._looking.cancel()
+        later.options = later.options.replace(namesrv_addr=names)
+        former.watch._name_servers.append(names)
+        former._fence._beat -= PAUSE_SECONDS + 1
+        sending = asyncio.create_task(at_former.send("T"))
+        await until(lambda: former._fence._confirming is not None)
+        assert (await cluster_info(at_former.remoting, names, timeout_ms=3000)).brokers == {}
+        await later._make_registrar().again()
+        assert (await sending).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
 async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> None:
     """A master that is frozen while it asks finds the answer to that when it goes on."""
     begun, may_end, rounds = asyncio.Event(), asyncio.Event(), []

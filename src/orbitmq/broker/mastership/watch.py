@@ -178,11 +178,14 @@ class MasterWatch:
             _log.warning("event=master_unconfirmed name=%s reason=nobody_answers", self._name)
 
     async def _confirm_at(self, server: str) -> None:
-        """A master that is listed is asked until it answers: it came while this one was paused."""
+        """Until the name server lists this master, or the one it lists has answered. One that lists none may have been
+        started a moment ago.
+        """
         for _ in range(TRIES):
             with contextlib.suppress(OrbitMQError):
-                listed = await self._listed(server)
-                while listed is not None and listed != self._address() and not await self._ask(listed):  # noqa: ASYNC110 - asked
+                while (listed := await self._listed(server)) != self._address():
+                    if listed is not None and await self._ask(listed):
+                        return
                     await asyncio.sleep(AGAIN_SECONDS)
                 return
 
