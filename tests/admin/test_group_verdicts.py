@@ -375,6 +375,8 @@ def test_every_command_that_judges_the_cluster_is_as_bad_as_its_worst_group(pair
     assert reason["sentence"] in orbitmq("check", "group", "left", *at, code=2).stdout
     assert "1 group is well" in orbitmq("check", "group", "through", *at).stdout
     assert reason["sentence"] in orbitmq("top", "--once", *at).stdout
+    (waited,) = items("wait", "cluster", "--for", "healthy", "--within", 0, *at, code=8)
+    assert (waited["holds"], waited["last"]) == (False, reason["sentence"])
 
 
 def test_a_group_that_nobody_knows_is_critical_and_has_no_page(pair: Cluster) -> None:

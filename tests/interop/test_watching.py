@@ -34,7 +34,10 @@ def test_what_is_so_is_told_and_what_is_not_is_an_exit_code(system: System, labe
     orbitmq("wait", "group", label, "--for", "offline", *PATIENT, *here)
     orbitmq("wait", "group", label, "--for", "online", *SOON, *here, code=8)
     orbitmq("wait", "broker", "broker-a", "--for", "up", *SOON, *here)
-    assert answer("wait", "cluster", "--for", "healthy", *PATIENT, *here)["kind"] == "Waited"
+    told = answer("wait", "cluster", "--for", "healthy", "--within", 15, *here, code=None)
+    assert told["kind"] == "Waited"
+    (cluster,) = told["items"]
+    assert cluster["holds"] or "no client of" in cluster["last"], "of other tests' groups some have messages waiting"
 
 
 def test_top_shows_brokers_and_the_groups_furthest_behind(system: System, label: str) -> None:

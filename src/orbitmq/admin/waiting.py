@@ -37,7 +37,9 @@ class Waited(Struct, frozen=True, rename="camel"):
 
 async def _healthy(session: Session, _name: str, _number: int | None) -> bool:
     found = await cluster.health(session)
-    return not found.check_failed and not found.partial
+    if found.check_failed:
+        raise AdminError(found.items[0].message)  # the worst
+    return not found.partial
 
 
 async def _up(session: Session, name: str, _number: int | None) -> bool:
