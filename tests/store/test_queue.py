@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
-from orbitmq.store.queue import FILLER, ConsumeQueue
+from orbitmq.store.queue import ENTRY, FILLER, ConsumeQueue
 
 FILE_SIZE = 200  # ten entries
 
@@ -151,6 +151,26 @@ def test_the_end_is_found_again(queue: ConsumeQueue, directory: Path, count: int
     again.put(count, count * 100, 100, count)
     assert [entry[2] for entry in again.entries(0)] == list(range(count + 1))
     again.close()
+
+
+@pytest.mark.parametrize("empty", [1, 2])
+@pytest.mark.parametrize("count", [0, 5, 10, 15])
+def test_empty_files_behind_the_end_take_no_entry(directory: Path, count: int, empty: int) -> None:
+    """A power cut may bring back files that were made ahead and removed when the queue was closed."""
+    before = make(directory)
+    fill(before, count)
+    begin = before.files.end
+    before.close()
+    for number in range(empty):
+        directory.mkdir(exist_ok=True)
+        (directory / f"{begin + number * FILE_SIZE:020}").write_bytes(bytes(FILE_SIZE))
+    again = make(directory)
+    again.recover()
+    again.put(count, count * 100, 100, count)
+    assert [entry[2] for entry in again.entries(0)] == list(range(count + 1))
+    again.close()
+    (at,) = [path.read_bytes()[count * 20 % FILE_SIZE :][:20] for path in sorted(directory.iterdir())][-1:]
+    assert at == ENTRY.pack(count * 100, 100, count)
 
 
 @pytest.mark.parametrize("end", [0, 1, 10, 11, 25])

@@ -302,7 +302,10 @@ class ConsumeQueue:
         while index > 0 and not count_valid(files[index].filled[:ENTRY_SIZE]):
             index -= 1
         start = self.files.start + index * self.files.file_size
-        self._end_at(start + ENTRY_SIZE * count_valid(files[index].filled) if files else 0)
+        end = start + ENTRY_SIZE * count_valid(files[index].filled) if files else 0
+        if index < len(files) - 1:
+            self.files.clear(end)  # a power cut can bring back files that were made ahead and removed
+        self._end_at(end)
         self.flushed = start
         if self.extended is not None:
             self.extended.recover(self._last_address(), clean=True)
