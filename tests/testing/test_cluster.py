@@ -175,6 +175,15 @@ def test_a_request_vanishes_or_only_its_answer(cluster: Cluster, producer: Produ
     assert cluster.message_count("T") == 2, "it is stored, and the producer does not know"
 
 
+def test_an_answer_that_waits_for_the_files_of_a_new_queue_gets_lost_as_well(
+    cluster: Cluster, producer: Producer
+) -> None:
+    cluster.lose_answer("send")
+    with pytest.raises(OrbitMQError, match="no answer"):
+        producer.send(Message("Fresh", b"1"))
+    assert cluster.message_count("Fresh") == 1
+
+
 def test_a_connection_breaks_and_a_producer_with_retries_does_not_mind(cluster: Cluster) -> None:
     with Producer("q", cluster.namesrv_address) as producer:
         producer.send(Message("T", b"0"))

@@ -16,7 +16,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Handler, Router
 from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.command import Command
+from orbitmq.wire.command import FLAG_ONEWAY, Command
 
 EVERY_TIME = 1 << 31
 
@@ -158,4 +158,7 @@ async def _go_wrong(fault: Fault, handler: Handler, connection: Connection, comm
     answer = handler(connection, command)
     if isawaitable(answer):
         answer = await answer
-    return None if fault.kind is Kind.LOSE_ANSWER else answer
+    if fault.kind is Kind.LOSE_ANSWER:
+        command.flag |= FLAG_ONEWAY  # a handler that settles it later
+        return None
+    return answer
