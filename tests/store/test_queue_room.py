@@ -35,7 +35,7 @@ class Bench:
         self.wakes += 1
 
     def wait(self, queue: ConsumeQueue, name: str) -> None:
-        self.room.wait(RoomAwaited(queue, 1), lambda error: self.told.append((name, error)))
+        self.room.wait(RoomAwaited([queue], 1), lambda error: self.told.append((name, error)))
 
     def turn(self) -> None:
         """One turn of the loop."""
@@ -124,7 +124,7 @@ def test_a_queue_in_use_gets_its_next_blocks_before_it_needs_them_and_its_next_f
         if not queue.has_room(1):
             if not bench.room.take(queue, 1):
                 waits.append(number)
-                bench.room.ask(queue, 1)
+                bench.room.ask(queue, entries=1)
                 bench.room.step()
                 bench.turn()
                 assert bench.room.take(queue, 1)

@@ -464,9 +464,9 @@ class MessageStore:
             for queue in queues:
                 if not queue.has_room(entries):
                     if at_once and not self._room.take(queue, entries):
-                        raise RoomAwaited(queue, entries)
+                        raise RoomAwaited(queues, entries)
                     if not at_once:
-                        queue.make_room(entries)
+                        self._room.make(queue, entries)
                     if queue.wants_room:
                         self._room.ask(queue)
             if self._log.end + size > self._log.limit:

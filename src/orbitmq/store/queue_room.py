@@ -9,11 +9,11 @@ Knows no message: who waits is called.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from orbitmq.runtime.clock import Clock
-from orbitmq.store.queue import ConsumeQueue
+from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
 
 CALLED_A_TURN = 50  # of those that waited, before other work gets its turn: each stores a message
 
@@ -22,11 +22,13 @@ RoomCallback = Callable[[OSError | None], object]
 
 
 class RoomAwaited(Exception):
-    """A message has to wait until `queue` has room for `entries`."""
+    """A message has to wait until all its queues have room for `entries`. It waits for its turn in the first of them,
+    its own: which one has no room does not matter to those behind it there.
+    """
 
-    def __init__(self, queue: ConsumeQueue, entries: int) -> None:
-        super().__init__(f"queue {queue.queue_id} of {queue.topic} has no room yet")
-        self.queue = queue
+    def __init__(self, queues: Sequence[ConsumeQueue], entries: int) -> None:
+        super().__init__(f"queue {queues[0].queue_id} of {queues[0].topic}, or a further one, has no room yet")
+        self.queues = queues
         self.entries = entries
 
 
@@ -42,7 +44,7 @@ class QueueRoom:
         self._clock = clock
         self._patience_ms = patience_ms
         self._wake = wake
-        self._asked: deque[tuple[ConsumeQueue, int]] = deque()
+        self._asked: deque[tuple[Sequence[ConsumeQueue], int]] = deque()
         self._under_way: set[ConsumeQueue] = set()
         self._waiting: dict[ConsumeQueue, deque[tuple[int, RoomCallback]]] = {}
 
@@ -50,21 +52,29 @@ class QueueRoom:
         """Whether the queue has room that a put may use now, without a wait for a disk or past those that wait."""
         return queue not in self._waiting and queue.take_room(entries)
 
-    def ask(self, queue: ConsumeQueue, entries: int = 0) -> None:
-        """Have the worker make room for so many entries, and the next room if the queue wants it."""
-        if queue not in self._under_way:
-            self._under_way.add(queue)
-            self._asked.append((queue, entries))
+    def make(self, queue: ConsumeQueue, entries: int) -> None:
+        """Make room here and now, whatever the disk takes, for a put of so many entries that waits for nobody. OSError
+        as the queue raises it. Those who wait still come before whoever comes now.
+        """
+        queue.make_room(entries)
+        if queue in self._waiting:
+            queue.limit = min(queue.limit, queue.end + entries * ENTRY_SIZE)
+
+    def ask(self, *queues: ConsumeQueue, entries: int = 0) -> None:
+        """Have the worker make room for so many entries in each, and the next room if a queue wants it."""
+        if len(queues) > 1 or queues[0] not in self._under_way:
+            self._under_way.add(queues[0])
+            self._asked.append((queues, entries))
             self._wake()
 
     def wait(self, awaited: RoomAwaited, done: RoomCallback) -> None:
         """Call `done` when there is room and it is its turn; with an error when there will be none: that of the disk,
         or TimeoutError.
         """
-        queue = awaited.queue
+        queue = awaited.queues[0]
         queue.limit = min(queue.limit, queue.end)
         self._waiting.setdefault(queue, deque()).append((self._clock.now_ms() + self._patience_ms, done))
-        self.ask(queue, awaited.entries)
+        self.ask(*awaited.queues, entries=awaited.entries)
 
     def expire(self) -> None:
         """Tell those who have waited too long."""
@@ -77,14 +87,15 @@ class QueueRoom:
     def step(self) -> None:
         """Make the room that was asked for."""
         while self._asked:
-            queue, entries = self._asked.popleft()
+            queues, entries = self._asked.popleft()
             error = None
             try:
-                queue.claim(entries)
-                queue.claim_ahead()
+                for queue in queues:
+                    queue.claim(entries)
+                    queue.claim_ahead()
             except OSError as found:
                 error = found
-            self._deliver(partial(self._made, queue, error))
+            self._deliver(partial(self._made, queues[0], error))
 
     def _made(self, queue: ConsumeQueue, error: OSError | None) -> None:
         self._under_way.discard(queue)
