@@ -515,6 +515,38 @@ async def test_a_peer_with_too_large_requests_open_is_not_read_from(
         await until(lambda: served._open_bytes == 0)
 
 
+@pytest.mark.parametrize("how", ["owed", "task"])
+async def test_requests_that_go_on_when_their_peer_is_gone_are_counted_for_nobody(
+    both_loops: LoopFactory, how: str
+) -> None:
+    owed: list[tuple[Connection, Command]] = []
+    router = Router("desk")
+
+    def owe(connection: Connection, command: Command) -> None:
+        connection.owe(command)
+        owed.append((connection, command))
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+
+    router.add(LATER, owe)
+    async with serving(router) as (server, address):
+        async with bare_peer(address) as peer:
+            await peer.send(request(LATER, body=bytes(2 << 20)))
+            await until(lambda: owed)
+        ((connection, command),) = owed
+        await until(lambda: not server.connections)
+        if how == "owed":  # the next thing that it waits for, a flush
+            connection.owe(command)
+            connection.settle(command, None)
+            connection.settle(command, command.response(0))
+        else:
+            connection.settle(command, later())
+            await until(lambda: not connection._tasks)
+        assert connection._open_bytes == 0
+        assert server.budgets.open.taken == 0
+
+
 async def test_answers_that_are_owed_count_as_open_requests(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,8 @@ class Sending:
             answer = self.refusal(command, error.code, error.remark)
         except OrbitMQError as error:
             answer = self.refusal(command, error.response_code, str(error))
+        except Exception as error:
+            answer = connection.failed(command, error)
         connection.settle(command, answer)
 
     def _store_and_answer(

@@ -333,6 +333,10 @@ class Connection(asyncio.Protocol):
         if answer is not None:
             self._give(command, answer)
 
+    def failed(self, command: Command, error: Exception) -> Command:
+        """What to `settle` with after an error that nobody has foreseen: as where a handler is called."""
+        return self._router.failed(command, error)
+
     @property
     def _is_full(self) -> bool:
         """Whether so much of this peer is worked on that no more is read. Less is enough when all have much: a disk
@@ -344,7 +348,7 @@ class Connection(asyncio.Protocol):
 
     def _begun(self, size: int) -> None:
         self._open_bytes += size
-        if self._open_bytes > OPEN_COUNTED_FROM:
+        if self._open_bytes > OPEN_COUNTED_FROM and self.is_open:
             self._count_open(self._open_bytes)
         if self._is_full:
             self._regulate()
