@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.runtime.refusals import Limit
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageResponseHeader
@@ -73,7 +74,7 @@ async def test_the_first_messages_of_a_queue_wait_for_its_files_in_their_order_a
 
 
 async def test_no_room_for_the_first_message_of_a_queue_is_a_refusal_and_the_next_one_may_find_some(
-    tmp_path: Path, disk: SlowDisk
+    tmp_path: Path, disk: SlowDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:
@@ -81,8 +82,29 @@ async def test_no_room_for_the_first_message_of_a_queue_is_a_refusal_and_the_nex
         answer = await client.send("Orders", queue_id=0)
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert broker.store.put_count == 0
+        assert broker.refusals.counts[Limit.DISK] == 1
+        assert "event=message_refused reason=disk_full topic=Orders" in caplog.text
+        assert broker.statistics.totals.put_failures == 1
         disk.refusal = None
         assert (await client.send("Orders", queue_id=0)).header(SendMessageResponseHeader).queue_offset == 0
+
+
+async def test_an_error_that_nobody_foresaw_is_the_answer_of_a_message_that_waited(
+    tmp_path: Path, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        disk.may_go_on.clear()
+        waiting = asyncio.create_task(client.send("Orders", queue_id=0))
+        await until(lambda: disk.asked == 1)
+
+        def fail(*_: object) -> None:
+            raise ValueError("unforeseen")
+
+        monkeypatch.setattr(broker.store, "put", fail)
+        disk.may_go_on.set()
+        answer = await waiting
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "ValueError: unforeseen")
 
 
 async def test_a_message_waits_for_a_silent_disk_for_as_long_as_a_busy_page_cache_may_take(

@@ -69,7 +69,7 @@ class Writing:
         result = self._store.put(record, at_once)
         self._statistics.put(record.topic, 1, result.size, self._timer() - begun)
         if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
-            self._note_full(record)
+            self._note_full(record.topic)
         return result
 
     def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
@@ -78,13 +78,13 @@ class Writing:
         result = self._store.put_batch(record, at_once=at_once)
         self._statistics.put(record.topic, result.count, result.size, self._timer() - begun)
         if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
-            self._note_full(record)
+            self._note_full(record.topic)
         return result
 
-    def _note_full(self, record: PutRecord) -> None:
+    def _note_full(self, topic: str) -> None:
         held = self._store.held_for
         text = "event=message_refused reason=disk_full topic=%.300s disk=%s held_for=%r"
-        self._refusals.note(Limit.DISK, _log, text, record.topic, self.disk_use(), "" if held is None else held.text)
+        self._refusals.note(Limit.DISK, _log, text, topic, self.disk_use(), "" if held is None else held.text)
 
     async def put_durably(self, record: PutRecord) -> PutStatus:
         """Store a message and wait until it is as safe as the store is configured to make it."""
@@ -104,7 +104,14 @@ class Writing:
 
     def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
         """Call back when a message may be stored that found no room in its queue; with its refusal when it may not."""
-        self._store.when_room(awaited, done)
+        self._store.when_room(awaited, partial(self._may_store, awaited.queues[0].topic, done))
+
+    def _may_store(self, topic: str, done: Callable[[PutResult | None], object], refused: PutResult | None) -> None:
+        if refused is not None:
+            self._statistics.put(topic, 0, 0, 0)
+            if refused.status is PutStatus.SERVICE_NOT_AVAILABLE:
+                self._note_full(topic)
+        done(refused)
 
     async def durable(self, result: PutResult) -> PutStatus:
         """The status `when_durable` tells."""
