@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
+from orbitmq.message.batch import ITEM_HEAD, ITEM_OVERHEAD
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX, REAL_QID, REAL_TOPIC, encode_properties
 from orbitmq.message.topics import HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
+from orbitmq.message.unit import PROPERTIES_LENGTH
 from orbitmq.store.records import PutRecord
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
-from tests.support.live import CLUSTER, Client, Time, client_of, made_broker, running
+from tests.support.live import CLUSTER, Client, Time, client_of, made_broker, running, send_header
 from tests.support.loops import LoopFactory, settle, until
 from tests.support.transactions import COMMIT, RawProducer, raw_producer
 
@@ -94,6 +96,22 @@ async def test_the_consumer_hears_why_its_message_is_a_dead_letter(tmp_path: Pat
         )
         (letter,) = await client.read("%DLQ%g")
         assert (letter.body, letter.reconsume_times) == (b"full", 1)
+
+
+@pytest.mark.parametrize("name", ["UNIQ_KEY", "RETRY_TOPIC", "x"])
+async def test_a_message_whose_properties_are_no_text_becomes_a_dead_letter(tmp_path: Path, name: str) -> None:
+    """Those of a batch are stored as they come; as text they are three times as long."""
+    properties = f"{name}\x01".encode() + b"\xff" * 20_000
+    item = ITEM_HEAD.pack(ITEM_OVERHEAD + 4 + len(properties), 0, 4) + b"body"
+    item += PROPERTIES_LENGTH.pack(len(properties)) + properties
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        header = send_header("Orders", batch=True)
+        assert (await client.ask(RequestCode.SEND_BATCH_MESSAGE, header, item)).code == 0
+        answer = await send_back(client, (await client.read("Orders"))[0], "g", 0)
+        assert (answer.code, answer.remark) == (0, None)
+        (letter,) = await client.read("%DLQ%g")
+        assert letter.body == b"body"
 
 
 async def test_a_copy_that_a_client_sends_to_the_retry_topic_becomes_a_dead_letter_too(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ from orbitmq.message.properties import (
 )
 
 SPARE: Final = frozenset((ORIGIN_MESSAGE_ID, WAIT, REAL_TOPIC, REAL_QID, RECONSUME_TIME, MAX_RECONSUME_TIMES))
+KEPT_LENGTH_MAX: Final = (
+    1000  # characters, of four bytes at most: three of them fit, and are longer than any honest one
+)
 
 
 def for_retry(properties: Mapping[str, str]) -> Iterator[dict[str, str]]:
@@ -37,7 +40,8 @@ def for_grave(properties: Mapping[str, str]) -> Iterator[dict[str, str]]:
     yield dict(properties)
     yield _without(properties, {*SPARE, DELAY})
     yield _without(properties, {*SPARE, DELAY, RETRY_TOPIC})
-    yield {name: value for name, value in properties.items() if name in (UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID)}
+    kept = (UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID)
+    yield {name: value for name, value in properties.items() if name in kept and len(value) <= KEPT_LENGTH_MAX}
 
 
 def _without(properties: Mapping[str, str], names: frozenset[str] | set[str]) -> dict[str, str]:
