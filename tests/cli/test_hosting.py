@@ -45,7 +45,9 @@ def started(tmp_path: Path) -> Iterator[ChildProcess]:
 
 def _places(host: ChildProcess) -> dict[str, str]:
     host.wait_for(lambda: "  data " in host.output(), PATIENCE_S, "all to be ready")
-    return dict(PLACES.findall(host.output()))
+    places = dict(PLACES.findall(host.output()))
+    host.wait_for(lambda: all(_pids(host, name) for name in places), PATIENCE_S, "the log, which a thread writes")
+    return places
 
 
 def _pids(host: ChildProcess, name: str) -> list[int]:

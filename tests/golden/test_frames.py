@@ -136,6 +136,10 @@ EXTRA_FIELDS = {  # fields that Java adds outside the header class, or only in 5
     "DeleteSubscriptionGroupHeader": {"cleanOffset"},
     "QueryMessageHeader": {"_UNIQUE_KEY_QUERY"},
     "SendMessageResponseHeader": {"MSG_REGION", "TRACE_ON"},
+    "RegisterBrokerHeader": {"masterEpoch"},
+    "RegisterBrokerResponseHeader": {"masterEpoch"},
+    "SearchOffsetHeader": {"boundaryType"},
+    "SearchOffsetResponseHeader": {"boundaryType"},
     "UpdateConsumerOffsetHeader": {"onlyForward"},
 }
 UNUSED_FIELDS = {"SendMessageV2Header": {"bname"}}  # inherited in Java; this header says it as `n`

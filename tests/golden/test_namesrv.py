@@ -6,7 +6,9 @@ that the captured answer speaks of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from inspect import isawaitable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +23,7 @@ from orbitmq.message.topics import ORDER_NAMESPACE
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.routes import BrokerIdentity
 from orbitmq.namesrv.server import NameServer
+from orbitmq.net.routing import Answer
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.bodies import (
     BrokerData,
@@ -86,10 +89,16 @@ def ask(namesrv: NameServer, frame: Frame) -> Command:
     handler = namesrv.router.handlers.get(command.code, namesrv.router.unsupported)
     try:
         answer = handler(CONNECTION, command)
+        if isawaitable(answer):  # of a change, which is written beside the event loop
+            answer = asyncio.run(awaited(answer))
     except OrbitMQError as error:
         answer = namesrv.router.failed(command, error)
     assert isinstance(answer, Command)
     return read(encode_frame(answer))
+
+
+async def awaited(answer: Awaitable[Answer]) -> Answer:
+    return await answer
 
 
 def read(data: bytes) -> Command:

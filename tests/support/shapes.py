@@ -15,7 +15,10 @@ LEFT_OUT = {
 }  # fmt: skip
 ADDED = {
     "table.brokerActive", "table.getTransferredTps",  # what 5.x tools look for
-    "table.differingGroups", "table.differingGroupsTotal",  # RocketMQ does not look for them
+    "table.differingGroups", "table.differingGroupsTotal",  # RocketMQ does not look for them, nor for what follows
+    "table.damagedState", "table.diskHeldFor", "table.diskRefusesMessages", "table.eventLoopDelayMax",
+    "table.replicationEpoch", "table.replicationOtherMasters", "table.replicationOtherMastersServing",
+    "table.replicationRefusedSlaves", "table.replicationSupersededBy",
 }  # fmt: skip
 TABLES = {
     "offsetTable", "topicConfigTable", "subscriptionGroupTable", "data", "subscriptionTable", "correctionOffsets",

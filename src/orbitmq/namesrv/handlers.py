@@ -111,7 +111,8 @@ class Handlers:
         answer = headers.RegisterBrokerResponseHeader()
         # A master of RocketMQ would take an address in the answer for that of its own master.
         if master is not None and (is_taken or header.master_epoch is not None):
-            answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address, master.epoch)
+            epoch = master.epoch or None  # RocketMQ's masters have none, and their slaves read no such field
+            answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address, epoch)
         return command.response(ResponseCode.SUCCESS, header=answer, body=self._order_settings())
 
     def _tell_rivals(self, identity: BrokerIdentity, before: frozenset[str]) -> None:
