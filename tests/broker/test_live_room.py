@@ -6,11 +6,13 @@ import asyncio
 import errno
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq.runtime.refusals import Limit
 from orbitmq.store.files import Files, MappedFile
+from orbitmq.store.records import PutResult
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageResponseHeader
 from tests.support.live import Time, client_of, made_broker, running
@@ -94,14 +96,17 @@ async def test_an_error_that_nobody_foresaw_is_the_answer_of_a_message_that_wait
 ) -> None:
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:
+        put = broker.store.put
+
+        def fail_later(*arguments: Any) -> PutResult:
+            if disk.asked:
+                raise ValueError("unforeseen")
+            return put(*arguments)
+
+        monkeypatch.setattr(broker.store, "put", fail_later)
         disk.may_go_on.clear()
         waiting = asyncio.create_task(client.send("Orders", queue_id=0))
         await until(lambda: disk.asked == 1)
-
-        def fail(*_: object) -> None:
-            raise ValueError("unforeseen")
-
-        monkeypatch.setattr(broker.store, "put", fail)
         disk.may_go_on.set()
         answer = await waiting
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "ValueError: unforeseen")
