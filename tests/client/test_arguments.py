@@ -9,6 +9,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock, Mock, create_autospec
 
 import pytest
 
@@ -489,3 +490,25 @@ FUNCTIONS: dict[str, Callable[[Any], object]] = {
 def test_functions_beside_the_clients_refuse_wrong_arguments(name: str, wrong: object) -> None:
     with pytest.raises(OrbitMQError, match=r"must be .*, not (int|NoneType|bytes|list)"):
         FUNCTIONS[name](wrong)
+
+
+class Index:
+    """A whole number of another library, such as numpy's."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+def test_whole_numbers_of_other_libraries_are_taken_for_what_they_are() -> None:
+    assert KINDS["int"].accept(Index()) == 7
+    assert KINDS["float"].accept(Index()) == 7
+    assert KINDS["Mapping[MessageQueue, int]"].accept({QUEUE: Index()}) == {QUEUE: 7}
+
+
+def test_a_number_too_large_for_a_float_is_a_number() -> None:
+    assert KINDS["float"].accept(10**400) == 10**400
+
+
+def test_stand_ins_of_tests_are_taken_as_listeners() -> None:
+    for listener in (Mock(), Mock(spec=_nothing), create_autospec(_nothing), AsyncMock(), MagicMock()):
+        client.PushConsumer("G", "127.0.0.1:1").set_listener(listener)

@@ -60,3 +60,17 @@ def test_a_turn_that_comes_together_with_a_cancellation_goes_to_the_next() -> No
         await third
 
     run(scenario())
+
+
+def test_a_turn_that_comes_together_with_the_end_of_its_time_goes_to_the_next() -> None:
+    async def scenario() -> None:
+        loop, pace = asyncio.get_running_loop(), Pace(1, 10)
+        await pace.enter(1)
+        second = asyncio.create_task(pace.enter(1, loop.time()))
+        loop.call_soon(pace.leave, 1)  # between the start of the wait and the look at its time
+        await asyncio.wait([second])
+        if second.exception() is None:
+            pace.leave(1)
+        assert pace.try_enter(1), pace
+
+    run(scenario())

@@ -21,7 +21,7 @@ import pytest
 from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
 from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run, submit
-from orbitmq.errors import InvalidStateError
+from orbitmq.errors import InvalidStateError, TooManyRequestsError
 from orbitmq.runtime.logging import flush
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import SendMessageV2Header, UnregisterClientHeader
@@ -211,6 +211,7 @@ def test_a_coroutine_that_wants_to_end_the_loop_has_failed_and_all_goes_on(
         if where != "callback":
             wait_until(lambda: len(system.sent_back) == 1, 10, "the message that failed")
         assert consumer.assignment()
+    assert flush(30)
     failures = [one for one in caplog.records if one.exc_info]
     assert [one.exc_info[0] for one in failures if one.exc_info] == [error]
     assert calls == [where]
@@ -448,6 +449,27 @@ def test_a_log_handler_on_the_root_logger_may_send(system: FakeSystem) -> None:
     assert [line for line in sent if line.startswith("line")] == [f"line {number}" for number in range(20)]
     assert any(line.startswith("event=rebalanced group=readers") for line in sent), sent
     assert sent.count("event=rebalanced by=test") == 20
+
+
+def test_slow_callbacks_of_futures_do_not_pile_up_without_end(
+    system: FakeSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbitmq.client.face.CALLBACKS_MAX", 3)
+    may_end = threading.Event()
+    try:
+        with sync.Producer("g", system.address) as producer:
+            for _ in range(4):  # one runs, three are due
+                future = producer.send_async(Message("T", b"x"))
+                future.add_done_callback(lambda _done: may_end.wait(30))
+                future.result(10)
+            wait_until(lambda: loop_thread().callbacks.waiting == 3, 10, "the callbacks")
+            with pytest.raises(TooManyRequestsError, match="3 callbacks are due"):
+                producer.send_async(Message("T", b"x"))
+            may_end.set()
+            wait_until(lambda: loop_thread().callbacks.waiting == 0, 10, "room")
+            assert producer.send_async(Message("T", b"x")).result(10)
+    finally:
+        may_end.set()
 
 
 def test_callbacks_of_sends_may_wait_for_a_lock_that_a_sender_has(system: FakeSystem) -> None:

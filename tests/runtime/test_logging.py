@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import io
 import logging
 import os
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from orbitmq.runtime import logging as log_lines
-from orbitmq.runtime.logging import configure, flush, spare_this_thread
+from orbitmq.runtime.logging import LineFormat, configure, flush, spare_this_thread
 
 
 class Flushed(io.StringIO):
@@ -62,6 +63,17 @@ def test_no_text_of_a_peer_steers_the_terminal_that_shows_the_log(lines: io.Stri
     assert all(sign.isprintable() or sign == "\n" for sign in text)
     assert text.count("c␛]0;title␇⟨U+009B⟩31m⟨U+202E⟩gnp") == 3
     assert "code=10\nTraceback" in text, "a stack keeps its lines"
+
+
+def test_a_stack_that_another_handler_has_written_before_is_shown_by_marks_as_well() -> None:
+    try:
+        raise ValueError("c\x1b]0;title\x07")
+    except ValueError:
+        record = logging.LogRecord("orbitmq.net", logging.ERROR, "", 0, "fact", None, sys.exc_info())
+    plain = logging.Formatter().format(record)
+    assert "\x1b" in plain
+    assert "\x1b" not in LineFormat().format(record)
+    assert logging.Formatter().format(record) == plain, "the others' text is theirs"
 
 
 def test_lines_below_the_level_are_not_written(lines: io.StringIO) -> None:
@@ -233,3 +245,41 @@ def test_a_daemon_whose_log_nobody_reads_goes_on_and_stops() -> None:
         assert daemon.stdout.readline() == "stopped\n"
         assert daemon.wait(60) == 0
     os.close(nobody_reads)
+
+
+NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="none")
+
+
+class Leaving(logging.Handler):
+    """Ends the process, as it believes, at the first record."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append((record.getMessage(), NAME.get()))
+        if len(self.seen) == 1:
+            raise SystemExit(3)
+
+
+@pytest.fixture
+def leaving() -> Iterator[Leaving]:
+    handler = Leaving()
+    logging.getLogger().addHandler(handler)
+    yield handler
+    logging.getLogger().removeHandler(handler)
+
+
+def test_a_handler_that_exits_keeps_no_later_record_from_the_others(leaving: Leaving) -> None:
+    log = logging.getLogger("orbitmq.client")
+    _on_a_spared_thread(lambda: (log.error("first"), log.error("second")))
+    assert flush(10)
+    assert [text for text, _name in leaving.seen] == ["first", "second"]
+
+
+def test_a_handler_sees_the_context_in_which_a_record_was_written(leaving: Leaving) -> None:
+    log = logging.getLogger("orbitmq.client")
+    _on_a_spared_thread(lambda: (NAME.set("order 7"), log.error("fact")))
+    assert flush(10)
+    assert leaving.seen == [("fact", "order 7")]

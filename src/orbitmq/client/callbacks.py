@@ -12,24 +12,16 @@ from functools import partial
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.face import loop_thread
 from orbitmq.client.producer import CALLBACK, SendCallback
-from orbitmq.errors import TooManyRequestsError
 
 _log = logging.getLogger(__name__)
 
-WAITING_MAX = 50_000  # callbacks that are due; as many as the sends of a producer that may be unfinished
-
 
 def told_aside(callback: SendCallback | None) -> SendCallback | None:
-    """What tells the callback on the thread, to be called anywhere. ConfigurationError for what is none,
-    TooManyRequestsError while too many are due.
-    """
+    """What tells the callback on the thread, to be called anywhere. ConfigurationError for what is none."""
     if callback is None:
         return None
     CALLBACK.accept(callback)
     calls = loop_thread().callbacks
-    if calls.waiting >= WAITING_MAX:
-        raise TooManyRequestsError(f"{WAITING_MAX} callbacks are due, no more sends are taken; they must return sooner")
-
     return lambda result, error: calls.put(partial(_call, callback, result, error))
 
 

@@ -26,7 +26,7 @@ import uvloop
 from orbitmq.client.leaving import keep
 from orbitmq.client.threads import on_thread
 from orbitmq.client.workers import is_coroutine
-from orbitmq.errors import InvalidStateError
+from orbitmq.errors import InvalidStateError, TooManyRequestsError
 from orbitmq.runtime.call_thread import CallThread
 from orbitmq.runtime.logging import spare_this_thread
 
@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 
 TURN_S = 0.005  # of calls in one turn of the loop: connections and timers must have their turn as well
 CALLS_MAX = 1000  # that wait for the loop; threads that call faster than it works wait until there are fewer
+CALLBACKS_MAX = 50_000  # that are due; as many as the sends of a producer that may be unfinished
 LOOK_S = 0.001  # how often such a thread looks; the loop needs longer for the calls that wait
 
 
@@ -277,8 +278,12 @@ class Outcome(concurrent.futures.Future[R]):
 
 
 def submit(start: Callable[[], asyncio.Future[R]]) -> Outcome[R]:
-    """Call `start` on the loop; a future for threads with the outcome of the one it returns."""
+    """Call `start` on the loop; a future for threads with the outcome of the one it returns. TooManyRequestsError while
+    too many callbacks are due.
+    """
     thread, outcome = loop_thread(), Outcome[R]()
+    if thread.callbacks.waiting >= CALLBACKS_MAX:
+        raise TooManyRequestsError(f"{CALLBACKS_MAX} callbacks are due, no more is begun; they must return sooner")
     outcome.set_running_or_notify_cancel()  # here, where nobody else has it yet
 
     def begin() -> None:

@@ -45,8 +45,8 @@ class Pace:
             else:
                 async with asyncio.timeout_at(ends):
                     await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # its turn came together with the cancellation
+        except (asyncio.CancelledError, TimeoutError):
+            if turn.done() and not turn.cancelled():  # its turn came together with the cancellation or the end
                 self.leave(size)
             raise
 

@@ -49,6 +49,6 @@ class CallThread:
             function = self._waiting.get()
             try:
                 function()
-            except Exception:  # the application's code; the next one is called all the same
+            except BaseException:  # the application's code, sys.exit included; the next one is called all the same
                 traceback.print_exc()
             del function  # what it knows must not live until another comes

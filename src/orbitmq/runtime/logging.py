@@ -10,11 +10,13 @@ loops behind the daemons and behind the synchronous clients reach their handlers
 from __future__ import annotations
 
 import atexit
+import contextvars
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any, Literal, TextIO
 
@@ -40,6 +42,12 @@ class LineFormat(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(room)s %(line)s")
 
+    def format(self, record: logging.LogRecord) -> str:
+        own = copy(record)  # other handlers format the record as well, and leave their text of the stack in it
+        if own.exc_info:
+            own.exc_text = None
+        return super().format(own)
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         record.room = record.name.removeprefix("orbitmq.")
         # A peer chooses some of the values; a line end among them must not make up a line of its own.
@@ -61,7 +69,8 @@ class _LogThread:
     def take(self, hand_on: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
         """Have `hand_on` called with the record soon. This waits for nobody."""
         if self._calls.waiting < WAITING_MAX:
-            self._calls.put(partial(self._hand_on, hand_on, record))
+            context = contextvars.copy_context()  # a handler may write what the thread knows of itself, a trace say
+            self._calls.put(partial(context.run, self._hand_on, hand_on, record))
         else:
             self._dropped += 1
 

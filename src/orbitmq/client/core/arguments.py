@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
@@ -83,9 +83,14 @@ class IsNumber(Kind):
         self._kinds = kinds
 
     def accept(self, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, self._kinds):
+        if isinstance(value, bool):
             raise _Wrong
-        if math.isnan(value):
+        if not isinstance(value, self._kinds):
+            try:
+                return operator.index(value)  # of numpy and its like
+            except TypeError:
+                raise _Wrong from None
+        if value != value:
             raise _Wrong("is not a number")
         return value
 
@@ -131,11 +136,21 @@ class Pairs(Each):
     def accept(self, value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _Wrong
-        for key, number in value.items():
-            self._one(key)
-            if isinstance(number, bool) or not isinstance(number, int):
-                raise _Wrong(f"has a value that must be {WHOLE.wanted}, not {type(number).__name__}")
-        return value
+        return {self._one(key): self._whole(number) for key, number in value.items()}
+
+    def _whole(self, number: Any) -> Any:
+        try:
+            return WHOLE.accept(number)
+        except _Wrong as wrong:
+            told = str(wrong) or f"must be {WHOLE.wanted}, not {type(number).__name__}"
+            raise _Wrong(f"has a value that {told}") from None
+
+
+def _is(asks: Callable[[Any], bool], body: Any) -> bool:
+    try:
+        return asks(body)
+    except TypeError:  # a stand-in of a test that has a function's attributes, but not what they hold
+        return False
 
 
 class IsFunction(Kind):
@@ -151,16 +166,18 @@ class IsFunction(Kind):
         if not callable(value):
             raise _Wrong
         bodies = (value, getattr(value, "__call__", value))  # noqa: B004 - an object may have a coroutine as its call
-        if any(inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body) for body in bodies):
+        if any(_is(inspect.isgeneratorfunction, body) or _is(inspect.isasyncgenfunction, body) for body in bodies):
             raise _Wrong("is a generator function: to call it runs nothing of it; let it return instead of yield")
-        if not self._may_wait and any(map(inspect.iscoroutinefunction, bodies)):
+        if not self._may_wait and any(_is(inspect.iscoroutinefunction, body) for body in bodies):
             raise _Wrong("is a coroutine function, and is called where nobody can wait for it; give a plain function")
         try:
-            inspect.signature(value).bind(*[None] * self._count)
+            signature = inspect.signature(value)
+        except (TypeError, ValueError):  # of a builtin or a stand-in that tells none
+            return value
+        try:
+            signature.bind(*[None] * self._count)
         except TypeError as error:
             raise _Wrong(f"cannot be called with {self.call}: {error}") from None
-        except ValueError:  # of a builtin that tells no signature
-            pass
         return value
 
 
