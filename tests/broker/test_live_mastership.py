@@ -387,6 +387,39 @@ async def test_a_name_server_that_knows_no_master_yet_confirms_none(tmp_path: Pa
         assert (await sending).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
+@pytest.mark.parametrize("listed", ["before the pause", "since"])
+async def test_a_slave_that_is_just_being_promoted_is_waited_for_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str
+) -> None:
+    """Name servers list the former master still, and the slave has closed its ports to open them as the master."""
+    failures = iter(range(8))
+    exchange = watch.exchange_standing
+
+    async def fail_first(*arguments: Any, **more: Any) -> BrokerStandingHeader | None:
+        if next(failures, None) is not None:
+            raise SendRequestError("connection refused")
+        return await exchange(*arguments, **more)
+
+    async with two_masters(tmp_path) as (former, at_former, later, _), name_server(tmp_path) as names:
+        assert former.watch is not None
+        assert later.watch is not None
+        assert later.watch._looking is not None
+        later.watch._looking.cancel()
+        if listed == "since":
+            later.options = later.options.replace(namesrv_addr=names, broker_id=1)
+            await later._make_registrar().again()
+        else:
+            former.watch._slaves["a name server that is gone"] = {later.address}
+        former.options = former.options.replace(namesrv_addr=names)
+        await former._make_registrar().again()
+        former.watch._name_servers.append(names)
+        monkeypatch.setattr(watch, "exchange_standing", fail_first)
+        end = former.store.commit_log_max_offset
+        former._fence._beat -= PAUSE_SECONDS + 1
+        assert (await at_former.send("T")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert former.store.commit_log_max_offset == end
+
+
 async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> None:
     """A master that is frozen while it asks finds the answer to that when it goes on."""
     begun, may_end, rounds = asyncio.Event(), asyncio.Event(), []

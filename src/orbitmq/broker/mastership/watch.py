@@ -33,6 +33,7 @@ from orbitmq.wire.standing import EPOCH_MAX, BrokerStandingHeader
 _log = logging.getLogger(__name__)
 
 ASK_MS = 3000.0
+JUST_MS = 10_000  # since a promotion: its store is opened as a master's at once
 CONFIRM_SECONDS = 3.0  # Requests wait meanwhile; who was promoted a moment ago on a busy machine takes its time.
 TRIES, AGAIN_SECONDS = 2, 0.1  # a connection may have ended during the pause
 ROUND_SECONDS, ROUND_LATER_SECONDS = 1.0, 10.0
@@ -94,19 +95,21 @@ class MasterWatch:
                 f"{when(known.epoch)}; start this broker as its slave (brokerRole=SLAVE, brokerId=1); if that one "
                 "is down for good and this log is the one you trust, promote it then (orbitmq broker promote --force)"
             )
-        await self._refuse_second_master()
+        # A promotion asks the former master before it is made, and waits for it in vain where that is frozen.
+        just_promoted = known.led and 0 <= now_ms - known.epoch < JUST_MS
+        await self._refuse_second_master(asked_already=known.former_master if just_promoted else "")
         if known.follows:
             await self._record.note(follows=False, led=True, epoch=self._record.next_epoch(now_ms))
         self.epoch = self._record.known.epoch
 
-    async def _refuse_second_master(self) -> None:
+    async def _refuse_second_master(self, *, asked_already: str) -> None:
         """ConfigurationError while another master of this name answers: the two would give the same offsets to
         different messages. It may have been a slave that was promoted while this one was away.
         """
         for server in self._name_servers:
             try:
                 other = await self._listed(server)
-                if other is None or other == self._address():
+                if other in (None, self._address(), asked_already):
                     continue
                 answer = await answer_of(self._remoting, other, ASK_MS)
             except OrbitMQError:
@@ -164,11 +167,11 @@ class MasterWatch:
 
     async def confirm(self) -> None:
         """After a pause: whether this is the master still, as far as it can be known in CONFIRM_SECONDS. The slaves are
-        asked, too: one of them is the master if there is another one.
+        asked, too, those listed before the pause and those listed now: one of them is the master if there is another
+        one, and may be starting as such while name servers still list this one.
         """
         asked = [asyncio.create_task(self._confirm_at(server)) for server in self._name_servers]
-        slaves = set[str]().union(*self._slaves.values()) - {self._address()}
-        asked += [asyncio.create_task(self._confirm_with(slave)) for slave in slaves]
+        asked += [asyncio.create_task(self._confirm_with(slave)) for slave in self._listed_slaves]
         if not asked:
             return
         _, late = await asyncio.wait(asked, timeout=CONFIRM_SECONDS)
@@ -177,22 +180,30 @@ class MasterWatch:
         if len(late) == len(asked):
             _log.warning("event=master_unconfirmed name=%s reason=nobody_answers", self._name)
 
+    @property
+    def _listed_slaves(self) -> set[str]:
+        return set[str]().union(*self._slaves.values()) - {self._address()}
+
     async def _confirm_at(self, server: str) -> None:
         """Until the name server lists this master, or the one it lists has answered. One that lists none may have been
         started a moment ago.
         """
+        before = self._listed_slaves
         for _ in range(TRIES):
             with contextlib.suppress(OrbitMQError):
                 while (listed := await self._listed(server)) != self._address():
                     if listed is not None and await self._ask(listed):
                         return
                     await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.gather(*map(self._confirm_with, self._listed_slaves - before))
                 return
 
     async def _confirm_with(self, slave: str) -> None:
-        for _ in range(TRIES):
+        """Until it answers: a slave that is promoted closes its ports before it opens them as the master."""
+        while True:
             if await self._ask(slave):
                 return
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _look_at(self, server: str) -> None:
         with contextlib.suppress(OrbitMQError):
