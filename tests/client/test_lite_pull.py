@@ -13,9 +13,11 @@ from orbitmq.client.core.flow import MIB
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, InvalidStateError
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import TRACE_TOPIC
+from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeType
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.headers import PullMessageHeader
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
 
@@ -571,3 +573,46 @@ def test_a_seek_does_not_outlive_its_assignment() -> None:
                 assert await consumer.poll(0.05) == [], "a group without offset begins at the end"
 
     run(scenario())
+
+
+def test_what_no_poll_has_returned_comes_again_when_the_log_has_lost_its_end() -> None:
+    """Another master has less: the broker sends the reader to the end of its queue, behind what is only cached."""
+
+    async def scenario() -> None:
+        async with fake_system() as system, lite(system, messages=10) as consumer:
+            assert [one.body for one in await consumer.poll(5, max_messages=2)] == [b"0", b"1"]
+            assert [one.body for one in await consumer.poll(5, max_messages=1)] == [b"2"]
+            await until(lambda: pulls(system)[-1].queue_offset == 10)
+            del system.messages["T", 0][6:]
+            system.put("T", 0, b"new")
+            await until(lambda: pulls(system)[-1].queue_offset == 7)
+            assert await bodies(consumer, 5) == [b"2", b"3", b"4", b"5", b"new"]
+            await consumer.commit(wait=True)
+            assert system.offsets == {("g", "T", 0): 7}
+
+    run(scenario())
+
+
+def test_what_was_pulled_before_it_expired_is_returned() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.answers[RequestCode.PULL_MESSAGE] = expired(10, 20)
+            async with lite(system, messages=21) as consumer:
+                await until(lambda: pulls(system) and pulls(system)[-1].queue_offset == 21)
+                assert await bodies(consumer, 11) == [b"%d" % n for n in (*range(10), 20)]
+                await consumer.commit(wait=True)
+                assert system.offsets == {("g", "T", 0): 21}
+
+    run(scenario())
+
+
+def expired(begin: int, end: int) -> Callable[[Connection, Command], Command | None]:
+    """The answer to a pull of what a broker has no more."""
+
+    def answer(_: Connection, command: Command) -> Command | None:
+        if not begin <= command.header(PullMessageHeader).queue_offset < end:
+            return None
+        header = PullMessageResponseHeader(0, end, end, end + 1)
+        return command.response(ResponseCode.PULL_OFFSET_MOVED, header=header)
+
+    return answer

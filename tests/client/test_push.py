@@ -1100,3 +1100,37 @@ def test_pulls_go_to_a_slave_when_told_and_back_to_the_master() -> None:
 def _hang_up(connection: Connection, command: Command) -> Command:
     connection.close()
     return command.response(ResponseCode.SYSTEM_ERROR)
+
+
+def test_what_no_listener_has_consumed_comes_again_when_the_log_has_lost_its_end() -> None:
+    """Another master has less: the broker sends the reader to the end of its queue, behind what is only cached."""
+
+    async def scenario() -> None:
+        going_on = asyncio.Event()
+        got: list[bytes] = []
+
+        async def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+            if messages[0].queue_offset >= 2:
+                await going_on.wait()
+            got.extend(message.body for message in messages)
+            return SUCCESS
+
+        async with fake_system() as system:
+            for number in range(10):
+                system.put("T", 0, b"%d" % number)
+            async with push(system, listener):
+                await until(lambda: len(got) == 2 and last_offset(system) == 10)
+                del system.messages["T", 0][6:]
+                system.put("T", 0, b"new")
+                await until(lambda: last_offset(system) == 7)
+                going_on.set()
+                await until(lambda: b"new" in got)
+            assert set(got) >= {b"2", b"3", b"4", b"5", b"new"}
+            assert system.offsets["g", "T", 0] == 7
+
+    run(scenario())
+
+
+def last_offset(system: FakeSystem) -> int:
+    pulls = [c.header(PullMessageHeader) for c in system.asked if c.code == RequestCode.PULL_MESSAGE]
+    return max(one.queue_offset for one in pulls[-2:] if one.topic == "T") if pulls else -1

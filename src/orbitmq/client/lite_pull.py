@@ -474,7 +474,9 @@ class LitePullConsumer(ReadingConsumer):
             except OrbitMQError as error:
                 await asyncio.sleep(self._pause_after(error, queue))
                 continue
-            offset = result.next_begin_offset
+            asked, offset = offset, result.next_begin_offset
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                offset = self._moved(held, asked, offset)
             self._show_hooks(queue, result.messages)
             self._take_in(held, result)
 
@@ -485,23 +487,35 @@ class LitePullConsumer(ReadingConsumer):
         return await self._puller.pull(queue, offset, self._settings["pull_batch_size"], subscription or every)
 
     def _take_in(self, held: Held, result: PullResult) -> None:
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            self._start_over(held, result.next_begin_offset)
         if result.messages:
             held.cached.put(result.messages, result.max_offset)
             self._batches.append(Batch(held, held.cached, result.messages))
             self._cached_count += len(result.messages)
             self._arrived.set()
 
-    def _start_over(self, held: Held, offset: int) -> None:
-        """The broker has no such offset: messages of the old place, and progress in it, count no more."""
-        _log.warning("event=offset_illegal group=%s queue=%s goes_on_at=%d", self.group, held.queue, offset)
-        held.cached.dropped = True
-        held.cached = ProcessQueue()
-        self._forget_dropped()
-        self._consumed[held.queue] = offset
-        if self._offsets.table.read(held.queue) > offset:
-            self._offsets.table.set(held.queue, offset)
+    def _moved(self, held: Held, asked: int, offset: int) -> int:
+        """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
+
+        Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
+        was pulled: those messages, and progress in them, count no more. What no poll has returned, or has just
+        returned, comes again.
+        """
+        if offset >= asked:
+            if not held.cached.count:
+                self._consumed[held.queue] = offset
+        else:
+            offset = held.cached.position_before(offset)
+            if self._given is not None and self._given.batch.cached is held.cached:
+                offset = min(offset, self._given.messages[0].queue_offset)
+            held.cached.dropped = True
+            held.cached = ProcessQueue()
+            self._forget_dropped()
+            self._consumed[held.queue] = offset
+            if self._offsets.table.read(held.queue) > offset:
+                self._offsets.table.set(held.queue, offset)
+        text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
+        _log.warning(text, self.group, held.queue, asked, offset)
+        return offset
 
     def _make_room(self) -> None:
         for held in self._held.values():

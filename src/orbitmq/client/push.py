@@ -382,8 +382,10 @@ class PushConsumer(ReadingConsumer):
             except OrbitMQError as error:
                 await asyncio.sleep(self._pause_after(error, held.queue))
                 continue
-            offset = result.next_begin_offset
-            await self._take_in(held, result)
+            asked, offset = offset, result.next_begin_offset
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                offset = await self._moved(held, asked, offset)
+            self._take_in(held, result)
             if self._confirms_offsets:
                 await self._finish(held)
             if self._settings["pull_interval_ms"]:
@@ -407,11 +409,9 @@ class PushConsumer(ReadingConsumer):
         commit = self._offsets.table.read(held.queue) if clustering else 0
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
-    async def _take_in(self, held: Held, result: PullResult) -> None:
+    def _take_in(self, held: Held, result: PullResult) -> None:
         """Cache and hand on what was pulled."""
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            await self._start_over(held, result.next_begin_offset)
-        elif result.messages:
+        if result.messages:
             pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
             self._figures.pulled(held.queue.topic, len(result.messages), pull_ms)
             held.cached.put(result.messages, result.max_offset)
@@ -423,15 +423,23 @@ class PushConsumer(ReadingConsumer):
         elif not held.cached.count:  # what is at work in order counts, too
             self._offsets.table.raise_to(held.queue, result.next_begin_offset)
 
-    async def _start_over(self, held: Held, offset: int) -> None:
-        """The broker has no such offset: messages of the old place, and what listeners say of them, count no more."""
-        _log.warning("event=offset_illegal group=%s queue=%s goes_on_at=%d", self.group, held.queue, offset)
-        held.cached.dropped = True
-        held.cached = ProcessQueue()
-        held.cached.last_consume_ms = self._clock.now_ms()
-        self._offsets.table.set(held.queue, offset)
-        held.confirmed = NOTHING
-        await self._offsets.persist([held.queue])
+    async def _moved(self, held: Held, asked: int, offset: int) -> int:
+        """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
+
+        Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
+        was pulled: those messages, and what listeners say of them, count no more. What is not consumed comes again.
+        """
+        if offset < asked:
+            offset = held.cached.position_before(offset)
+            held.cached.dropped = True
+            held.cached = ProcessQueue()
+            held.cached.last_consume_ms = self._clock.now_ms()
+            self._offsets.table.set(held.queue, offset)
+            held.confirmed = NOTHING
+            await self._offsets.persist([held.queue])
+        text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
+        _log.warning(text, self.group, held.queue, asked, offset)
+        return offset
 
     def _assignment_changed(self) -> None:
         self._thresholds = self._own_thresholds.shared(

@@ -45,6 +45,10 @@ class ProcessQueue:
         """The smallest and the largest cached offset, 0 and 0 without any."""
         return (self._smallest(), max(self._messages)) if self._messages else (0, 0)
 
+    def position_before(self, offset: int) -> int:
+        """`offset`, or the smallest offset that is cached or being consumed where that is less."""
+        return min((offset, *self._messages, *self._taken))
+
     def put(self, messages: Sequence[MessageExt], max_offset: int = 0) -> bool:
         """Cache pulled messages; `max_offset` is the queue's end as the broker told it.
 
