@@ -14,17 +14,21 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.restoring import TOPICS_A_TURN
 from orbitmq.broker.slave import metadata
 from orbitmq.broker.slave.kept_role import kept_role_path
-from orbitmq.broker.slave.promotion import Promotion
+from orbitmq.broker.slave.promotion import TABLES_OLD_S, Promotion
 from orbitmq.errors import ConfigurationError, RequestRejected
+from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
+from orbitmq.net.connection import Connection
+from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.operations.promotion import promote_slave
 from orbitmq.replication.slave import is_refused, is_unreachable
 from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.promotion import PromotionReport
 from tests.broker.test_live_slave import caught_up, made_slave, pair
-from tests.support.live import Client, client_of, made_broker, running
+from tests.support.live import BROKER, Client, client_of, made_broker, running
 from tests.support.loops import until
 
 
@@ -123,6 +127,7 @@ async def test_what_is_missing_or_unknown_needs_force(tmp_path: Path) -> None:
         async with client_of(master) as at_master:
             await at_master.send("T")
         await caught_up(slave, master)
+        await until(lambda: following.state.tables_at is not None)
         await following.look()
         await master.stop()
         assert (await asked(slave, client, dry_run=True)).doubts == []
@@ -142,6 +147,34 @@ async def test_what_is_missing_or_unknown_needs_force(tmp_path: Path) -> None:
     async with running(successor), client_of(successor) as client:
         assert (await client.send("T")).code == ResponseCode.SUCCESS
         assert [one.queue_offset for one in await client.read("T")] == [0, 1]
+
+
+async def test_tables_that_were_not_copied_need_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slave with all of the log and no offsets would have every group begin anew."""
+    monkeypatch.setattr(metadata, "FIRST_SECONDS", metadata.SOON_SECONDS)
+    async with running(made_broker(tmp_path / "master")) as master, client_of(master) as at_master:
+        await at_master.send("T")
+        await update_consumer_offset(at_master.remoting, master.address, "readers", MessageQueue("T", BROKER, 0), 1)
+        offsets, refused = master.router.handlers[RequestCode.GET_ALL_CONSUMER_OFFSET], asyncio.Event()
+
+        def refuse(_: Connection, command: Command) -> Command:
+            refused.set()
+            return command.response(ResponseCode.SYSTEM_BUSY, "not now")
+
+        master.router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, refuse)
+        async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as client:
+            await refused.wait()
+            assert slave.following is not None
+            await slave.following.look()
+            not_copied = ["topics, groups and offsets of the master have not been copied since this slave started"]
+            assert (await asked(slave, client, dry_run=True)).doubts == not_copied
+            master.router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, offsets)
+            await until(lambda: slave.offsets.query("readers", "T", 0) == 1)
+            await until(lambda: slave.following and slave.following.state.tables_at is not None)
+            assert (await asked(slave, client, dry_run=True)).doubts == []
+            slave.following.state.master_end_at += 2 * TABLES_OLD_S
+            (doubt,) = (await asked(slave, client, dry_run=True)).doubts
+            assert doubt.startswith("topics, groups and offsets were last copied 12")
 
 
 async def test_a_slave_with_more_is_named(tmp_path: Path) -> None:

@@ -99,6 +99,15 @@ async def test_another_member_is_sent_to_what_the_group_has_stored(tmp_path: Pat
         assert await pulled(other, SEEN) == (MOVED, KEPT + 1)
 
 
+async def test_a_group_gets_again_what_its_member_has_pulled_and_not_consumed(tmp_path: Path) -> None:
+    """The end of the queue would be behind that, and a client forgets it when it is sent back."""
+    async with after_power_loss(tmp_path) as (client, _):
+        assert await committed(client, 2) == 2
+        assert await pulled(client, SEEN) == (MOVED, 2)
+        assert await pulled(client, 2, max_msg_nums=1) == (FOUND, 3)
+        assert await pulled(client, SEEN) == (MOVED, 3)
+
+
 async def test_progress_is_stored_as_far_as_pulls_have_come(tmp_path: Path) -> None:
     async with after_power_loss(tmp_path) as (client, _):
         assert await committed(client, SEEN) == KEPT
@@ -175,6 +184,46 @@ async def test_later_positions_are_taken_as_they_are(tmp_path: Path, turned_cloc
         assert await committed(other, SEEN) == SEEN
 
 
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+async def test_a_broker_that_ends_soon_after_reckons_with_the_same_clients(tmp_path: Path, stop: str) -> None:
+    """What it took between its two starts is no proof that a client has seen that."""
+    async with after_power_loss(tmp_path) as (client, _):
+        assert await committed(client, KEPT + 1) == KEPT
+        if stop == "killed":
+            shutil.copytree(tmp_path / "after", tmp_path / "killed")
+    directory = tmp_path / ("killed" if stop == "killed" else "after")
+    async with running(made_broker(directory)) as again, client_of(again) as client:
+        assert again.store.max_offset("T", 0) == END
+        assert await pulled(client, SEEN) == (MOVED, KEPT)
+        assert await committed(client, SEEN) == KEPT
+
+
+async def test_progress_is_moved_back_before_anybody_is_served(tmp_path: Path) -> None:
+    """Else a broker that is killed before it has saved takes the old progress for what it allowed itself."""
+    async with running(made_broker(tmp_path / "before")) as before, client_of(before) as client:
+        for number in range(SEEN):
+            if number == KEPT:
+                shutil.copytree(tmp_path / "before", tmp_path / "after")
+            await client.send("T", b"old %d" % number)
+        assert await committed(client, SEEN) == SEEN
+    saved = "config/consumerOffset.json"
+    shutil.copy(tmp_path / "before" / saved, tmp_path / "after" / saved)
+    async with running(made_broker(tmp_path / "after")) as after, client_of(after) as client:
+        await client.send_batch("T", [b"new"] * NEW)
+        shutil.copytree(tmp_path / "after", tmp_path / "killed")
+    async with running(made_broker(tmp_path / "killed")) as again, client_of(again) as client:
+        assert again.store.max_offset("T", 0) == END
+        assert await stored(client) == KEPT
+
+
+async def test_a_kept_end_that_cannot_be_read_proves_no_position(tmp_path: Path) -> None:
+    async with after_power_loss(tmp_path) as (client, _):
+        await committed(client, 2)
+    (tmp_path / "after/config/resumption.json").write_text("")
+    async with running(made_broker(tmp_path / "after")) as again, client_of(again) as client:
+        assert await pulled(client, SEEN) == (MOVED, 2)
+
+
 @pytest.mark.parametrize("stop", ["clean", "killed, with what readers saw on disk"])
 async def test_where_nothing_can_be_lost_positions_are_taken_as_they_are(tmp_path: Path, stop: str) -> None:
     if stop == "clean":
@@ -198,16 +247,16 @@ async def test_a_promoted_broker_reckons_with_positions_of_its_former_master_unt
         for _ in range(KEPT):
             await client.send("T")
         options = broker.store.options
+    kept = options.root / "config/resumption.json"
     keep_role(options, ASYNC_MASTER)
     for ended_early in (True, False):
         async with running(made()) as broker, client_of(broker) as client:
-            end = broker.store.max_offset("T", 0)
             for _ in range(NEW):
                 await client.send("T")
-            assert await pulled(client, end + 1) == (MOVED, end)
+            assert await pulled(client, KEPT + 1) == (MOVED, KEPT)
             if not ended_early:
                 await Time().pass_by(WINDOW_S)
-                await until(lambda: not is_fresh(options), "the note that clients have come over")
+                await until(lambda: not is_fresh(options) and not kept.exists(), "the note that clients have come over")
     async with running(made()) as broker, client_of(broker) as client:
         end = broker.store.max_offset("T", 0)
         for _ in range(NEW):

@@ -238,8 +238,8 @@ class Broker:
             await self._restoring.restore(self.options.broker_name, () if self.following else self.options.name_servers)
             if self.following is None:
                 await self.transactions.checking.restore()
+            await self._resumption.clients_come(self._loop.time())
             self._start_jobs()
-            self._resumption.clients_come(self._loop.time())
             await self._server.serve()
             await self.replicas.serve()
             self._registrar = self._make_registrar()
@@ -351,8 +351,9 @@ class Broker:
         self.offsets.load()
         if self.following is not None:
             self.offsets.remember_commits()
-        elif (fresh := is_fresh(self.store.options)) or self.store.was_killed:
-            self._resumption.begin(at_other_master=fresh)
+            self._resumption.settle()  # what it knows of its own time as a master
+        else:
+            self._resumption.begin(at_other_master=is_fresh(self.store.options), was_killed=self.store.was_killed)
         self._delayed.load()
 
     async def _save(self) -> None:
@@ -456,7 +457,7 @@ class Broker:
         periodic.every(FILTER_SAVE_SECONDS, self._filters.save_soon)
         if self.following is None:
             # Once would do; later looks at the file are cheaper than a job of another kind.
-            periodic.every(WINDOW_S, lambda: asyncio.to_thread(settle_role, self.store.options))
+            periodic.every(WINDOW_S, lambda: asyncio.to_thread(self._settle))
         periodic.every(self.options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon)
         periodic.every(self.options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon)
         periodic.start()
@@ -465,6 +466,11 @@ class Broker:
         if self.following is None:
             self._delayed.start()
             self.transactions.checking.start()
+
+    def _settle(self) -> None:
+        """Clients have come over. For any thread."""
+        settle_role(self.store.options)
+        self._resumption.settle()
 
     def _make_registrar(self) -> Registrar:
         return Registrar(
@@ -585,6 +591,7 @@ class Broker:
             self.groups,
             self.offsets,
             self._delayed,
+            following.state,
             following.look,
             lambda: replica.copied_to,
             self.store.max_offset,

@@ -8,12 +8,17 @@ RocketMQ they do. So in the first minutes a position is believed only when it is
 - what the group has stored of its progress, which is moved back to there at the start,
 - what this connection has been answered: where a pull goes on, a position it was told or sent to.
 
-A pull from elsewhere is sent back to the furthest of these, and progress from elsewhere is stored as that. It is the
-connection that counts: a member may still have its old position when another one has begun anew. Pulls that may not be
+Progress from elsewhere is stored as the furthest of these. A pull from elsewhere is sent back to where this connection
+was sent last, else to the progress the group has stored, else to where the queue ended: a client forgets what it has
+pulled and not consumed when it is sent back, so it must get that again. It is the connection that counts: a member may
+still have its old position when another one has begun anew. Pulls that may not be
 held are left alone, for who reads a range knows why, and so are connections that ask for statistics: these are tools.
 
 A client that breaks off within these minutes, and has lost nothing, may get what it had not stored twice; without
 stored progress, as when a group broadcasts, everything since the start.
+
+Where the log ended is kept in `config/resumption.json` until the time is over. A broker that ends before that starts
+with the same clients, and the messages it has taken meanwhile are no proof of their positions.
 
 Only positions beyond 0 are remembered: the first one need not be told by anybody, and there is no other in a queue that
 does not exist, whatever name a client makes up for it.
@@ -21,14 +26,18 @@ does not exist, whatever name a client makes up for it.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 from collections.abc import Mapping
 from typing import Final
 
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.errors import StoreDamaged, StoreError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import SYSTEM_GROUPS, is_system_group
 from orbitmq.net.connection import Connection
+from orbitmq.runtime.files import load_with_backup, remove_with_backup, save_with_backup
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 
@@ -38,6 +47,7 @@ WINDOW_S: Final = 120.0  # clients look for a route every 30 s; a group's member
 REMEMBERED_MAX: Final = 200_000  # some 70 MB; a broker that is asked for more gives up, and is as RocketMQ's
 TOLD_MAX: Final = 20  # lines of the log: thousands of them have one reason
 KNOWN: Final = "known_positions"  # attribute of a connection
+_LOG_END: Final = "logEnd"
 
 
 class KnownPositions:
@@ -59,6 +69,7 @@ class Resumption:
     def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._offsets = offsets
+        self._path = store.options.root / "config" / "resumption.json"
         self._log_end: PhysicalOffset = NO_OFFSET
         self._ends_s = 0.0
         self._known: list[KnownPositions] = []
@@ -67,18 +78,47 @@ class Resumption:
         self._lines = 0
         self.is_on = False
 
-    def begin(self, *, at_other_master: bool) -> None:
-        """The store is open, and nothing has been appended yet. Progress behind the end of the log is moved back.
-        Whether clients may have their positions from another master, whose log went further.
+    def begin(self, *, at_other_master: bool, was_killed: bool) -> None:
+        """Decide whether it is on. The store is open, and nothing has been appended yet. Progress behind the end of the
+        log is moved back. `at_other_master`: clients may have their positions from another master, whose log went
+        further. StoreDamaged.
         """
+        earlier = self._earlier_end()
+        if not at_other_master and not was_killed and earlier is None:
+            return
         self._offsets.correct(self._store.max_offset)
         self._log_end = self._store.commit_log_max_offset
+        if earlier is not None:
+            self._log_end = min(self._log_end, earlier)
         # With SYNC_FLUSH readers have seen what is on disk; what they have seen at another master is another matter.
-        self.is_on = at_other_master or not self._store.options.flushes_each
+        self.is_on = at_other_master or earlier is not None or not self._store.options.flushes_each
 
-    def clients_come(self, now_s: float) -> None:
-        """Its time begins; in seconds of the loop's clock, for that of the machine may be set after a loss of power."""
+    async def clients_come(self, now_s: float) -> None:
+        """Its time begins; in seconds of the loop's clock, for that of the machine may be set after a loss of power.
+
+        First it is kept that it has begun, and before that the progress that was moved back: the next start takes
+        progress for what this one allowed.
+        """
+        if self.is_on:
+            self._offsets.file.mark()
+            try:
+                await self._offsets.file.flush()
+                await asyncio.to_thread(save_with_backup, self._path, json.dumps({_LOG_END: self._log_end}))
+            except (OSError, StoreError) as error:  # as on a full disk: it holds until the broker ends
+                _log.warning("event=resumption_not_kept path=%s error=%s", self._path, error)
         self._ends_s = now_s + WINDOW_S
+
+    def settle(self) -> None:
+        """Its time is over: the next start knows nothing of it. OSError when the disk refuses."""
+        remove_with_backup(self._path)
+
+    def _earlier_end(self) -> PhysicalOffset | None:
+        """Where the log ended at an earlier start whose time was not over."""
+        try:
+            return load_with_backup(self._path, _log_end_in)
+        except StoreDamaged as error:
+            _log.warning("event=resumption_unreadable error=%s", error)
+            return PhysicalOffset(0)  # no position is believed that this broker has not told
 
     # ------------------------------------------------------------------------------------------- what may be believed
 
@@ -116,9 +156,15 @@ class Resumption:
         if is_system_group(group) or group in SYSTEM_GROUPS:
             return None  # tools look at what they are told to look at
         limit = self._limit(connection, group, topic, queue_id, offset)
-        if limit is not None:
-            self._tell("position_from_before", connection, group, topic, queue_id, offset, limit)
-        return limit
+        if limit is None:
+            return None
+        known: KnownPositions | None = connection.attributes.get(KNOWN)
+        found = known.reached.get((group, topic, queue_id)) if known is not None else None
+        if found is None:
+            found = self._offsets.query(group, topic, queue_id)
+        goes_on_at = limit if found is None else QueueOffset(found)
+        self._tell("position_from_before", connection, group, topic, queue_id, offset, goes_on_at)
+        return goes_on_at
 
     def committed(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> int:
         """What to store of a group's progress."""
@@ -199,3 +245,10 @@ class Resumption:
             self._lines += 1
             text = "event=%s group=%.300s topic=%.300s queue=%d from=%d to=%d peer=%s"
             _log.warning(text, event, group, *place, connection.address)
+
+
+def _log_end_in(text: str) -> PhysicalOffset:
+    try:
+        return PhysicalOffset(int(json.loads(text)[_LOG_END]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreDamaged(f"no place in the log: {error}") from error

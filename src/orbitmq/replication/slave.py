@@ -44,6 +44,7 @@ class FollowingState:
     """How the copying goes. `refusal` says why it does not; `heard` is the loop's time of the last bytes. `master_end`
     is where the master's log ended when it was asked, at the loop's time `master_end_at`; -1 before that.
     `was_unreachable` says that since the last connection the master was neither copied from nor known to be down.
+    `tables_at` is the loop's time when topics, groups and offsets had last been copied, None before that.
     """
 
     master: str = ""
@@ -53,6 +54,7 @@ class FollowingState:
     was_unreachable: bool = False
     master_end: int = -1
     master_end_at: float = 0.0
+    tables_at: float | None = None
 
 
 class MasterLink(asyncio.Protocol):

@@ -51,6 +51,14 @@ def save_with_backup(path: Path, text: str) -> None:
     sync_directory(path.parent)  # else a power cut brings the old names back
 
 
+def remove_with_backup(path: Path) -> None:
+    """Remove what `save_with_backup` has made, as far as it is there. The backup goes first: left alone, it would be
+    taken for the file. OSError.
+    """
+    for place in (backup_of(path), path):
+        place.unlink(missing_ok=True)
+
+
 def replace_text(path: Path, text: str) -> None:
     """Replace a user's own file by `text` (UTF-8), readable by its owner alone: no half file is ever read, and several
     processes may do so at the same time. Its directory is made where there is none. OSError leaves it as it was.

@@ -34,6 +34,7 @@ def replication_figures(
             "replicationMaster": state.master,
             "replicationConnected": str(state.is_connected).lower(),
             "replicationMasterEnd": str(state.master_end),
+            "replicationTablesCopied": str(state.tables_at is not None).lower(),
             "replicationRefusal": state.refusal,
             "replicationNotServing": not_serving,
         }

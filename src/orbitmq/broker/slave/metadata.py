@@ -24,11 +24,13 @@ from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.operations.tables import all_consumer_offsets, all_delay_offsets, all_groups
 from orbitmq.operations.topics import all_topics
 from orbitmq.replication.agreement import log_limits
+from orbitmq.replication.slave import FollowingState
 from orbitmq.runtime.turns import in_turns
 
 _log = logging.getLogger(__name__)
 
 COPY_SECONDS = 10.0  # as in RocketMQ
+FIRST_SECONDS = 1.0  # between two tries, until everything was copied once
 SOON_SECONDS = 0.5  # at least, between two copies
 UNKNOWN_SECONDS = 0.1  # until it is looked again who the master is
 TIMEOUT_MS = 3000
@@ -40,8 +42,8 @@ CATCH_UP_SECONDS, CATCH_UP_LOOK_SECONDS = 2.0, 0.02  # for the log to reach what
 
 class MetadataCopy:
     """`master` tells the master's address, None while nobody knows it, and while this log is not the beginning of that
-    one's: what is known here of another log must not be handed to it. `look` asks how far its log goes, and `copied`
-    tells how much of it is here; `end_of` tells where a queue ends.
+    one's: what is known here of another log must not be handed to it. `state` keeps when all was copied. `look` asks
+    how far its log goes, and `copied` tells how much of it is here; `end_of` tells where a queue ends.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class MetadataCopy:
         groups: Groups,
         offsets: ConsumerOffsets,
         delayed: DelayedDelivery,
+        state: FollowingState,
         look: Callable[[], Awaitable[None]],
         copied: Callable[[], int],
         end_of: Callable[[str, int], int],
@@ -64,6 +67,7 @@ class MetadataCopy:
         self._delayed = delayed
         self._is_silent = False
         self._task: asyncio.Task[None] | None = None
+        self._state = state
         self._look = look
         self._copied = copied
         self._end_of = end_of
@@ -97,8 +101,9 @@ class MetadataCopy:
             except Exception:  # the next round must still come
                 _log.exception("event=tables_not_copied master=%s", address)
             await asyncio.sleep(SOON_SECONDS)
+            pause = FIRST_SECONDS if self._state.tables_at is None else COPY_SECONDS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), COPY_SECONDS - SOON_SECONDS)
+                await asyncio.wait_for(self._asked.wait(), pause - SOON_SECONDS)
             self._asked.clear()
 
     async def copy(self, address: str) -> None:
@@ -110,6 +115,8 @@ class MetadataCopy:
             lambda _address: self._look(),
         )
         failures = [error for step in steps if (error := await self._attempt(step, address)) is not None]
+        if not failures:
+            self._state.tables_at = asyncio.get_running_loop().time()
         if failures and not self._is_silent:
             _log.warning("event=tables_not_copied master=%s failed=%d error=%s", address, len(failures), failures[0])
         elif self._is_silent and not failures:

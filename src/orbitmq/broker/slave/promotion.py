@@ -40,6 +40,7 @@ from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
 _log = logging.getLogger(__name__)
 
 ASK_MS = 3000
+TABLES_OLD_S = 60.0  # five rounds of copying in vain
 
 
 class Promotion:
@@ -140,11 +141,24 @@ class Promotion:
             doubts.append("the master has not been heard since this slave started, so nobody knows what is missing")
         elif self._missing:
             doubts.append(f"at least {self._missing} bytes of the master's log are missing here")
+        doubts += self._doubts_of_tables()
         if state.was_unreachable:
             doubts.append(
                 "before it was found down the master could not be copied from, and may have gone on meanwhile"
             )
         return doubts
+
+    def _doubts_of_tables(self) -> list[str]:
+        """Consumer groups without their offsets would begin anew."""
+        state = self._following.state
+        if state.master_end < 0:
+            return []  # nothing was heard at all, and said so
+        if state.tables_at is None:
+            return ["topics, groups and offsets of the master have not been copied since this slave started"]
+        late = state.master_end_at - state.tables_at
+        if late <= TABLES_OLD_S:
+            return []
+        return [f"topics, groups and offsets were last copied {late:.0f} s before the master was last heard"]
 
     async def _find_topics(self) -> None:
         """Topics made in the master's last seconds are in the log only: without an entry nobody could read them."""
