@@ -385,7 +385,7 @@ class PushConsumer(ReadingConsumer):
             asked, offset = offset, result.next_begin_offset
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 offset = await self._moved(held, asked, offset)
-            self._take_in(held, result)
+            self._take_in(held, result, offset)
             if self._confirms_offsets:
                 await self._finish(held)
             if self._settings["pull_interval_ms"]:
@@ -409,8 +409,8 @@ class PushConsumer(ReadingConsumer):
         commit = self._offsets.table.read(held.queue) if clustering else 0
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
-    def _take_in(self, held: Held, result: PullResult) -> None:
-        """Cache and hand on what was pulled."""
+    def _take_in(self, held: Held, result: PullResult, next_offset: int) -> None:
+        """Cache and hand on what was pulled; the next pull begins at `next_offset`."""
         if result.messages:
             pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
             self._figures.pulled(held.queue.topic, len(result.messages), pull_ms)
@@ -421,7 +421,7 @@ class PushConsumer(ReadingConsumer):
             for portion in chunks(result.messages, self._settings["consume_batch_max_size"]):
                 self._submit(held, portion)
         elif not held.cached.count:  # what is at work in order counts, too
-            self._offsets.table.raise_to(held.queue, result.next_begin_offset)
+            self._offsets.table.raise_to(held.queue, next_offset)
 
     async def _moved(self, held: Held, asked: int, offset: int) -> int:
         """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
