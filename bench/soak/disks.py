@@ -62,7 +62,14 @@ class LogEnd:
         self._end = self._number = 0
 
     def look(self) -> int:
-        number = self._directory.stat().st_ino if self._directory.exists() else 0
+        try:
+            return self._look()
+        except FileNotFoundError:  # moved away meanwhile
+            self._end = self._number = 0
+            return 0
+
+    def _look(self) -> int:
+        number = self._directory.stat().st_ino
         if number != self._number:
             self._end, self._number = 0, number
         while True:
