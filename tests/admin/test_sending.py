@@ -19,7 +19,7 @@ from orbitmq.admin.feeding import Common, draft, draft_of_json, queue_of
 from orbitmq.admin.plans import Outcome, Step
 from orbitmq.admin.sending import Outlet, again, message_of_json
 from orbitmq.admin.session import Session
-from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.errors import ConfigurationError, MessageIllegal
 from orbitmq.message.compression import COMPRESSION_FLAGS, compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_COMMIT

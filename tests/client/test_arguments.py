@@ -30,10 +30,10 @@ from orbitmq.client import (
     sync,
 )
 from orbitmq.client.core.arguments import KINDS
-from orbitmq.client.face import run as run_there
 from orbitmq.client.outbox import Outbox
 from orbitmq.client.settings import PushSettings, TransactionSettings, options_of
 from orbitmq.client.sync_outbox import Outbox as SyncOutbox
+from orbitmq.client.sync_wrapper import run as run_there
 from tests.client.test_sync import FOR_THE_INSTANCE
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import run

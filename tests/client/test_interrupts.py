@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client import ConsumeFromWhere, Message, MessageQueue, face, lite_pull, sync
-from orbitmq.client.face import loop_thread, run, wait
+from orbitmq.client.sync_wrapper import loop_thread, run, wait
 from orbitmq.errors import InvalidStateError
 from orbitmq.wire.codes import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system_beside, silence

@@ -20,7 +20,7 @@ import pytest
 
 from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
-from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run, submit
+from orbitmq.client.sync_wrapper import CALLS_MAX, LoopThread, loop_thread, run, submit
 from orbitmq.errors import InvalidStateError, TooManyRequestsError
 from orbitmq.runtime.logging import flush
 from orbitmq.wire.codes import RequestCode
@@ -454,7 +454,7 @@ def test_a_log_handler_on_the_root_logger_may_send(system: FakeSystem) -> None:
 def test_slow_callbacks_of_futures_do_not_pile_up_without_end(
     system: FakeSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbitmq.client.face.CALLBACKS_MAX", 3)
+    monkeypatch.setattr("orbitmq.client.sync_wrapper.CALLBACKS_MAX", 3)
     may_end = threading.Event()
     try:
         with sync.Producer("g", system.address) as producer:

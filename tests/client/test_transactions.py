@@ -19,9 +19,9 @@ from orbitmq.client import (
     TransactionProducer,
     sync,
 )
-from orbitmq.client.core.ending import EndContext
 from orbitmq.client.core.trace import TransactionEnded, decode_trace
-from orbitmq.client.face import run as run_on_the_loop
+from orbitmq.client.core.transaction_end import EndContext
+from orbitmq.client.sync_wrapper import run as run_on_the_loop
 from orbitmq.errors import ClientError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from orbitmq.message.properties import decode_properties, encode_properties

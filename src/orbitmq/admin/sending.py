@@ -19,7 +19,7 @@ from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.session import Node, Session
 from orbitmq.client.core.identity import address_bytes, client_address
-from orbitmq.client.core.outgoing import Outgoing, Packing, outgoing
+from orbitmq.client.core.outgoing_message import Outgoing, Packing, outgoing
 from orbitmq.client.core.queue_selectors import hash_selector
 from orbitmq.client.core.selection import RoundRobin
 from orbitmq.client.machine import own_addresses

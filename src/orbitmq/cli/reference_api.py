@@ -32,14 +32,14 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 SECTIONS = (
     ("Clients", ("orbitmq.client.base", "orbitmq.client.consumer", "orbitmq.client.producer", "orbitmq.client.push",
-                 "orbitmq.client.reading", "orbitmq.client.lite_pull", "orbitmq.client.pull", "orbitmq.client.schedule",
-                 "orbitmq.client.transactions", "orbitmq.client.sync")),
+                 "orbitmq.client.reading_consumer", "orbitmq.client.lite_pull", "orbitmq.client.pull",
+                 "orbitmq.client.schedule", "orbitmq.client.transactions", "orbitmq.client.sync")),
     ("Settings", ("orbitmq.client.settings",)),
     ("Errors", ("orbitmq.errors",)),
     ("Messages, results, statuses", ("orbitmq.message", "orbitmq.client.core.model", "orbitmq.wire")),
     ("Who consumes which queue", ("orbitmq.client.core.allocation",)),
-    ("Hooks and callbacks", ("orbitmq.client.core.hooks", "orbitmq.client.core.ending", "orbitmq.client.watching",
-                             "orbitmq.client.core.outgoing", "orbitmq.client.core.wire_hooks")),
+    ("Hooks and callbacks", ("orbitmq.client.core.hooks", "orbitmq.client.core.transaction_end",
+                             "orbitmq.client.queue_listeners", "orbitmq.client.core.outgoing_message")),
     ("Traces", ("orbitmq.client.core.trace",)),
 )  # fmt: skip
 """How a long list of names is divided: by the module that defines them. What is left comes last."""
@@ -92,7 +92,7 @@ def public_members(owner: griffe.Class) -> dict[str, griffe.Object]:
     """The members of a class that its users may use: those without underscore, and special methods that say what they
     do; without what is only there for the room itself (`GroupMember`) and for servers.
     """
-    inner = {*module_of("orbitmq.client.answering").members["GroupMember"].members, "response_code"}
+    inner = {*module_of("orbitmq.client.broker_requests").members["GroupMember"].members, "response_code"}
     return {
         name: defined(member)
         for name, member in owner.members.items()

@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import ClassVar, Self
 
-from orbitmq.client import searching
+from orbitmq.client import message_queries
 from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance, join, leave
@@ -270,9 +270,9 @@ class Client(ABC):
         when no broker of the topic has.
         """
         if topic is None:
-            return self._seen(await searching.view_message(self._instance, msg_id))
+            return self._seen(await message_queries.view_message(self._instance, msg_id))
         inside = self._namespace.wrap(topic)
-        return self._seen(await searching.find_message(self._instance, inside, msg_id, self._clock.now_ms()))
+        return self._seen(await message_queries.find_message(self._instance, inside, msg_id, self._clock.now_ms()))
 
     def _seen(self, message: MessageExt) -> MessageExt:
         message.topic = self._namespace.unwrap(message.topic)
@@ -280,7 +280,7 @@ class Client(ABC):
 
     @checks_arguments
     async def query_message(
-        self, topic: str, key: str, max_count: int = 32, begin_ms: int = 0, end_ms: int = searching.EVER_MS
+        self, topic: str, key: str, max_count: int = 32, begin_ms: int = 0, end_ms: int = message_queries.EVER_MS
     ) -> list[MessageExt]:
         """Up to `max_count` messages of the topic with this key, the newest of those stored from `begin_ms` to `end_ms`
         (milliseconds since the epoch, both included), oldest first. One broker answers with 64 of them at most.
@@ -288,7 +288,7 @@ class Client(ABC):
         ClientError (code 208) when there is none; BrokerError or RemotingError when none was found and a broker failed.
         """
         inside = self._namespace.wrap(topic)
-        found = await searching.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
+        found = await message_queries.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
         return [self._seen(message) for message in found]
 
     @checks_arguments

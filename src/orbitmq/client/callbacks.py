@@ -10,8 +10,8 @@ import logging
 from functools import partial
 
 from orbitmq.client.core.model import SendResult
-from orbitmq.client.face import loop_thread
 from orbitmq.client.producer import CALLBACK, SendCallback
+from orbitmq.client.sync_wrapper import loop_thread
 
 _log = logging.getLogger(__name__)
 

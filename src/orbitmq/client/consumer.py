@@ -28,11 +28,11 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.lag import QueueLag, lag_of
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
-from orbitmq.client.pulling import Puller
+from orbitmq.client.puller import Puller
+from orbitmq.client.queue_listeners import ON_QUEUES, QueueListener, Watching
 from orbitmq.client.reports import properties
 from orbitmq.client.settings import MemberSettings
 from orbitmq.client.stacks import stacks as all_stacks
-from orbitmq.client.watching import ON_QUEUES, QueueListener, Watching
 from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError, RequestRejected
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MASTER_ID, MessageExt, MessageQueue

@@ -21,12 +21,12 @@ from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.pulling import Puller
-from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
+from orbitmq.client.puller import Puller
+from orbitmq.client.queue_listeners import OnTopicQueues, QueueListener
+from orbitmq.client.reading_consumer import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import paused_text
 from orbitmq.client.settings import LitePullSettings, complete
-from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
-from orbitmq.client.watching import OnTopicQueues, QueueListener
+from orbitmq.client.trace_dispatcher import ConsumeTracing, Traces, traces_of
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND

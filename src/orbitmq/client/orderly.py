@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 from orbitmq.client.consumer import Held
 from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
 from orbitmq.client.core.offsets import OffsetTable
-from orbitmq.client.core.ordering import Step, step_after, suspend_ms
+from orbitmq.client.core.orderly import Step, step_after, suspend_ms
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.queue_locks import OwnedQueues
-from orbitmq.client.returning import Returning
+from orbitmq.client.retry_sender import Returning
 from orbitmq.client.workers import Portion
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageExt

@@ -42,12 +42,12 @@ from orbitmq.client.core.kept import (
     worth_keeping,
 )
 from orbitmq.client.core.model import SendResult, SendStatus
-from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.loops import check_loop
 from orbitmq.client.losses import Losses, OnLoss
 from orbitmq.client.outbox_file import OutboxFile
-from orbitmq.client.sending import Target
+from orbitmq.client.sender import Target
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError, StoreError, UnitError
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.clock import Clock, SystemClock

@@ -18,18 +18,25 @@ from orbitmq.client.core.arguments import KINDS, Argument, checks_arguments
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
 from orbitmq.client.core.latency import PROFILES, Fault, FaultTable, Latencies, steps
 from orbitmq.client.core.model import SendResult
-from orbitmq.client.core.outgoing import Outgoing, Packing, check_message, check_sequence, outgoing, outgoing_batch
+from orbitmq.client.core.outgoing_message import (
+    Outgoing,
+    Packing,
+    check_message,
+    check_sequence,
+    outgoing,
+    outgoing_batch,
+)
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.replies import asking
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
+from orbitmq.client.in_flight import Pace
 from orbitmq.client.instance import Instance
 from orbitmq.client.leaving import is_failure
-from orbitmq.client.pacing import Pace
 from orbitmq.client.probing import probe_regularly
-from orbitmq.client.sending import ANYWHERE, Sender, Target
+from orbitmq.client.sender import ANYWHERE, Sender, Target
 from orbitmq.client.settings import ProducerSettings, complete
-from orbitmq.client.tracing import SendTracing, Traces, traces_of
+from orbitmq.client.trace_dispatcher import SendTracing, Traces, traces_of
 from orbitmq.errors import MessageIllegal, RequestTimeout, TooManyRequestsError
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP

@@ -12,10 +12,10 @@ from orbitmq.client.core.model import PullResult
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.pulling import Puller
-from orbitmq.client.returning import Returning
+from orbitmq.client.puller import Puller
+from orbitmq.client.queue_listeners import QueueListener
+from orbitmq.client.retry_sender import Returning
 from orbitmq.client.settings import PullSettings, complete
-from orbitmq.client.watching import QueueListener
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue

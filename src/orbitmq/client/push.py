@@ -12,9 +12,10 @@ from typing import TypeAlias, TypeVar, Unpack, cast
 
 from orbitmq.client.background import Background, one_round
 from orbitmq.client.consumer import REBALANCE_AGAIN_S, Held
+from orbitmq.client.consumer_stats import Figures
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
+from orbitmq.client.core.consume import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -23,23 +24,22 @@ from orbitmq.client.core.model import (
     PullResult,
     PullStatus,
 )
-from orbitmq.client.core.ordering import RECONSUME_TIMES_MAX as RECONSUME_IN_ORDER_MAX
+from orbitmq.client.core.orderly import RECONSUME_TIMES_MAX as RECONSUME_IN_ORDER_MAX
 from orbitmq.client.core.process_queue import NOTHING, ProcessQueue
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.figures import Figures
-from orbitmq.client.hooking import hooked
 from orbitmq.client.instance import Instance
+from orbitmq.client.listener_hooks import hooked
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.orderly import Orderly
-from orbitmq.client.pulling import Puller
+from orbitmq.client.puller import Puller
 from orbitmq.client.queue_locks import LOCK_AGAIN_S, RENEW_S, OwnedQueues
-from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
+from orbitmq.client.reading_consumer import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import error_text, queue_info
-from orbitmq.client.returning import Returning
+from orbitmq.client.retry_sender import Returning
 from orbitmq.client.settings import PushSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
-from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
+from orbitmq.client.trace_dispatcher import ConsumeTracing, Traces, traces_of
 from orbitmq.client.workers import Listener, OrderlyListener, Portion, Workers, workers_for
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from orbitmq.client.core.replies import arrived
-from orbitmq.client.pacing import Pace
+from orbitmq.client.in_flight import Pace
 from orbitmq.errors import TooManyRequestsError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import CORRELATION_ID

@@ -30,13 +30,13 @@ from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.face import Face, beside, direct, loop_thread, started, wait, waiting
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.producer import SendCallback
+from orbitmq.client.queue_listeners import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.schedule import PullContext
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
+from orbitmq.client.sync_wrapper import Face, beside, direct, loop_thread, started, wait, waiting
 from orbitmq.client.transactions import A_contra, TransactionListener
-from orbitmq.client.watching import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel

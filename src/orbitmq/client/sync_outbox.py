@@ -16,9 +16,9 @@ from pathlib import Path
 
 from orbitmq.client import outbox
 from orbitmq.client.core.kept import LossReason, worth_keeping
-from orbitmq.client.face import Face, direct, waiting
 from orbitmq.client.losses import OnLoss
 from orbitmq.client.outbox import OutboxLimits, RedeliveryRule, StoreRule
+from orbitmq.client.sync_wrapper import Face, direct, waiting
 
 __all__ = ["Outbox", "OutboxLimits"]
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, 
 
 from orbitmq.client.background import one_round
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.ending import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.core.hooks import each
 from orbitmq.client.core.model import LocalTransactionState, SendResult, SendStatus, TransactionSendResult
-from orbitmq.client.core.outgoing import check_message, outgoing
+from orbitmq.client.core.outgoing_message import check_message, outgoing
+from orbitmq.client.core.transaction_end import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.leaving import is_failure
 from orbitmq.client.producer import Producer, end_of
-from orbitmq.client.questions import Question
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
 from orbitmq.client.threads import on_thread
-from orbitmq.client.tracing import DEFAULT_REGION
+from orbitmq.client.trace_dispatcher import DEFAULT_REGION
+from orbitmq.client.transaction_checks import Question
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.ids import decode_offset_message_id

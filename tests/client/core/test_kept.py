@@ -19,7 +19,7 @@ from orbitmq.client.core.kept import (
     new_kept,
     worth_keeping,
 )
-from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.errors import (
     BrokerError,
     ClientError,

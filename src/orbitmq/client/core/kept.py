@@ -20,7 +20,7 @@ from enum import Enum
 import msgspec
 
 from orbitmq.client.core.backlog import Line
-from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.errors import BrokerError, ClientError, MessageIllegal, OrbitMQError, RemotingError, UnitError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS, decode_properties

@@ -7,7 +7,7 @@ the same to the reply topic of the cluster it came through; the broker there han
 from __future__ import annotations
 
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.outgoing import REPLY
+from orbitmq.client.core.outgoing_message import REPLY
 from orbitmq.errors import ClientError
 from orbitmq.message.compression import decompress
 from orbitmq.message.model import Message, MessageExt

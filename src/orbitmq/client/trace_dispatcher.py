@@ -14,7 +14,7 @@ from itertools import count
 
 from orbitmq.client.core.hooks import ConsumeContext, SendContext
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, SendResult, SendStatus
-from orbitmq.client.core.outgoing import Packing, outgoing
+from orbitmq.client.core.outgoing_message import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
 from orbitmq.client.core.trace import (
@@ -29,7 +29,7 @@ from orbitmq.client.core.trace import (
     encode_record,
 )
 from orbitmq.client.instance import Instance
-from orbitmq.client.sending import Sender
+from orbitmq.client.sender import Sender
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.namespace import unwrapped

@@ -10,7 +10,7 @@ from functools import partial
 
 from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
 from orbitmq.client.core.model import SendResult, SendStatus
-from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
 from orbitmq.client.core.selection import Choosing, RoundRobin, queue_of_key
 from orbitmq.client.instance import Instance

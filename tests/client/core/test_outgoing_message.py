@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.core.outgoing import Packing, check_message, outgoing, outgoing_batch
+from orbitmq.client.core.outgoing_message import Packing, check_message, outgoing, outgoing_batch
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.properties import decode_properties

@@ -10,8 +10,8 @@ import pytest
 
 from orbitmq.client import LitePullConsumer, MessageQueue
 from orbitmq.client import sync as threads
-from orbitmq.client.face import run as run_beside
-from orbitmq.client.watching import CALLBACK_S, Watching
+from orbitmq.client.queue_listeners import CALLBACK_S, Watching
+from orbitmq.client.sync_wrapper import run as run_beside
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from tests.client.test_lite_pull import bodies, lite
 from tests.support.fake_system import BROKER, fake_system

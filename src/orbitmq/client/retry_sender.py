@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 
-from orbitmq.client.core.consuming import retry_copies
-from orbitmq.client.core.outgoing import Packing, outgoing
+from orbitmq.client.core.consume import retry_copies
+from orbitmq.client.core.outgoing_message import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import Choosing
 from orbitmq.client.instance import Instance
-from orbitmq.client.sending import Sender
+from orbitmq.client.sender import Sender
 from orbitmq.errors import BrokerError, MessageIllegal, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.client.figures import Figures
+from orbitmq.client.consumer_stats import Figures
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.sampling import SAMPLE_SECONDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.consuming import as_the_listener_sees, chunks, first_failed, retry_copies
+from orbitmq.client.core.consume import as_the_listener_sees, chunks, first_failed, retry_copies
 from orbitmq.client.core.model import ACK_ALL, ConcurrentContext, ConsumeConcurrentlyStatus
 from orbitmq.message.model import MessageExt, MessageQueue
 

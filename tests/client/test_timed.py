@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, MessageExt, MessageQueue
 from orbitmq.client.core.capacity import Times
-from orbitmq.client.timing import Timed
+from orbitmq.client.timed import Timed
 from tests.support.received import received
 
 DONE = ConsumeConcurrentlyStatus.CONSUME_SUCCESS

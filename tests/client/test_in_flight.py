@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orbitmq.client.pacing import Pace
+from orbitmq.client.in_flight import Pace
 from tests.support.loops import run, until
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orbitmq.client.core.model import ConsumeOrderlyStatus as Status
 from orbitmq.client.core.model import OrderlyContext
-from orbitmq.client.core.ordering import Step, step_after, suspend_ms
+from orbitmq.client.core.orderly import Step, step_after, suspend_ms
 from orbitmq.message.model import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)
