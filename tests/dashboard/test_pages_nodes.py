@@ -156,7 +156,7 @@ def test_a_topic_is_made_altered_put_in_order_and_deleted(visitor: Visitor) -> N
     assert "differs" in next(row["May"] for row in visitor.get("topics").table("Topics") if row["Topic"] == name)
     done(page.submit("order", setting=""))
     plan = visitor.get(f"topics/{name}").submit("delete")
-    refused(plan.submit("plans/", typed="another"), 409, f"{name} was not typed")
+    refused(plan.submit("plans/", typed="another"), 409, f"you did not type {name}")
     done(visitor.get(f"topics/{name}").submit("delete"), typed=name)
     refused(visitor.get(f"topics/{name}"), 404, f"there is no topic {name}")
 

@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 
 from orbitmq.admin.answers import Failure, failure_of
 from orbitmq.admin.plans import Plan
-from orbitmq.dashboard import accounts, confirming, pages
+from orbitmq.dashboard import accounts, changes, pages
 from orbitmq.dashboard.asking import PAGES, Answer, Asked, Download, Fields, Goes, Page, Shown
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.guard import Headers, body_of, is_looked_at, is_ours, query_of, refuse_host
@@ -54,6 +54,7 @@ COOKIE = "orbitmq-session"
 LOCAL_NAME = "local"
 """Who is told in the audit log where nobody has to log in."""
 LOGIN_BODY_MAX = 4096
+CONFIRM_BODY_MAX = 16 << 10
 HASHED_AT_ONCE = 2  # each takes 16 MiB and a core for its time
 SAID_MAX = 300  # characters of a sentence that is carried to the next page
 TARGET_MAX = 2000  # characters of an address that a login leads back to
@@ -86,6 +87,7 @@ class Dashboard:
         self.places = {place.name: place for place in settings.places}
         self.logins = Logins(time.monotonic)
         self.guesses = Guesses(time.monotonic)
+        self.changes = changes.Changes(settings.audit, settings.save_undo)
         self._hashing = asyncio.Semaphore(HASHED_AT_ONCE)
         self.templates = environment()
         now = time.monotonic()
@@ -105,8 +107,8 @@ class Dashboard:
             Route("/login", self.guarded(self._login), methods=["POST"]),
             Route("/logout", self.guarded(self._logout), methods=["POST"]),
             *below,
-            Route("/c/{place}/plans/{plan}", self._plan, methods=["GET"]),
-            Route("/c/{place}/plans/{plan}", self._confirm, methods=["POST"]),
+            Route("/c/{place}/plans/{plan}", self.guarded(self._plan), methods=["GET"]),
+            Route("/c/{place}/plans/{plan}", self.guarded(self._confirm), methods=["POST"]),
         ]
 
     def _handlers(self) -> Mapping[Any, Any]:
@@ -150,7 +152,7 @@ class Dashboard:
             raise NotFound("nobody has to log in here")
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         name, password = form.text("name", at_most=accounts.NAME_CHARS_MAX), form.raw("password", at_most=1024)
-        peer = request.client.host if request.client else ""
+        peer = _peer(request)
         wait = self.guesses.wait_seconds(name, peer)
         if wait > 0:
             return self._wrong(request, form, f"too many wrong passwords; try again in {wait:.0f} s", 429, wait)
@@ -208,8 +210,10 @@ class Dashboard:
             if isinstance(asked, Response):
                 return asked
             if page.writes and page.says:
-                return await confirming.do(self, request, page, asked)
-            return await self.answered(request, page, asked, await page.endpoint(asked))
+                answer = await self.changes.act(page, asked, _peer(request))
+            else:
+                answer = await page.endpoint(asked)
+            return await self.answered(request, page, asked, answer)
 
         return self.guarded(serve)
 
@@ -255,7 +259,7 @@ class Dashboard:
 
     async def answered(self, request: Request, page: Page, asked: Asked, answer: Answer) -> Response:
         if isinstance(answer, Plan):
-            return confirming.kept(page, asked, answer, time.monotonic())
+            return self._to_plan(asked, changes.keep(page, asked, answer, time.monotonic()))
         if isinstance(answer, Goes):
             target = f"/c/{quote(asked.place.name)}/{answer.path}"
             if answer.said:
@@ -281,11 +285,25 @@ class Dashboard:
         }
         return self._page(template, request, values, asked=asked, status=answer.status)
 
+    def _to_plan(self, asked: Asked, key: str) -> Response:
+        return RedirectResponse(f"/c/{quote(asked.place.name)}/plans/{key}", HTTPStatus.SEE_OTHER)
+
     async def _plan(self, request: Request) -> Response:
-        return await self.guarded(lambda one: confirming.show(self, one))(request)
+        asked = await self.asked(request, Role.VIEWER, 0)
+        if isinstance(asked, Response):
+            return asked
+        one = changes.pending(asked)
+        found = one.plan.preview() if one.result is None else one.result
+        to_type = changes.text_to_type(asked, one.plan)
+        values = {"plan": one.plan, "one": one, "steps": found.items, "to_type": to_type}
+        return self.shown(request, "plan.html", asked, Shown(values, found))
 
     async def _confirm(self, request: Request) -> Response:
-        return await self.guarded(lambda one: confirming.confirm(self, one))(request)
+        asked = await self.asked(request, Role.OPERATOR, CONFIRM_BODY_MAX)
+        if isinstance(asked, Response):
+            return asked
+        await self.changes.confirm(asked, changes.pending(asked), _peer(request))
+        return self._to_plan(asked, asked.path["plan"])
 
     # ---------------------------------------------------------------------------------------------------------- errors
 
@@ -346,6 +364,10 @@ class Dashboard:
             merged["base"] = f"/c/{quote(merged['place'].name)}"
         text = rendered(template, merged, self.templates)
         return Response(text, status, media_type="text/html")
+
+
+def _peer(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _methods(page: Page) -> list[str]:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.plans import Change, Outcome, Plan, Step
-from orbitmq.dashboard import confirming
-from orbitmq.dashboard.app import Dashboard, Settings
 from orbitmq.dashboard.asking import Asked, Fields, Goes, Page
 from orbitmq.dashboard.audit import AuditLog
+from orbitmq.dashboard.changes import UNRECORDED, Changes
 from orbitmq.dashboard.logins import Logins, Pending
 from orbitmq.dashboard.places import Place, Reach
 from orbitmq.dashboard.roles import Role
@@ -22,14 +21,14 @@ from orbitmq.runtime.clock import ManualClock
 
 
 class Desk:
-    """A dashboard, somebody who is logged in, and a plan of three steps that fails where it is told to."""
+    """A login and a plan of three steps that fails where `fails` says."""
 
     def __init__(self, home: Path, *, protected: bool = False) -> None:
         self.audit = AuditLog(home / "audit", ManualClock())
         self.made: list[str] = []
         self.fails: dict[str, Exception] = {}
         place = Place("local", Reach(["127.0.0.1:1"], Remoting, protected=protected), sample_seconds=0)
-        self.dashboard = Dashboard(Settings([place], audit=self.audit, save_undo=self._save))
+        self.changes = Changes(self.audit, self._save)
         _, login = Logins(lambda: 0.0).begin("anna", Role.ADMIN)
         nothing = Fields()
         self.asked = Asked(place, place.session(), login, nothing, nothing, {}, 0, self.audit, readonly=False)
@@ -60,7 +59,7 @@ def desk(tmp_path: Path) -> Desk:
 
 async def test_a_plan_is_made_and_recorded(desk: Desk) -> None:
     one = desk.plan()
-    await confirming._make(desk.dashboard, desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert desk.made == ["a", "b", "c"]
     assert one.undo == "offset undo FILE"
     assert [line["outcome"] for line in desk.lines()] == ["begun", "done"]
@@ -70,7 +69,7 @@ async def test_a_plan_is_made_and_recorded(desk: Desk) -> None:
 async def test_a_step_that_is_refused_is_told_and_the_others_are_made(desk: Desk) -> None:
     desk.fails["b"] = BrokerError(1, "no")
     one = desk.plan()
-    await confirming._make(desk.dashboard, desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert one.result is not None
     assert [step.outcome for step in one.result.items] == [Outcome.DONE, Outcome.FAILED, Outcome.DONE]
     assert desk.lines()[1]["outcome"] == "failed"
@@ -79,7 +78,7 @@ async def test_a_step_that_is_refused_is_told_and_the_others_are_made(desk: Desk
 async def test_a_fault_of_ours_is_a_result_and_nothing_is_made_twice(desk: Desk) -> None:
     desk.fails["b"] = RuntimeError("a bug")
     one = desk.plan()
-    await confirming._make(desk.dashboard, desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert desk.made == ["a", "b"]
     assert one.result is not None
     assert [step.outcome for step in one.result.items] == [Outcome.DONE, Outcome.FAILED, Outcome.SKIPPED]
@@ -91,8 +90,8 @@ async def test_a_fault_of_ours_is_a_result_and_nothing_is_made_twice(desk: Desk)
 async def test_nothing_is_made_that_cannot_be_undone_as_promised(desk: Desk) -> None:
     desk.fails["undo"] = OSError(28, "No space left on device")
     one = desk.plan()
-    with pytest.raises(Conflict, match=r"nothing was done: .*No space left"):
-        await confirming._make(desk.dashboard, desk.asked, one, "127.0.0.1")
+    with pytest.raises(Conflict, match=r"nothing was changed: .*No space left"):
+        await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert desk.made == []
     assert [line["outcome"] for line in desk.lines()] == ["begun", "refused"]
     assert one.result is None, "it may be asked for again"
@@ -102,7 +101,7 @@ async def test_nothing_is_made_that_cannot_be_recorded(desk: Desk, monkeypatch: 
     _full_from(desk, monkeypatch, 0)
     one = desk.plan()
     with pytest.raises(Conflict, match="the audit log cannot be written"):
-        await confirming._make(desk.dashboard, desk.asked, one, "127.0.0.1")
+        await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert desk.made == []
 
 
@@ -111,9 +110,9 @@ async def test_what_is_made_is_told_although_its_end_cannot_be_recorded(
 ) -> None:
     _full_from(desk, monkeypatch, 1)
     one = desk.plan()
-    await confirming._make(desk.dashboard, desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert one.result is not None
-    assert one.result.warnings == [confirming.UNRECORDED]
+    assert one.result.warnings == [UNRECORDED]
     assert [step.outcome for step in one.result.items] == [Outcome.DONE] * 3
 
 
@@ -121,21 +120,15 @@ async def test_what_was_sent_is_told_although_its_end_cannot_be_recorded(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _full_from(desk, monkeypatch, 1)
-    answer = await confirming.do(desk.dashboard, _Request(), _page(), desk.asked)  # type: ignore[arg-type]
-    (said,) = desk.asked.login.said.values()
-    assert answer.status_code == 303
-    assert said == f"sent. {confirming.UNRECORDED}"
+    answer = await desk.changes.act(_page(), desk.asked, "127.0.0.1")
+    assert answer == Goes("messages", f"sent. {UNRECORDED}")
 
 
 async def test_a_form_that_acts_at_once_is_refused_where_names_are_to_be_typed(tmp_path: Path) -> None:
     desk = Desk(tmp_path, protected=True)
     with pytest.raises(Conflict, match="local is protected"):
-        await confirming.do(desk.dashboard, _Request(), _page(), desk.asked)  # type: ignore[arg-type]
+        await desk.changes.act(_page(), desk.asked, "127.0.0.1")
     assert desk.lines() == []
-
-
-class _Request:
-    client = None
 
 
 def _page() -> Page:
