@@ -78,7 +78,7 @@ services:
 		>/dev/null)
 
 check: static
-	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py
+	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py tests/test_glossary.py tests/test_commits.py
 
 static: setup
 	$(BIN)/ruff format --check --quiet
