@@ -177,7 +177,7 @@ demo: setup
 	$(BIN)/python demo/run.py
 
 reference: setup
-	$(BIN)/python -m orbitmq.cli.reference docs/reference
+	$(BIN)/python -m reference docs/reference
 
 # Warnings are errors: of links that lead nowhere, pages that no list names, diagrams that cannot be drawn.
 SITE ?= build/site

@@ -8,7 +8,7 @@ import re
 import griffe
 import pytest
 
-from orbitmq.cli import reference_api as api
+from reference import api
 from tests.support import public_api as public
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import griffe
 
 from orbitmq import errors
-from orbitmq.cli import reference_api as api
+from reference import api
 
 MODULES = [module for modules in api.MODULES.values() for module in modules]
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import griffe
 
+import orbitmq
+
 MODULES: dict[str, tuple[str, ...]] = {
     "client-api.md": (
         "orbitmq.client",
@@ -62,7 +64,7 @@ _SIGNATURE_WIDTH = 100
 @cache
 def sources() -> griffe.GriffeLoader:
     """The sources of orbitmq as griffe read them."""
-    loader = griffe.GriffeLoader(search_paths=[Path(__file__).parents[2]], allow_inspection=False)
+    loader = griffe.GriffeLoader(search_paths=[Path(orbitmq.__file__).parents[1]], allow_inspection=False)
     loader.load("orbitmq")
     loader.resolve_aliases(implicit=True, external=False)
     return loader

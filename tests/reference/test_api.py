@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from orbitmq.cli.reference_api import MODULES, api_page
+from reference.api import MODULES, api_page
 
 
 @pytest.mark.parametrize("page", MODULES)

@@ -1,17 +1,14 @@
-"""The generated pages of the reference: what the option classes, the foreign keys and the command table declare.
+"""The generated pages of the reference, from what the option classes, request tables and commands declare.
 
-`python -m orbitmq.cli.reference DIRECTORY` writes them; a test compares them with the committed files. Must not hold
-a fact of its own.
+A test compares them with the committed files. State no fact here that the code does not declare.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 
 from typer import Typer
 from typer.testing import CliRunner
@@ -23,9 +20,6 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.lazily import NOUNS
 from orbitmq.cli.main import app
-from orbitmq.cli.reference_api import MODULES, api_page
-from orbitmq.cli.reference_metrics import metrics_page
-from orbitmq.cli.reference_pipeline import pipeline_page
 from orbitmq.client.settings import (
     ClientSettings,
     LitePullSettings,
@@ -46,6 +40,9 @@ from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.spark.stores.options import ScanOptions
 from orbitmq.store.options import StoreOptions
 from orbitmq.wire.codes import RequestCode
+from reference.api import MODULES, api_page
+from reference.metrics import metrics_page
+from reference.pipeline import pipeline_page
 
 _OPTIONS_HEAD = """\
 # Options
@@ -325,14 +322,3 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def _help(names: list[str]) -> str:
     asked = CliRunner().invoke(app, [*names, "--help"], prog_name="orbitmq", terminal_width=_HELP_WIDTH)
     return f"\n## orbitmq {' '.join(names)}\n\n```\n{asked.output.strip()}\n```\n"
-
-
-def main(directory: str) -> None:
-    for name, page in PAGES.items():
-        path = Path(directory) / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
