@@ -31,7 +31,7 @@ from bench import clients, memory  # noqa: E402
 from bench.report import error_notes, lag_notes, line, page, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, RARE_WARM_UP, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
-from orbitmq.store.index_loops import IS_COMPILED  # noqa: E402
+from orbitmq.store.index.loops import IS_COMPILED  # noqa: E402
 from tests.support.process import ProcessFailed  # noqa: E402
 
 PAGES = ROOT / "docs" / "performance"

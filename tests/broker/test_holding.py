@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq.broker import holding
 from orbitmq.broker.holding import LOOKED_AT_MAX, HeldPull, HeldPulls
-from orbitmq.store.reading import EVERYTHING, CloserLook, Matcher, Selection
+from orbitmq.store.pull_batch import EVERYTHING, CloserLook, Matcher, Selection
 from orbitmq.wire.command import request
 
 RED, BLUE = 1001, 1002

@@ -21,8 +21,8 @@ from orbitmq.broker.clients import Consumers
 from orbitmq.broker.holding import HeldPull
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.store.pull_batch import EVERYTHING
 from orbitmq.store.queues import ConsumeQueues
-from orbitmq.store.reading import EVERYTHING
 from orbitmq.wire import table_texts
 from orbitmq.wire.bodies import HeartbeatData, ProducerTableInfo, SubscriptionGroupList, TopicConfigList
 from orbitmq.wire.codes import RequestCode

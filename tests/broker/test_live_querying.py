@@ -11,7 +11,7 @@ import pytest
 from orbitmq.broker import querying
 from orbitmq.message.unit import decode_units
 from orbitmq.store.files import MappedFile
-from orbitmq.store.key_search import QueryResult
+from orbitmq.store.index.search import QueryResult
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader

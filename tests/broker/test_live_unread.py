@@ -13,7 +13,7 @@ from orbitmq.broker.archive_guard import LOOK_SECONDS
 from orbitmq.broker.broker import Broker
 from orbitmq.message.config import SubscriptionData
 from orbitmq.runtime.refusals import Limit
-from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.cleaner import FIRST_ROUND_MS
 from orbitmq.store.options import SLAVE
 from orbitmq.store.retention import HOUR_MS
 from orbitmq.wire.bodies import MessageModel

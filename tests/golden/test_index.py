@@ -15,7 +15,7 @@ from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.key_scan import key_hash
+from orbitmq.store.index.key_scan import key_hash
 from orbitmq.store.options import StoreOptions
 from tests.golden.test_stores import CLEAN, CRASHED
 from tests.support.golden import manifest, unpack

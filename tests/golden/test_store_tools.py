@@ -10,13 +10,13 @@ import pytest
 
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.runtime.clock import SystemClock
-from orbitmq.store.dump import Wanted, dump, row
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.findings import Level, State
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreReader
-from orbitmq.store.rebuild import Rebuilt, rebuild
-from orbitmq.store.verify import verify
+from orbitmq.store.tools.dump import Wanted, dump, row
+from orbitmq.store.tools.findings import Level, State
+from orbitmq.store.tools.rebuild import Rebuilt, rebuild
+from orbitmq.store.tools.verify import verify
 from tests.golden.test_stores import CLEAN, CRASHED
 from tests.support.golden import manifest, unpack
 

@@ -21,10 +21,10 @@ from orbitmq.store.extended_queue import ExtendedQueue, Extension, is_address
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.pull_batch import GetStatus, Selection
 from orbitmq.store.reader import StoreReader
-from orbitmq.store.reading import GetStatus, Selection
 from orbitmq.store.records import PutRecord
-from orbitmq.store.searching import store_time
+from orbitmq.store.time_search import store_time
 from tests.support.golden import manifest, unpack
 from tests.support.stores import units_of
 

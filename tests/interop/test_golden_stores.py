@@ -22,7 +22,7 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
-from orbitmq.store.verify import verify
+from orbitmq.store.tools.verify import verify
 from tests.support import messages
 from tests.support.batches import BatchItem, put_batch
 from tests.support.contents import Contents, contents

@@ -13,11 +13,11 @@ from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.pipeline.command import main
 from orbitmq.pipeline.executors import Executors
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store import portions
-from orbitmq.store import rebuild as rebuild_module
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.rebuild import Rebuilt, Workers, rebuild
-from tests.store.test_rebuild import contents
+from orbitmq.store.tools import portions
+from orbitmq.store.tools import rebuild as rebuild_module
+from orbitmq.store.tools.rebuild import Rebuilt, Workers, rebuild
+from tests.store.tools.test_rebuild import contents
 from tests.support import golden
 from tests.support.stores import open_store, record
 

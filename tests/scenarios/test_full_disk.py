@@ -24,7 +24,7 @@ from orbitmq.operations.offsets import max_offset, min_offset, query_consumer_of
 from orbitmq.operations.pulling import pull
 from orbitmq.operations.sending import send
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.cleaner import FIRST_ROUND_MS
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions

@@ -13,7 +13,7 @@ from orbitmq.store.extended_queue import FIRST_ADDRESS, ExtendedQueue, Extension
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.reading import GetStatus, Selection
+from orbitmq.store.pull_batch import GetStatus, Selection
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, bodies, open_store, record, units_of
 

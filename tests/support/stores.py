@@ -10,7 +10,7 @@ from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.reading import GetResult
+from orbitmq.store.pull_batch import GetResult
 from orbitmq.store.records import PutRecord
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])

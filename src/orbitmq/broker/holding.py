@@ -16,7 +16,7 @@ from typing import Final
 
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.refusals import Limit, Refusals
-from orbitmq.store.reading import Selection
+from orbitmq.store.pull_batch import Selection
 from orbitmq.wire.command import Command
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.positions import QueueOffset
-from orbitmq.store.reading import GetResult, GetStatus, Selection
+from orbitmq.store.pull_batch import GetResult, GetStatus, Selection
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import LANGUAGE, Command
 from orbitmq.wire.headers import PullMessageHeader

@@ -14,7 +14,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.key_search import QueryResult
+from orbitmq.store.index.search import QueryResult
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX

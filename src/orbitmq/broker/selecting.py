@@ -22,7 +22,7 @@ from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.message.unit import properties_of
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.store.extended_queue import Extension
-from orbitmq.store.reading import EVERYTHING, Selection
+from orbitmq.store.pull_batch import EVERYTHING, Selection
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader

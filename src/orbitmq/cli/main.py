@@ -30,7 +30,7 @@ app = typer.Typer(
 def _version(asked: bool) -> None:
     if asked:
         # Files are asked, no module: to import one would take longer than the rest of the answer.
-        is_compiled = any(Path(__file__).parents[1].glob("store/index_loops.*.so"))
+        is_compiled = any(Path(__file__).parents[1].glob("store/index/loops.*.so"))
         typer.echo(f"orbitmq {__version__}{' (compiled)' if is_compiled else ''}")
         raise typer.Exit
 

@@ -19,7 +19,7 @@ import orjson
 from orbitmq.cli.endings import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
 from orbitmq.errors import ConfigurationError
 from orbitmq.runtime.visible import visible, visible_json
-from orbitmq.store.findings import Finding, Report, State, counted
+from orbitmq.store.tools.findings import Finding, Report, State, counted
 
 EXIT_DAMAGED = EXIT_FAILED
 EXIT_UNREADABLE = EXIT_USAGE
@@ -35,7 +35,7 @@ Progress = Callable[[int, int], object]
 
 
 def verify(directory: Path, commit_logs: Sequence[Path], *, as_json: bool) -> None:
-    from orbitmq.store.verify import verify as look
+    from orbitmq.store.tools.verify import verify as look
 
     with one_line_errors("store verify", EXIT_UNREADABLE):
         with _progress("verify") as progress:
@@ -60,8 +60,8 @@ def dump(
     *,
     with_body: bool,
 ) -> None:
-    from orbitmq.store.dump import Wanted, row
-    from orbitmq.store.dump import dump as messages
+    from orbitmq.store.tools.dump import Wanted, row
+    from orbitmq.store.tools.dump import dump as messages
 
     damaged: list[Path] = []
 
@@ -84,7 +84,7 @@ def rebuild(directory: Path, commit_logs: Sequence[Path], config: Path | None) -
     from orbitmq.message.delay import parse_delay_levels
     from orbitmq.runtime.clock import SystemClock
     from orbitmq.store.options import StoreOptions
-    from orbitmq.store.rebuild import rebuild as make
+    from orbitmq.store.tools.rebuild import rebuild as make
 
     with one_line_errors("store rebuild", EXIT_UNREADABLE):
         pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions)

@@ -17,8 +17,8 @@ from orbitmq.spark.connecting import parts
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreDirectory
-from orbitmq.store.rebuild import Rebuilt, rebuild
-from orbitmq.store.verify import state_of
+from orbitmq.store.tools.rebuild import Rebuilt, rebuild
+from orbitmq.store.tools.verify import state_of
 
 
 @dataclass(frozen=True)

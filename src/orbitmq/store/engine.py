@@ -19,24 +19,24 @@ from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import KEPT_TOPICS, TOPIC_LENGTH_MAX, is_lmq
 from orbitmq.message.unit import body_crc, pack_unit, unit_size
 from orbitmq.runtime.clock import Clock
-from orbitmq.store import reading, searching
+from orbitmq.store import pull_batch, time_search
 from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.cleaning import Cleaner, Deliver, KeepsFrom, keeps_nothing
+from orbitmq.store.cleaner import Cleaner, Deliver, KeepsFrom, keeps_nothing
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
 from orbitmq.store.files import DirectoryLock, Files
 from orbitmq.store.flush_waits import FlushCallback, FlushWaits
-from orbitmq.store.flushing import LogCommitter, LogFlusher, QueueFlusher
-from orbitmq.store.key_search import KeySearch, QueryResult
+from orbitmq.store.flusher import LogCommitter, LogFlusher, QueueFlusher
+from orbitmq.store.index.search import KeySearch, QueryResult
 from orbitmq.store.multi_dispatch import MultiDispatch, size_when_stored, with_offsets
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
+from orbitmq.store.pull_batch import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queue_room import QueueRoom, RoomAwaited
 from orbitmq.store.queues import ConsumeQueues, check_storable
-from orbitmq.store.reading import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.records import (
     BUSY,
     NO_FILE,
@@ -51,8 +51,8 @@ from orbitmq.store.records import (
 )
 from orbitmq.store.recovery import recover
 from orbitmq.store.retention import DiskUse, FindUnread, Unread, nothing_unread
-from orbitmq.store.staging import BufferPool, Staging
-from orbitmq.store.warming import Warmer
+from orbitmq.store.transient_pool import BufferPool, Staging
+from orbitmq.store.warmer import Warmer
 from orbitmq.store.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -507,7 +507,7 @@ class MessageStore:
         if queue is None:
             zero = QueueOffset(0)
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
-        return reading.get(self._log, queue, offset, max_count, wanted, self._limits)
+        return pull_batch.get(self._log, queue, offset, max_count, wanted, self._limits)
 
     def unit_at(self, physical_offset: int) -> memoryview | None:
         """The unit at a place of the log, None when nothing can be read there. Whether it is one is not checked."""
@@ -528,20 +528,20 @@ class MessageStore:
         for a queue that does not exist.
         """
         queue = self._open_queue(topic, queue_id)
-        return searching.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
+        return time_search.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
 
     def last_offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
         """The last message stored at or before `timestamp`, in milliseconds; the first one of the queue when there is
         none, 0 for a queue that does not exist.
         """
         queue = self._open_queue(topic, queue_id)
-        return searching.last_offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
+        return time_search.last_offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time of the first message of the queue in milliseconds, -1 without one."""
         queue = self._open_queue(topic, queue_id)
         entry = queue.entry(queue.min_offset) if queue is not None else None
-        return searching.store_time(self._log, entry[0]) if entry is not None else -1
+        return time_search.store_time(self._log, entry[0]) if entry is not None else -1
 
     def query(self, topic: str, key: str, count: int, begin: int, end: int, *, at_once: bool = False) -> QueryResult:
         """Up to `count` messages that have `key` among their keys or as unique id, the newest of those stored from
@@ -670,7 +670,7 @@ class MessageStore:
     def earliest_message_time(self) -> int:
         """Store time of the first message of the log in milliseconds, -1 for an empty log."""
         first = self._log.min_offset
-        return searching.store_time(self._log, first) if first != NO_OFFSET else -1
+        return time_search.store_time(self._log, first) if first != NO_OFFSET else -1
 
     @property
     def is_busy(self) -> bool:
