@@ -44,8 +44,8 @@ from orbitmq.runtime.clock import SystemClock  # noqa: E402
 from orbitmq.spark import register  # noqa: E402
 from orbitmq.spark.columns import COLUMNS  # noqa: E402
 from orbitmq.spark.stores.options import scan_options  # noqa: E402
-from orbitmq.spark.stores.planning import LogSplit, batch_splits  # noqa: E402
 from orbitmq.spark.stores.source import StoreSource  # noqa: E402
+from orbitmq.spark.stores.splits import LogSplit, batch_splits  # noqa: E402
 from orbitmq.store.engine import MessageStore  # noqa: E402
 from orbitmq.store.options import StoreOptions  # noqa: E402
 from orbitmq.store.reader import StoreDirectory  # noqa: E402

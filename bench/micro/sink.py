@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from orbitmq.message.ids import UniqueIds
 from orbitmq.spark.sink_columns import SinkColumns
-from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows
 from orbitmq.spark.sink_keys import TaskIdentity, row_keys
 from orbitmq.spark.sink_options import WriteOptions, write_options
+from orbitmq.spark.sink_requests import ANY_QUEUE, Encoded, Rows
 
 OPTIONS = {"nameServer": "nowhere:1", "topic": "bench", "deliveryGuarantee": "effectively-once"}
 QUEUES = 8

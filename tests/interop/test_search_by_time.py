@@ -13,7 +13,7 @@ import pytest
 
 from orbitmq.client import Message, Producer, PullConsumer
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.cluster_client import Cluster, Retries
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import Boundary, SearchOffsetHeader, SearchOffsetResponseHeader
 from tests.interop.conftest import System

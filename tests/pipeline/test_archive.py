@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from orbitmq.client import Message, SendResult
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.pipeline import archive, compact
+from orbitmq.pipeline.lake.formats import FORMATS, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.manifest import MIXED
-from orbitmq.pipeline.lake.opening import FORMATS, open_lake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_messages
+from orbitmq.pipeline.lake.message_files import read_messages
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System

@@ -19,10 +19,10 @@ from orbitmq.client import Message, MessageQueue
 from orbitmq.client.sync import Producer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import archive
+from orbitmq.pipeline.lake.formats import PARQUET, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.opening import PARQUET, open_lake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_messages
+from orbitmq.pipeline.lake.message_files import read_messages
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.support.jobs import run_job

@@ -16,8 +16,8 @@ from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import merged, read_messages
+from orbitmq.pipeline.lake.message_files import merged, read_messages
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options
 from tests.support import golden

@@ -18,7 +18,7 @@ from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC, TRANSACTION_GROUP
 from orbitmq.pipeline.audit import job
-from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.cluster_client import Cluster, Retries
 from orbitmq.spark.group_offsets import Mirror, stored_offsets
 from tests.spark import sinks
 from tests.spark.conftest import System, create_topic

@@ -11,7 +11,7 @@ from orbitmq.errors import SourceError
 from orbitmq.pipeline.audit.job import _outcome, _tried, summary
 from orbitmq.pipeline.audit.report import Head, page, shown
 from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Section, Strip, Table, counted, plain
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import Place
 
 NOW_MS = 1_700_000_000_000
 HEAD = Head(NOW_MS, "pull", "127.0.0.1:9876", ["gaps", "half"], ["gaps"])

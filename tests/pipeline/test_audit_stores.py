@@ -19,12 +19,12 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
 from orbitmq.message.unit import body_crc
 from orbitmq.pipeline.audit import job
+from orbitmq.pipeline.audit.inputs import of_topics
 from orbitmq.pipeline.audit.options import AuditJob
-from orbitmq.pipeline.audit.sources import of_topics
 from orbitmq.pipeline.job import Context, Outcome
-from orbitmq.pipeline.lake.opening import PARQUET, open_lake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter
+from orbitmq.pipeline.lake.formats import PARQUET, open_lake
+from orbitmq.pipeline.lake.message_files import LakeWriter
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.spark.topic_names import topic_names

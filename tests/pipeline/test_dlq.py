@@ -17,7 +17,7 @@ from orbitmq.pipeline import dlq
 from orbitmq.pipeline.dlq import DlqJob, Selection, deliver
 from orbitmq.pipeline.job import Advance, Context
 from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
-from orbitmq.pipeline.sending import Sent
+from orbitmq.pipeline.send import Sent
 from tests.spark import sinks
 from tests.spark.conftest import System, create_topic
 from tests.support.jobs import run_job

@@ -19,9 +19,9 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline import migrate
 from orbitmq.pipeline.job import Outcome
 from orbitmq.pipeline.moves import Migration, load, paired
-from orbitmq.pipeline.sending import Sent
-from orbitmq.spark.cluster import Cluster as Asked
-from orbitmq.spark.cluster import Retries
+from orbitmq.pipeline.send import Sent
+from orbitmq.spark.cluster_client import Cluster as Asked
+from orbitmq.spark.cluster_client import Retries
 from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
 from orbitmq.testing import Cluster

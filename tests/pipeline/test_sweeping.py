@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.pipeline.lake.formats import PARQUET, open_lake
 from orbitmq.pipeline.lake.lakes import ORPHAN_AGE_MS, Lake
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.opening import PARQUET, open_lake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter
+from orbitmq.pipeline.lake.message_files import LakeWriter
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.pipeline.sweeping import PAUSE_MS, Sweeper
 from orbitmq.runtime.clock import ManualClock
 from tests.support.lakes import batch, rows

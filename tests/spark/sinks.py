@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.unit import decode_units, message_of
-from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.cluster_client import Cluster, Retries
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.pulls import PullSettings, RangeReader
 from orbitmq.spark.sink import SinkTask

@@ -14,12 +14,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageExt, MessageQueue
-from orbitmq.spark import sink_brokers, sink_sending
-from orbitmq.spark.cluster import Retries
+from orbitmq.spark import sink_brokers, sink_sender
+from orbitmq.spark.cluster_client import Retries
 from orbitmq.spark.sink_brokers import NO_BROKERS, known_brokers
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
 from orbitmq.spark.sink_options import WriteOptions
-from orbitmq.spark.sink_sending import Sender
+from orbitmq.spark.sink_sender import Sender
 from orbitmq.spark.sink_stored import StoredKeys
 from orbitmq.spark.source import TopicSource
 from orbitmq.testing.cluster import Cluster
@@ -54,9 +54,9 @@ def topic(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_sending, "PAUSE_FIRST_S", 0.01)
-    monkeypatch.setattr(sink_sending, "PAUSE_MAX_S", 0.02)
-    monkeypatch.setattr(sink_sending, "SETTLE_S", 0.05)
+    monkeypatch.setattr(sink_sender, "PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(sink_sender, "PAUSE_MAX_S", 0.02)
+    monkeypatch.setattr(sink_sender, "SETTLE_S", 0.05)
     monkeypatch.setattr(sink_brokers, "RETRIES", Retries(1, 10))
 
 
@@ -93,7 +93,7 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
     looks: list[MessageQueue] = []
     is_stored = Sender._is_stored
 
-    async def after_a_kill(self: Sender, request: sink_sending.SendRequest, queue: MessageQueue) -> bool:
+    async def after_a_kill(self: Sender, request: sink_sender.SendRequest, queue: MessageQueue) -> bool:
         if lost:  # a busy machine may make earlier requests doubtful, too
             looks.append(queue)
         if len(looks) == 1:

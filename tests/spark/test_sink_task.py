@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from orbitmq.errors import SourceError
-from orbitmq.spark import sink_sending
+from orbitmq.spark import sink_sender
 from orbitmq.spark.sink_keys import TaskIdentity, digest
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.testing.cluster import Cluster
@@ -43,9 +43,9 @@ def topic(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_sending, "PAUSE_FIRST_S", 0.01)
-    monkeypatch.setattr(sink_sending, "PAUSE_MAX_S", 0.05)
-    monkeypatch.setattr(sink_sending, "SETTLE_S", 0.05)
+    monkeypatch.setattr(sink_sender, "PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(sink_sender, "PAUSE_MAX_S", 0.05)
+    monkeypatch.setattr(sink_sender, "SETTLE_S", 0.05)
 
 
 Settings = Callable[..., WriteOptions]
@@ -77,7 +77,7 @@ def test_a_rate_spaces_requests(settings: Settings, monkeypatch: pytest.MonkeyPa
         slept.append(seconds)
         return await sleep(0)
 
-    monkeypatch.setattr("orbitmq.spark.sink_sending.asyncio.sleep", note)
+    monkeypatch.setattr("orbitmq.spark.sink_sender.asyncio.sleep", note)
     run_task(settings(maxRowsPerSecond=10), batches(45))
     # Requests of a second's worth; nobody really waits here, so each has to wait for all those before it.
     assert [round(seconds) for seconds in slept if seconds] == [1, 2, 3, 4]
@@ -91,14 +91,14 @@ def test_a_task_whose_answers_do_not_come_fails(cluster: Cluster, topic: str, se
 
 def test_no_more_requests_are_under_way_than_allowed(cluster: Cluster, topic: str, settings: Settings) -> None:
     seen: list[int] = []
-    original = sink_sending.Sender._attempt
+    original = sink_sender.Sender._attempt
 
-    async def counted(self: sink_sending.Sender, *arguments: object) -> None:
+    async def counted(self: sink_sender.Sender, *arguments: object) -> None:
         seen.append(len(self._tasks))
         await original(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink_sending.Sender, "_attempt", counted)
+        patch.setattr(sink_sender.Sender, "_attempt", counted)
         run_task(settings(maxInFlight=3), batches(400))
     assert max(seen) == 3
     assert sinks.bodies(cluster.namesrv_address, topic) == list(range(400))

@@ -19,17 +19,17 @@ from orbitmq.pipeline.lake.layout import written_by
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.pipeline.passing import LossOptions, connection, losses, store
+from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store
 from orbitmq.pipeline.sweeping import Sweeper
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.cluster_options import ConnectionOptions, parts
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.options import GROUP, ReadOptions, read_options
-from orbitmq.spark.reading import cluster_of
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.read_tasks import cluster_of
 from orbitmq.spark.stores.options import EARLIEST, scan_options
-from orbitmq.spark.stores.planning import checked, known_bounds
+from orbitmq.spark.stores.splits import checked, known_bounds
 from orbitmq.spark.topic_names import topic_names
 
 LOOK_SECONDS = 1  # how often the progress of the query is looked at

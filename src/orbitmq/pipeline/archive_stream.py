@@ -19,13 +19,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, Reached, TaskReport
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter
+from orbitmq.pipeline.lake.message_files import LakeWriter
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.pipeline.lake_options import BodyOptions
 from orbitmq.runtime.options import option
+from orbitmq.spark.cluster_options import bad_option, parse_declared
 from orbitmq.spark.columns import COLUMNS
-from orbitmq.spark.connecting import bad_option, parse_declared
-from orbitmq.spark.reading import RangePartition
+from orbitmq.spark.read_tasks import RangePartition
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
 

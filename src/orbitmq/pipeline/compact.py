@@ -9,11 +9,11 @@ from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake import manifest
-from orbitmq.pipeline.lake.compacting import Bin, plan
+from orbitmq.pipeline.lake.compaction import Bin, plan
 from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake.manifest import LakeFile, TaskReport
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import merged
+from orbitmq.pipeline.lake.message_files import merged
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option

@@ -16,11 +16,11 @@ from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.ledger import Chunk, Ledger, Origin, open_ledger
-from orbitmq.pipeline.passing import connection
-from orbitmq.pipeline.sending import Sent, send
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.send import Sent, send
+from orbitmq.pipeline.shared_options import connection
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions
+from orbitmq.spark.cluster_options import ConnectionOptions
 from orbitmq.spark.source import TopicSource
 
 REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job has sent a message again

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.lake.bodies import MODES, ON_BAD, RAW, SUSPEND, Bodies
+from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, existing_lake, open_lake
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import Options, option
 

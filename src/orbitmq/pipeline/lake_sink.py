@@ -22,8 +22,8 @@ from orbitmq.pipeline.archive_stream import REPORTS
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.spark.connecting import ConnectionOptions, parse_declared
+from orbitmq.spark.cluster_client import Cluster, Retries
+from orbitmq.spark.cluster_options import ConnectionOptions, parse_declared
 from orbitmq.spark.group_offsets import Mirror
 from orbitmq.spark.sink_options import OF_SPARK
 

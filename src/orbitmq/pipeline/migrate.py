@@ -21,16 +21,16 @@ from orbitmq.message.properties import RESERVED
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.moves import Migration, Move, load, paired
-from orbitmq.pipeline.passing import connection, ranges
-from orbitmq.pipeline.sending import send
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.send import send
+from orbitmq.pipeline.shared_options import connection, ranges
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster import Cluster, Place, Retries, succeeded
-from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.cluster_client import Cluster, Place, Retries, succeeded
+from orbitmq.spark.cluster_options import ConnectionOptions, parts
 from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
 from orbitmq.spark.options import read_options
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import selection
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, digest
 from orbitmq.spark.source import TopicSource
 from orbitmq.wire.bodies import ConsumerOffsetTable

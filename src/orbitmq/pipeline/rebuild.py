@@ -13,7 +13,7 @@ from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option, read_properties
-from orbitmq.spark.connecting import parts
+from orbitmq.spark.cluster_options import parts
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreDirectory

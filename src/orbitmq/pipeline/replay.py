@@ -12,12 +12,12 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
 from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.pipeline.passing import LossOptions, connection, losses, store, time_ms
-from orbitmq.pipeline.sending import send
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.send import send
+from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store, time_ms
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.cluster_client import Cluster, Retries
+from orbitmq.spark.cluster_options import ConnectionOptions, parts
 from orbitmq.spark.sink_keys import COORDINATES
 from orbitmq.spark.stores.source import StoreSource
 

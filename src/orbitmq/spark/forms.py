@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import KEYS
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column, Rows
-from orbitmq.spark.connecting import bad_option
 from orbitmq.spark.damage import CORRUPT
 from orbitmq.spark.row_options import RowOptions
 

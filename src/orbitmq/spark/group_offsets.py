@@ -14,7 +14,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster import Addresses, Cluster, Place, call_all, succeeded
+from orbitmq.spark.cluster_client import Addresses, Cluster, Place, call_all, succeeded
 from orbitmq.wire.bodies import (
     ConsumeFromWhere,
     ConsumerData,

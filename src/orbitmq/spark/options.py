@@ -14,7 +14,7 @@ from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP, check_retry_topic
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
+from orbitmq.spark.cluster_options import ConnectionOptions, bad_option, parse_options, parts
 from orbitmq.spark.row_options import RowOptions
 
 # What users of other sources write, and what they mean here.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitmq.runtime.options import Options, option
-from orbitmq.spark.connecting import parts
+from orbitmq.spark.cluster_options import parts
 
 
 @dataclass(frozen=True)

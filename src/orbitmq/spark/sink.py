@@ -36,11 +36,11 @@ from orbitmq.errors import SourceError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.spark.sink_brokers import NO_BROKERS, KnownBrokers
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
-from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows
 from orbitmq.spark.sink_keys import Mark, TaskIdentity, row_keys
 from orbitmq.spark.sink_options import WriteOptions, require_topic
 from orbitmq.spark.sink_report import Written, together
-from orbitmq.spark.sink_sending import Sender, TopicRoute
+from orbitmq.spark.sink_requests import ANY_QUEUE, Encoded, Rows
+from orbitmq.spark.sink_sender import Sender, TopicRoute
 from orbitmq.spark.sink_stored import Stored, StoredKeys
 
 LOG = logging.getLogger(__name__)

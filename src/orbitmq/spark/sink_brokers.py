@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MASTER_ID
-from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.cluster_client import Cluster, Retries
 from orbitmq.spark.sink_options import WriteOptions
 
 RETRIES = Retries(3, 1000)

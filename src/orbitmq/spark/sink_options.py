@@ -10,7 +10,7 @@ from orbitmq.errors import MessageIllegal, SourceError
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import check_send_allowed, check_topic
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
+from orbitmq.spark.cluster_options import ConnectionOptions, bad_option, parse_options, parts
 
 EFFECTIVELY_ONCE = "effectively-once"
 DEAD_LETTER = "dlq:"

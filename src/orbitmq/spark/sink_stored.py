@@ -16,7 +16,7 @@ from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS
 from orbitmq.spark.batches import regions
-from orbitmq.spark.cluster import Addresses
+from orbitmq.spark.cluster_client import Addresses
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.pulls import PullSettings, RangeReader
 from orbitmq.spark.sink_brokers import cluster_of, masters, require_brokers

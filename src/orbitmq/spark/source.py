@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 
 from orbitmq.spark.forms import NATIVE, check_schema, require_corrupt, schema_read
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
-from orbitmq.spark.planning import plan
 from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
-from orbitmq.spark.reading import RangeTasks, cluster_of
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.read_plan import plan
+from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream import TopicStreamReader
 from orbitmq.spark.writing import TopicSink
 

@@ -29,15 +29,15 @@ from pyspark.sql.types import StructType
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.admission import NO_LIMITS, Limits, MeanSize, is_due, rows_allowed, shares
-from orbitmq.spark.advancing import Front, Seen, front
+from orbitmq.spark.cluster_monitor import Patience, Survey
 from orbitmq.spark.fetch import QueueRange, data_loss
 from orbitmq.spark.group_offsets import Mirror
+from orbitmq.spark.next_batch import Front, Seen, front
 from orbitmq.spark.options import ReadOptions
-from orbitmq.spark.planning import begins, cut
-from orbitmq.spark.reading import RangeTasks, cluster_of
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.read_plan import begins, cut
+from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream_offset import StreamOffset, ranges
-from orbitmq.spark.survey import Patience, Survey
 
 LOG = logging.getLogger(__name__)
 

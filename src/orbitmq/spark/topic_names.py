@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orbitmq.message.topics import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
-from orbitmq.spark.connecting import parts
+from orbitmq.spark.cluster_options import parts
 
 STAR = "*"
 

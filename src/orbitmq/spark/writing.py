@@ -6,7 +6,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
 from orbitmq.spark.sink_options import WriteOptions, write_options
 

@@ -10,12 +10,12 @@ import pytest
 
 from orbitmq.errors import ConfigurationError, LakeConflict, LakeError
 from orbitmq.pipeline.lake import parquet_log
+from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, formats_at, open_lake
 from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, existing_lake, formats_at, open_lake
+from orbitmq.pipeline.lake.message_files import LakeWriter, merged, read_messages
 from orbitmq.pipeline.lake.parquet_log import ParquetLake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter, merged, read_messages
+from orbitmq.pipeline.lake.storage import Place
 from orbitmq.runtime.clock import SystemClock
 from tests.support.lakes import batch, rows
 

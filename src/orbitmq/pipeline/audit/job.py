@@ -14,6 +14,7 @@ from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.pipeline.audit import messages
 from orbitmq.pipeline.audit.backlog import backlog
 from orbitmq.pipeline.audit.facts import within
+from orbitmq.pipeline.audit.inputs import Source, source_of
 from orbitmq.pipeline.audit.options import (
     BACKLOG,
     DAMAGE,
@@ -26,17 +27,16 @@ from orbitmq.pipeline.audit.options import (
     OF_MESSAGES,
     AuditJob,
 )
+from orbitmq.pipeline.audit.overdue import delayed_messages, half_messages
 from orbitmq.pipeline.audit.report import Head, page
 from orbitmq.pipeline.audit.results import Finding, Section, Table, plain
-from orbitmq.pipeline.audit.sources import Source, source_of
 from orbitmq.pipeline.audit.tables import Tables
 from orbitmq.pipeline.audit.traces import latency
-from orbitmq.pipeline.audit.waiting import delayed_messages, half_messages
 from orbitmq.pipeline.command import ERROR_OF_OURS
 from orbitmq.pipeline.job import Context, Job, Outcome
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.passing import time_ms
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.shared_options import time_ms
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.clock import SystemClock
 
 REPORT, SUMMARY = "report.html", "summary.json"

@@ -9,7 +9,7 @@ from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.cluster_options import ConnectionOptions, parts
 
 BACKLOG, DUPLICATES, GAPS, DAMAGE, KEYS, LATENCY, HALF, DELAYED = CHECKS = (
     "backlog", "duplicates", "gaps", "damage", "keys", "latency", "half", "delayed",

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
 from orbitmq.pipeline.audit.results import Field, Row, Table
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import Place
 
 TYPES = {"text": pa.string(), "percent": pa.float64(), "flag": pa.bool_()}  # the others are whole numbers
 ROWS = "rows"

@@ -23,8 +23,8 @@ import pyarrow as pa
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.lake.avro import arrow_type, parsed_schema
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_schema
+from orbitmq.pipeline.lake.message_files import read_schema
+from orbitmq.pipeline.lake.storage import Place
 
 LOG = logging.getLogger(__name__)
 

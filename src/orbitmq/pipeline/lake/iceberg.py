@@ -19,8 +19,8 @@ from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import TABLE_FOLDER, topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_schema
+from orbitmq.pipeline.lake.message_files import read_schema
+from orbitmq.pipeline.lake.storage import Place
 
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"

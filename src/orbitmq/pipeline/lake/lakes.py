@@ -11,7 +11,7 @@ from typing import Protocol
 
 from orbitmq.pipeline.lake.layout import is_message_file
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import Place
 
 HOUR_MS = 3_600_000
 ORPHAN_AGE_MS = 24 * HOUR_MS  # no task lives as long: what is older and unpublished is left over

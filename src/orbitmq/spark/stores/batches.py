@@ -24,8 +24,8 @@ from orbitmq.spark.stores.columns import (
     table_batch,
 )
 from orbitmq.spark.stores.log import Damage, Found, Gone, LogWalk, Run
-from orbitmq.spark.stores.planning import IndexSplit, LogSplit, QueueSplit
 from orbitmq.spark.stores.queues import PlaceWalk, is_message, places, written
+from orbitmq.spark.stores.splits import IndexSplit, LogSplit, QueueSplit
 from orbitmq.spark.topic_names import TopicNames
 from orbitmq.spark.units import Units
 

@@ -12,8 +12,8 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import REAL_QID, REAL_TOPIC
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.columns import PROPERTIES, PROPERTIES_TYPES, Column
-from orbitmq.spark.connecting import bad_option
 from orbitmq.spark.forms import TOPIC_COLUMNS
 from orbitmq.spark.units import Units
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import bad_option, parse_declared, parts
+from orbitmq.spark.cluster_options import bad_option, parse_declared, parts
 from orbitmq.spark.row_options import RowOptions
 from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.store.reader import StoreDirectory

@@ -24,7 +24,7 @@ from orbitmq.spark.stores.columns import (
     schema_of,
 )
 from orbitmq.spark.stores.options import ScanOptions, scan_options
-from orbitmq.spark.stores.planning import LogSplit, QueueSplit, Split, batch_splits, queue_topics
+from orbitmq.spark.stores.splits import LogSplit, QueueSplit, Split, batch_splits, queue_topics
 
 
 class StoreSource(DataSource):

@@ -21,13 +21,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.errors import SourceError
-from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.fetch import data_loss
 from orbitmq.spark.stores.batches import StoreSettings
 from orbitmq.spark.stores.log import LogWalk, Run, next_unit
 from orbitmq.spark.stores.options import LATEST, ScanOptions
-from orbitmq.spark.stores.planning import Bounds, check_start, checked, known_bounds, log_splits, wanted_bounds
 from orbitmq.spark.stores.source import SplitPartition, read_partition
+from orbitmq.spark.stores.splits import Bounds, check_start, checked, known_bounds, log_splits, wanted_bounds
 from orbitmq.store.reader import LogFiles
 
 LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.properties import KEYS, TAGS
 from orbitmq.spark.batches import BatchSettings, RangeBatches
-from orbitmq.spark.cluster import Addresses, Cluster, Place, Retries
+from orbitmq.spark.cluster_client import Addresses, Cluster, Place, Retries
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.pulls import PullSettings

@@ -35,18 +35,18 @@ from orbitmq.pipeline.audit.facts import QUEUE, facts, within, wrong_checksum
 from orbitmq.pipeline.audit.messages import Bounds
 from orbitmq.pipeline.audit.options import ALL, BACKLOG, DAMAGE, DUPLICATES, OF_MESSAGES, AuditJob
 from orbitmq.pipeline.lake_frame import messages as lake_messages
-from orbitmq.pipeline.passing import connection, ranges, time_ms
+from orbitmq.pipeline.shared_options import connection, ranges, time_ms
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster import Cluster, Place, Retries, succeeded
-from orbitmq.spark.connecting import parts
+from orbitmq.spark.cluster_client import Cluster, Place, Retries, succeeded
+from orbitmq.spark.cluster_options import parts
 from orbitmq.spark.group_offsets import by_broker, stored_offsets
 from orbitmq.spark.options import read_options
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import selection
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.options import scan_options
-from orbitmq.spark.stores.planning import checked
 from orbitmq.spark.stores.source import StoreSource
+from orbitmq.spark.stores.splits import checked
 from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable
 from orbitmq.wire.codes import RequestCode

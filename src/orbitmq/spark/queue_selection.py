@@ -11,8 +11,8 @@ from typing import Any
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.cluster import Cluster, Place
-from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.cluster_client import Cluster, Place
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.topic_names import is_of_the_system
 

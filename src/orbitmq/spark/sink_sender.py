@@ -40,9 +40,9 @@ from orbitmq.net.tls import asking_context
 from orbitmq.operations import querying, routes, sending
 from orbitmq.spark.fetch import refused
 from orbitmq.spark.sink_brokers import KnownBrokers, require_brokers
-from orbitmq.spark.sink_encoding import ANY_QUEUE, SendRequest
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.spark.sink_report import Written
+from orbitmq.spark.sink_requests import ANY_QUEUE, SendRequest
 from orbitmq.spark.sink_stored import StoredKeys, Traces, places_of, traces
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header

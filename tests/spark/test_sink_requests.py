@@ -18,9 +18,9 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, IntegerType, MapT
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import RESERVED, decode_properties
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
-from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows, SendRequest
 from orbitmq.spark.sink_keys import Mark, TaskIdentity, digest, row_keys
 from orbitmq.spark.sink_options import write_options
+from orbitmq.spark.sink_requests import ANY_QUEUE, Encoded, Rows, SendRequest
 
 MAP = pa.map_(pa.string(), pa.string())
 TASK = TaskIdentity("job", "7", 3)

@@ -11,7 +11,7 @@ from datetime import datetime
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.options import Options, option
-from orbitmq.spark.connecting import ConnectionOptions
+from orbitmq.spark.cluster_options import ConnectionOptions
 from orbitmq.spark.stores.options import scan_options
 
 

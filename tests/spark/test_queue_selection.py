@@ -8,9 +8,9 @@ import pytest
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.cluster_client import Cluster, Retries
 from orbitmq.spark.options import read_options
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import selection
 from tests.spark.scripted_peer import ScriptedPeer, name_server_script
 
 NOWHERE = "127.0.0.1:1"

@@ -8,7 +8,7 @@ from orbitmq.errors import ConfigurationError, LakeError
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.layout import LOG_FOLDER, TABLE_FOLDER
 from orbitmq.pipeline.lake.parquet_log import ParquetLake
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import Place
 
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
 MARKS = {PARQUET: LOG_FOLDER, DELTA: "_delta_log", ICEBERG: TABLE_FOLDER}  # folders that a lake's first batch makes

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from orbitmq.pipeline import watching
+from orbitmq.pipeline import task_progress
 from orbitmq.pipeline.job import Advance, Context, JobOptions
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.task_progress import tasks_shown
 
 
 def test_tasks_of_all_stages_that_run_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(task_progress, "LOOK_SECONDS", 0.001)
     stages = {1: SimpleNamespace(numCompletedTasks=2, numTasks=5), 2: SimpleNamespace(numCompletedTasks=1, numTasks=3)}
     tracker = SimpleNamespace(getActiveStageIds=lambda: [1, 2, 3], getStageInfo=stages.get)  # the third has just ended
     session = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.advancing import Seen
-from orbitmq.spark.cluster import Cluster, Place
+from orbitmq.spark.cluster_client import Cluster, Place
 from orbitmq.spark.group_offsets import by_broker
+from orbitmq.spark.next_batch import Seen
 from orbitmq.spark.offsets import Bounds
-from orbitmq.spark.selecting import Selection
+from orbitmq.spark.queue_selection import Selection
 
 LOG = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.pipeline.lake.compacting import RAW_BYTES_MAX, plan
+from orbitmq.pipeline.lake.compaction import RAW_BYTES_MAX, plan
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile
 
 MIB = 1 << 20

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orbitmq.pipeline.lake import writing
+from orbitmq.pipeline.lake import message_files
 from orbitmq.pipeline.lake.layout import file_path, is_message_file, topic_and_day
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter, merged, read_messages
+from orbitmq.pipeline.lake.message_files import LakeWriter, merged, read_messages
+from orbitmq.pipeline.lake.storage import Place
 from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, batch, rows
 
 
@@ -34,7 +34,7 @@ def expected(topic: str, queue: int, offsets: range) -> list[str]:
 def test_large_topics_have_files_of_their_own_and_small_ones_share(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "OWN_FILE_BYTES", 2000)
+    monkeypatch.setattr(message_files, "OWN_FILE_BYTES", 2000)
     writer = LakeWriter(place, "archive")
     writer.add(batch(rows("Big", range(40, 80), queue=1), rows("Small", range(2)), rows("Tiny", range(3))))
     writer.add(batch(rows("Big", range(20)), rows("Big", range(80, 90), queue=1)))
@@ -65,8 +65,8 @@ def test_a_topic_that_is_alone_keeps_its_name_and_days_are_parted(place: Place) 
 def test_row_groups_are_bounded_and_nothing_is_held_beyond_the_limit(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "GROUP_ROWS_MAX", 10)
-    monkeypatch.setattr(writing, "HELD_BYTES_MAX", 1000)
+    monkeypatch.setattr(message_files, "GROUP_ROWS_MAX", 10)
+    monkeypatch.setattr(message_files, "HELD_BYTES_MAX", 1000)
     writer = LakeWriter(place, "archive")
     for start in range(0, 30, 6):
         writer.add(batch(rows("A", range(start, start + 6)), rows("B", [start])))
@@ -77,7 +77,7 @@ def test_row_groups_are_bounded_and_nothing_is_held_beyond_the_limit(
 
 
 def test_many_small_topics_do_not_become_many_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "HELD_BYTES_MAX", 20_000)
+    monkeypatch.setattr(message_files, "HELD_BYTES_MAX", 20_000)
     writer = LakeWriter(place, "archive")
     for start in range(0, 40, 4):
         writer.add(batch(*(rows(f"T{number}", range(start, start + 4)) for number in range(60))))
@@ -92,7 +92,7 @@ def test_many_small_topics_do_not_become_many_files(place: Place, monkeypatch: p
 
 
 def test_large_messages_make_smaller_row_groups(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "GROUP_BYTES_MAX", 4000)
+    monkeypatch.setattr(message_files, "GROUP_BYTES_MAX", 4000)
     writer = LakeWriter(place, "archive")
     given = batch(rows("T", range(100)))
     writer.add(given)
@@ -103,7 +103,7 @@ def test_large_messages_make_smaller_row_groups(place: Place, monkeypatch: pytes
 
 
 def test_what_cannot_be_removed_does_not_hide_why(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "GROUP_ROWS_MAX", 2)
+    monkeypatch.setattr(message_files, "GROUP_ROWS_MAX", 2)
     writer = LakeWriter(place, "archive")
     writer.add(batch(rows("A", range(4)), rows("B", range(4))))
     kept, gone = sorted(found.path for found in place.files())
@@ -121,7 +121,7 @@ def test_what_cannot_be_removed_does_not_hide_why(place: Place, monkeypatch: pyt
 
 
 def test_a_task_that_fails_leaves_no_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "GROUP_ROWS_MAX", 2)
+    monkeypatch.setattr(message_files, "GROUP_ROWS_MAX", 2)
     writer = LakeWriter(place, "archive")
     writer.add(batch(rows("A", range(4))))
     assert list(place.files())
@@ -173,7 +173,7 @@ def test_merging_takes_no_more_into_memory_than_it_may(place: Place, monkeypatch
         writer = LakeWriter(place, "archive")
         writer.add(batch(rows("T", offsets)))
         paths += [file.path for file in writer.finish()]
-    monkeypatch.setattr(writing, "PORTION_BYTES_MAX", 1)
+    monkeypatch.setattr(message_files, "PORTION_BYTES_MAX", 1)
     (made,) = merged(place, paths, "compact")
     assert ids(place, made) == expected("T", 0, range(5, 10)) + expected("T", 0, range(5))
     assert made.queues == [QueueSpan(topic="T", broker="broker-a", queue=0, first=0, last=9, rows=10)]
@@ -181,7 +181,7 @@ def test_merging_takes_no_more_into_memory_than_it_may(place: Place, monkeypatch
 
 @pytest.mark.parametrize("portion", [1, 1 << 30])
 def test_merging_takes_bodies_of_an_older_schema(place: Place, monkeypatch: pytest.MonkeyPatch, portion: int) -> None:
-    monkeypatch.setattr(writing, "PORTION_BYTES_MAX", portion)
+    monkeypatch.setattr(message_files, "PORTION_BYTES_MAX", portion)
     paths = []
     for offset, value in enumerate(({"city": "Rome"}, {"city": "Bonn", "zip": 53111})):
         kind = pa.struct([("city", pa.string()), ("zip", pa.int64())][: len(value)])

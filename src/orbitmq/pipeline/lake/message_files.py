@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from orbitmq.pipeline.lake.layout import file_path
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import Place
 
 ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000

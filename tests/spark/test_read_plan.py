@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.errors import SourceError
-from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.cluster_client import Cluster, Retries
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.options import read_options
-from orbitmq.spark.planning import plan
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.read_plan import plan
 from tests.spark.queue_model import STORED_AT, QueueModel, stored_unit
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
 from tests.support.process import free_port

@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.advancing import Front, Seen, front
+from orbitmq.spark.next_batch import Front, Seen, front
 from orbitmq.spark.stream_offset import StreamOffset
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)

@@ -12,7 +12,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
 from orbitmq.spark.stores.options import ScanOptions, scan_options
-from orbitmq.spark.stores.planning import Bounds, LogSplit, QueueSplit, batch_splits, known_bounds, log_splits
+from orbitmq.spark.stores.splits import Bounds, LogSplit, QueueSplit, batch_splits, known_bounds, log_splits
 from orbitmq.store.reader import StoreDirectory, StoreReader
 from tests.spark.stores.scanning import places
 from tests.support import golden

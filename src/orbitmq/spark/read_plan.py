@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster import Addresses, Cluster
+from orbitmq.spark.cluster_client import Addresses, Cluster
 from orbitmq.spark.fetch import QueueRange
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, split, starts
