@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from orbitmq.client.consumer_stats import Figures
+from orbitmq.client.consumer_stats import ConsumerStats
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.sampling import SAMPLE_SECONDS
 
 
 def test_rates_are_of_the_last_minute_and_failures_of_the_last_hour() -> None:
     clock = ManualClock()
-    figures = Figures(clock)
+    figures = ConsumerStats(clock)
 
     def pass_by(seconds: int) -> None:
         for _ in range(seconds // SAMPLE_SECONDS):

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from orbitmq.client.in_flight import Pace
+from orbitmq.client.in_flight import InFlightLimit
 from tests.support.loops import run, until
 
 
 def test_so_many_are_under_way_and_the_others_follow_in_order() -> None:
     async def scenario() -> None:
-        pace, begun = Pace(2, 1000), []
+        pace, begun = InFlightLimit(2, 1000), []
 
         async def one(number: int) -> None:
             await pace.enter(1)
@@ -31,7 +31,7 @@ def test_so_many_are_under_way_and_the_others_follow_in_order() -> None:
 
 def test_bytes_are_bounded_and_a_larger_body_goes_alone() -> None:
     async def scenario() -> None:
-        pace = Pace(100, 10)
+        pace = InFlightLimit(100, 10)
         await pace.enter(50)
         second = asyncio.create_task(pace.enter(6))
         third = asyncio.create_task(pace.enter(6))
@@ -49,7 +49,7 @@ def test_bytes_are_bounded_and_a_larger_body_goes_alone() -> None:
 
 def test_a_turn_that_comes_together_with_a_cancellation_goes_to_the_next() -> None:
     async def scenario() -> None:
-        pace = Pace(1, 10)
+        pace = InFlightLimit(1, 10)
         await pace.enter(1)
         second, third = asyncio.create_task(pace.enter(1)), asyncio.create_task(pace.enter(1))
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ def test_a_turn_that_comes_together_with_a_cancellation_goes_to_the_next() -> No
 
 def test_a_turn_that_comes_together_with_the_end_of_its_time_goes_to_the_next() -> None:
     async def scenario() -> None:
-        loop, pace = asyncio.get_running_loop(), Pace(1, 10)
+        loop, pace = asyncio.get_running_loop(), InFlightLimit(1, 10)
         await pace.enter(1)
         second = asyncio.create_task(pace.enter(1, loop.time()))
         loop.call_soon(pace.leave, 1)  # between the start of the wait and the look at its time

@@ -340,10 +340,10 @@ def test_a_hook_that_raises_fails_the_request(when: str) -> None:
 def test_clients_with_other_hooks_share_nothing() -> None:
     async def scenario() -> None:
         async with fake_system() as system, Producer("a", system.address) as plain:
-            hooked = Producer("b", system.address)
-            hooked.add_rpc_hook(Recorder())
-            async with hooked:
-                assert hooked.client_id != plain.client_id
+            with_hooks = Producer("b", system.address)
+            with_hooks.add_rpc_hook(Recorder())
+            async with with_hooks:
+                assert with_hooks.client_id != plain.client_id
             async with named(system, "c"):
                 same = named(system, "d")
                 same.add_rpc_hook(Recorder())

@@ -397,7 +397,7 @@ def test_settings_of_sends_have_their_effect() -> None:
             assert sent.header(SendMessageV2Header).sys_flag & 1, "compressed from 10 bytes on"
             left_out_ms = producer.faults[BROKER].available_from_ms - asyncio.get_running_loop().time() * 1000
             assert 50_000 < left_out_ms <= 60_000
-            assert producer._choosing.latencies is not None
+            assert producer._chooser.latencies is not None
 
             def broken(connection: Connection, _command: Command) -> None:
                 connection.abort()

@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.client import LitePullConsumer, MessageQueue
 from orbitmq.client import sync as threads
-from orbitmq.client.queue_listeners import CALLBACK_S, Watching
+from orbitmq.client.queue_listeners import CALLBACK_S, QueueListeners
 from orbitmq.client.sync_wrapper import run as run_beside
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from tests.client.test_lite_pull import bodies, lite
@@ -117,7 +117,7 @@ def test_a_callback_that_fails_or_hangs_stops_nobody(caplog: pytest.LogCaptureFi
         await asyncio.Event().wait()
 
     async def scenario() -> None:
-        watching = Watching(NO_NAMESPACE, "me")
+        watching = QueueListeners(NO_NAMESPACE, "me")
         watching.revoked_callbacks += [fails, hangs, lambda queues: calls.append("last")]
         telling = asyncio.ensure_future(watching.revoked(Q))
         await settle()
@@ -134,7 +134,7 @@ def test_queues_come_sorted_and_without_their_namespace() -> None:
     heard: list[Any] = []
 
     async def scenario() -> None:
-        watching = Watching(Namespace("N"), "me")
+        watching = QueueListeners(Namespace("N"), "me")
         watching.listeners["N%T"] = lambda *told: heard.append(told)
         inside = [MessageQueue("N%T", BROKER, n) for n in (1, 0)]
         await watching.changed("N%T", inside, inside[:1])

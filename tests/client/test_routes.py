@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orbitmq.client.nameservers import NameServers
-from orbitmq.client.routes import LOOKUPS_AT_ONCE, Known, Routes
+from orbitmq.client.routes import LOOKUPS_AT_ONCE, KnownRoute, Routes
 from orbitmq.errors import ClientError
 from orbitmq.message.model import MessageQueue
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
@@ -113,7 +113,7 @@ def test_what_a_name_server_says_of_one_topic_does_not_stop_the_others(caplog: p
             system.topics |= {"A": 1, "B": 1}
             find = known.refresh
 
-            async def refresh(topic: str) -> Known | None:
+            async def refresh(topic: str) -> KnownRoute | None:
                 if topic == "A":
                     raise ValueError("no sense")
                 return await find(topic)

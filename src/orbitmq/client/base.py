@@ -46,7 +46,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class State(Enum):
+class ClientState(Enum):
     """The life of a client; there is no way back."""
 
     CREATED = "not started"
@@ -83,7 +83,7 @@ class Client(ABC):
         check(self.group)
         self._addresses = _checked(name_servers(given))
         self._base_settings = settings
-        self._state = State.CREATED
+        self._state = ClientState.CREATED
         self._pid, self._age = os.getpid(), _age
         self._rpc_hooks: list[RpcHook] = []
         self._clock: Clock = SystemClock()
@@ -95,9 +95,9 @@ class Client(ABC):
 
     async def start(self) -> None:
         """Join the brokers. InvalidStateError when it was started before; after an error the client cannot be used."""
-        if self._state is not State.CREATED:
+        if self._state is not ClientState.CREATED:
             raise InvalidStateError(f"{self._name()} is {self._state.value}; a client is started once")
-        self._state = State.STARTING
+        self._state = ClientState.STARTING
         watch_loggers()
         self._loop = asyncio.get_running_loop()
         self._pid, self._age = os.getpid(), _age
@@ -114,21 +114,21 @@ class Client(ABC):
         except BaseException:
             await self._leave(self._shared)
             raise
-        self._state = State.RUNNING
+        self._state = ClientState.RUNNING
 
     async def shutdown(self) -> None:
         """Leave the brokers. Every wait in it has a limit, and nothing is raised for a broker that cannot be told. Does
         nothing unless the client is running.
         """
-        if self._state is not State.RUNNING or self._shared is None or self._loop is None:
+        if self._state is not ClientState.RUNNING or self._shared is None or self._loop is None:
             return
         if self._age != _age:
-            self._state = State.CLOSED
+            self._state = ClientState.CLOSED
             return  # whatever is written now would go out over the parent's connections
         if self._loop is not asyncio.get_running_loop():
             await self._shut_down_elsewhere(self._shared, self._loop)
             return
-        self._state = State.CLOSED
+        self._state = ClientState.CLOSED
         try:
             await self._end(self._shared)
         finally:
@@ -142,7 +142,7 @@ class Client(ABC):
                 if (await asyncio.wait({done}, timeout=LOOP_LOOK_S))[0]:
                     done.result()
                     return
-        self._state = State.CLOSED
+        self._state = ClientState.CLOSED
         await self._abandon(instance)
 
     async def _abandon(self, instance: Instance) -> None:
@@ -179,7 +179,7 @@ class Client(ABC):
         InvalidStateError afterwards. What it raises fails the request: HookFailed, with that as its cause. It runs on
         the event loop and must not wait. Requests are signed after the hooks.
         """
-        if self._state is not State.CREATED:
+        if self._state is not ClientState.CREATED:
             raise InvalidStateError(f"{self._name()} is {self._state.value}; hooks around requests are added before")
         self._rpc_hooks.append(hook)
 
@@ -189,7 +189,7 @@ class Client(ABC):
         changes nothing. ConfigurationError for one that is not `host:port`.
         """
         given = _checked(name_servers(namesrv_addr))
-        if self._state is State.CREATED:
+        if self._state is ClientState.CREATED:
             self._addresses = given or self._addresses
         else:
             self._check_running().name_servers.update(given)
@@ -197,7 +197,7 @@ class Client(ABC):
     @property
     def is_running(self) -> bool:
         """Between a successful start and shutdown."""
-        return self._state is State.RUNNING
+        return self._state is ClientState.RUNNING
 
     @property
     def client_id(self) -> str:
@@ -208,7 +208,7 @@ class Client(ABC):
         """The instance; InvalidStateError unless the client is running in this process, and in another event loop. A
         thread without a loop, such as a listener's, may use what does not wait.
         """
-        if self._state is State.RUNNING and self._age == _age and self._shared and running_loop() is self._loop:
+        if self._state is ClientState.RUNNING and self._age == _age and self._shared and running_loop() is self._loop:
             return self._shared  # every send comes here
         instance = self._check_alive()
         check_loop(self._name(), self._loop, or_none=True)
@@ -216,7 +216,7 @@ class Client(ABC):
 
     def _check_alive(self) -> Instance:
         """The instance; InvalidStateError unless the client is running in this process."""
-        if self._state is not State.RUNNING or self._shared is None:
+        if self._state is not ClientState.RUNNING or self._shared is None:
             raise InvalidStateError(f"{self._name()} is {self._state.value}")
         if self._age != _age:
             raise InvalidStateError(f"{self._name()} belongs to process {self._pid}; make another one after a fork")

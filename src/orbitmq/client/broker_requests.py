@@ -63,7 +63,7 @@ class GroupMember(Protocol):
         """Have its listener take a message, whatever queue it is of. RequestRejected when it has none."""
 
 
-class Answering:
+class BrokerRequests:
     """Handlers over the consumers of one client, by group."""
 
     def __init__(self, consumers: Mapping[str, GroupMember]) -> None:

@@ -16,7 +16,7 @@ from orbitmq.client.sync_wrapper import loop_thread
 _log = logging.getLogger(__name__)
 
 
-def told_aside(callback: SendCallback | None) -> SendCallback | None:
+def off_loop(callback: SendCallback | None) -> SendCallback | None:
     """What tells the callback on the thread, to be called anywhere. ConfigurationError for what is none."""
     if callback is None:
         return None

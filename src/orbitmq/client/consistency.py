@@ -99,17 +99,17 @@ async def check(instance: Instance, group: str) -> SubscriptionCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SubscriptionResponses:
     """Answers of members, by client id."""
 
     subscribed: dict[str, Subscribed] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
 
-async def said_by(instance: Instance, broker: str, group: str, client_ids: Iterable[str]) -> Said:
+async def said_by(instance: Instance, broker: str, group: str, client_ids: Iterable[str]) -> SubscriptionResponses:
     """What these members say they subscribe, or why they do not."""
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
-    said = Said()
+    said = SubscriptionResponses()
 
     async def one(client_id: str) -> None:
         async with gate:

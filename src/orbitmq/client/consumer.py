@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from orbitmq.client import consistency
 from orbitmq.client.background import Background, one_round
-from orbitmq.client.base import Client, State
+from orbitmq.client.base import Client, ClientState
 from orbitmq.client.consistency import SubscriptionCheck
 from orbitmq.client.core.allocation import AllocateAveragely, AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
@@ -21,7 +21,7 @@ from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, FilterHook, R
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, client_id
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
 from orbitmq.client.core.process_queue import ProcessQueue
-from orbitmq.client.core.rebalance import Membership, change
+from orbitmq.client.core.rebalance import AllocationGuard, change
 from orbitmq.client.core.route import read_address
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
@@ -29,7 +29,7 @@ from orbitmq.client.lag import QueueLag, lag_of
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.puller import Puller
-from orbitmq.client.queue_listeners import ON_QUEUES, QueueListener, Watching
+from orbitmq.client.queue_listeners import ON_QUEUES, QueueListener, QueueListeners
 from orbitmq.client.reports import properties
 from orbitmq.client.settings import MemberSettings
 from orbitmq.client.stacks import stacks as all_stacks
@@ -56,7 +56,7 @@ REBALANCE_AGAIN_S = 1.0  # after a round that could not be finished
 
 
 @dataclass(eq=False, slots=True)
-class Held:
+class HeldQueue:
     """A queue this consumer reads."""
 
     queue: MessageQueue
@@ -119,17 +119,17 @@ class Consumer(Client):
         self._consume_from_where = consume_from_where
         self._strategy = allocate_strategy or AllocateAveragely()
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._memberships: dict[str, Membership] = {}
+        self._memberships: dict[str, AllocationGuard] = {}
         self._members: list[str] = []
         """The client ids of the group, as a broker told last."""
-        self._held: dict[MessageQueue, Held] = {}
+        self._held: dict[MessageQueue, HeldQueue] = {}
         self._untold: set[MessageQueue] = set()
         """Queues that were given up and whose offsets are on their way to the store."""
         self._rebalance_wanted = asyncio.Event()
         self._rebalancing = asyncio.Lock()
         self._background = Background(self._name())
         self._store = offset_store
-        self._watching = Watching(self._namespace, self._name())
+        self._queue_listeners = QueueListeners(self._namespace, self._name())
         self._hooks: list[ConsumeHook] = []
         self._receive_hooks: list[ReceiveHook] = []
         self._filter_hooks: list[FilterHook] = []
@@ -237,7 +237,7 @@ class Consumer(Client):
         """Have `callback(queues)` called whenever queues were taken; also as a decorator. A function must not wait; for
         a coroutine function the group waits up to 10 seconds. What it raises is logged.
         """
-        self._watching.assigned_callbacks.append(callback)
+        self._queue_listeners.assigned_callbacks.append(callback)
         return callback
 
     @checks_arguments
@@ -245,12 +245,12 @@ class Consumer(Client):
         """Have `callback(queues)` called before queues are given up, also by shutdown, as with `on_assigned`. Nothing
         more is pulled of them then; what the callback commits still counts.
         """
-        self._watching.revoked_callbacks.append(callback)
+        self._queue_listeners.revoked_callbacks.append(callback)
         return callback
 
     def _listen_to_queues(self, topic: str, listener: QueueListener | None) -> None:
         if listener is not None:
-            self._watching.listeners[self._namespace.wrap(topic)] = listener
+            self._queue_listeners.listeners[self._namespace.wrap(topic)] = listener
 
     # ------------------------------------------------------------------------------------------------------- hooks
 
@@ -285,7 +285,7 @@ class Consumer(Client):
             each(self._hooks, lambda hook, seen: hook.after(seen), context)
 
     def _check_not_started(self) -> None:
-        if self._state is not State.CREATED:
+        if self._state is not ClientState.CREATED:
             raise InvalidStateError(f"{self._name()} is {self._state.value}; hooks are added before start")
 
     def _puller_of(self, instance: Instance, *, flags: int, suspend_ms: int, timeout_ms: int) -> Puller:
@@ -406,7 +406,7 @@ class Consumer(Client):
     async def _end_consuming(self, instance: Instance) -> None:
         """Store the offsets of what is done, leave the group, drop the rest."""
         with self._callbacks_may_ask(instance):
-            await self._watching.revoked(self._held)
+            await self._queue_listeners.revoked(self._held)
         await self._confirm(self._offsets_to_store())
         await self._hand_over()
         await instance.dismiss(self.group, consumer=True)
@@ -503,8 +503,8 @@ class Consumer(Client):
             await self._release([queue for queue in (*step.dropped, *step.added) if queue in self._held])
             taken = await self._free(step.added)
             self._take(taken)
-            await self._watching.assigned(taken)
-            await self._watching.changed(topic, queues, [queue for queue in self._held if queue.topic == topic])
+            await self._queue_listeners.assigned(taken)
+            await self._queue_listeners.changed(topic, queues, [queue for queue in self._held if queue.topic == topic])
 
     async def _assigned(
         self, instance: Instance, topic: str, queues: tuple[MessageQueue, ...]
@@ -514,7 +514,7 @@ class Consumer(Client):
             return queues
         broker = await instance.any_broker(topic)
         members = self._members = await membership.consumer_ids(instance.remoting, broker, self.group)
-        decides = self._memberships.setdefault(topic, Membership())
+        decides = self._memberships.setdefault(topic, AllocationGuard())
         try:
             return decides.assignment(self._strategy, self.group, instance.client_id, queues, members)
         except Exception:  # the strategy may be the application's; queues are never given up because of an error
@@ -536,12 +536,12 @@ class Consumer(Client):
 
     def _hold(self, queue: MessageQueue) -> None:
         """Begin with `queue`."""
-        self._held[queue] = Held(queue)
+        self._held[queue] = HeldQueue(queue)
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
         for queue in queues:
             self._held[queue].stop()
-        await self._watching.revoked(queues)
+        await self._queue_listeners.revoked(queues)
         if self._confirms_offsets:
             await self._confirm(queues)
         for queue in queues:

@@ -19,7 +19,7 @@ class _Topic:
     failed: Flow
 
 
-class Figures:
+class ConsumerStats:
     """Of one consumer. `sample` is to be called every SAMPLE_SECONDS."""
 
     def __init__(self, clock: Clock) -> None:

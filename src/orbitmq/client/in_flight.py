@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 
 
-class Pace:
+class InFlightLimit:
     """First come, first begun. For one event loop."""
 
     def __init__(self, count_max: int, bytes_max: int) -> None:

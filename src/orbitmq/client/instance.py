@@ -19,7 +19,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from orbitmq.client.background import Background, one_round
-from orbitmq.client.broker_requests import Answering, GroupMember
+from orbitmq.client.broker_requests import BrokerRequests, GroupMember
 from orbitmq.client.core.addresses import VIP_CODES, lookup_url, vip_address
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
 from orbitmq.client.core.retry import BROKER_MISSING
@@ -27,10 +27,10 @@ from orbitmq.client.lookup import look_up
 from orbitmq.client.machine import own_addresses
 from orbitmq.client.nameservers import LookUp, NameServers
 from orbitmq.client.protection import PROTECTION, signer_of, tls_of
-from orbitmq.client.replies import Replies
+from orbitmq.client.replies import PendingReplies
 from orbitmq.client.routes import Routes
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.transaction_checks import Questions
+from orbitmq.client.transaction_checks import TransactionChecks
 from orbitmq.errors import ClientError, OrbitMQError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.message.model import MASTER_ID
@@ -79,10 +79,10 @@ class Instance:
         self._consumers: dict[str, GroupMember] = {}
         self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
         router = Router("client")
-        Answering(self._consumers).add_to(router)
-        self.questions = Questions()
+        BrokerRequests(self._consumers).add_to(router)
+        self.questions = TransactionChecks()
         self.questions.add_to(router)
-        self.replies = Replies(self.clock)
+        self.replies = PendingReplies(self.clock)
         self.replies.add_to(router)
         self.remoting = Remoting(
             router,

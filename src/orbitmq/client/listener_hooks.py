@@ -11,7 +11,7 @@ from orbitmq.message.model import MessageExt
 from orbitmq.runtime.clock import Clock
 
 
-def hooked(
+def with_hooks(
     listener: Listener | OrderlyListener, hooks: Sequence[ConsumeHook], group: str, clock: Clock
 ) -> Listener | OrderlyListener:
     """The listener with `hooks` around every call; they are looked at anew each time."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Unpack
 
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.model import PullResult, PullStatus
@@ -26,7 +26,7 @@ from orbitmq.client.queue_listeners import OnTopicQueues, QueueListener
 from orbitmq.client.reading_consumer import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import paused_text
 from orbitmq.client.settings import LitePullSettings, complete
-from orbitmq.client.trace_dispatcher import ConsumeTracing, Traces, traces_of
+from orbitmq.client.trace_dispatcher import ConsumeTraceHook, TraceDispatcher, trace_dispatcher
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 class Batch:
     """What one pull brought, waiting for `poll`."""
 
-    held: Held
+    held: HeldQueue
     cached: ProcessQueue
     messages: list[MessageExt]
     is_begun: bool = False
@@ -55,7 +55,7 @@ class Batch:
 
 
 @dataclass(eq=False, slots=True)
-class Given:
+class PollResult:
     """What a poll returned."""
 
     batch: Batch
@@ -118,7 +118,7 @@ class LitePullConsumer(ReadingConsumer):
         self._sought: dict[MessageQueue, int] = {}
         self._consumed: dict[MessageQueue, int] = {}
         """Queue -> the offset behind what poll returned, until it is committed."""
-        self._given: Given | None = None
+        self._given: PollResult | None = None
         """By the last poll, until the program asks for more or commits it."""
         self._unconfirmed: set[MessageQueue] = set()
         """With `offset_commit="sync"`: committed by poll, and the broker has not said yes."""
@@ -126,7 +126,7 @@ class LitePullConsumer(ReadingConsumer):
         self._arrived = asyncio.Event()
         self._cached_count = 0
         self._commit_due_ms = 0
-        self._traces: Traces | None = None
+        self._traces: TraceDispatcher | None = None
         self._puller: Puller | None = None
 
     # ------------------------------------------------------------------------------------------------ what to read
@@ -173,7 +173,7 @@ class LitePullConsumer(ReadingConsumer):
         check_loop(self._name(), self._loop)
         check_topic(topic := self._namespace.wrap(topic))
         known = self._shared.routes.subscribed(topic) if self._shared is not None else ()
-        self._watching.follow(topic, callback, known)
+        self._queue_listeners.follow(topic, callback, known)
         if self._shared is not None:
             self._shared.want_routes()
 
@@ -191,7 +191,7 @@ class LitePullConsumer(ReadingConsumer):
         given = await self._poll(timeout, max_messages)
         return given.messages if given is not None else []
 
-    async def _poll(self, timeout: float | None, max_messages: int | None) -> Given | None:
+    async def _poll(self, timeout: float | None, max_messages: int | None) -> PollResult | None:
         self._check_running()
         if max_messages is not None and max_messages < 1:
             raise ConfigurationError(f"max_messages {max_messages} is not allowed; give 1 or more")
@@ -243,9 +243,9 @@ class LitePullConsumer(ReadingConsumer):
                 return False
             await asyncio.sleep(pause_s)
 
-    def _give_out(self, batch: Batch, count_max: int | None) -> Given | None:
+    def _give_out(self, batch: Batch, count_max: int | None) -> PollResult | None:
         messages = batch.messages[:count_max]
-        self._given = given = Given(batch, messages, batch.is_begun)
+        self._given = given = PollResult(batch, messages, batch.is_begun)
         batch.messages = batch.messages[len(messages) :]
         self._cached_count -= len(messages)
         if batch.messages:
@@ -260,7 +260,7 @@ class LitePullConsumer(ReadingConsumer):
             self._consumed[batch.held.queue] = offset
         return given
 
-    def _take_back(self, given: Given | None) -> None:
+    def _take_back(self, given: PollResult | None) -> None:
         """What a poll returned is not consumed, and comes with the next one."""
         if given is self._given:
             self._given = None
@@ -395,9 +395,9 @@ class LitePullConsumer(ReadingConsumer):
         )
         self._commit_due_ms = self._clock.now_ms() + settings["auto_commit_interval_ms"]
         if settings["enable_trace"]:
-            self._traces = traces_of(instance, self.group, "CONSUME", settings["trace_topic"])
+            self._traces = trace_dispatcher(instance, self.group, "CONSUME", settings["trace_topic"])
             ids = instance.unique_ids
-            self._hooks.append(ConsumeTracing(self._traces, lambda: ids.create(self._clock.now_ms())))
+            self._hooks.append(ConsumeTraceHook(self._traces, lambda: ids.create(self._clock.now_ms())))
         await self._begin_consuming(instance)
 
     async def __aexit__(
@@ -423,13 +423,13 @@ class LitePullConsumer(ReadingConsumer):
 
     def wanted_topics(self) -> Iterable[str]:
         assigned = (queue.topic for queue in self._assigned_queues or ())
-        return {*super().wanted_topics(), *assigned, *self._watching.followed}
+        return {*super().wanted_topics(), *assigned, *self._queue_listeners.followed}
 
     # -------------------------------------------------------------------------------------------------------- pulling
 
     async def _rebalance(self, instance: Instance) -> None:
-        for topic in list(self._watching.followed):
-            await self._watching.look(topic, instance.routes.subscribed(topic))
+        for topic in list(self._queue_listeners.followed):
+            await self._queue_listeners.look(topic, instance.routes.subscribed(topic))
         if self._assigned_queues is None:
             await super()._rebalance(instance)
             return
@@ -438,7 +438,7 @@ class LitePullConsumer(ReadingConsumer):
             await self._release([queue for queue in self._held if queue not in wanted or queue not in reading])
             added = sorted(queue for queue in wanted if queue not in self._held)
             self._take(added)
-            await self._watching.assigned(added)
+            await self._queue_listeners.assigned(added)
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
         """What was given out may be committed until they are gone; then their offsets are not ours to commit."""
@@ -458,7 +458,7 @@ class LitePullConsumer(ReadingConsumer):
     def _condition(self) -> dict[str, str]:
         return {SUSPENDED: paused_text(self._paused)} if self._paused else {}
 
-    async def _read(self, held: Held) -> None:
+    async def _read(self, held: HeldQueue) -> None:
         queue = held.queue
         offset = self._sought.pop(queue, None)
         if offset is None:
@@ -486,14 +486,14 @@ class LitePullConsumer(ReadingConsumer):
         every = SubscriptionData(queue.topic)
         return await self._puller.pull(queue, offset, self._settings["pull_batch_size"], subscription or every)
 
-    def _take_in(self, held: Held, result: PullResult) -> None:
+    def _take_in(self, held: HeldQueue, result: PullResult) -> None:
         if result.messages:
             held.cached.put(result.messages, result.max_offset)
             self._batches.append(Batch(held, held.cached, result.messages))
             self._cached_count += len(result.messages)
             self._arrived.set()
 
-    def _moved(self, held: Held, asked: int, offset: int) -> int:
+    def _moved(self, held: HeldQueue, asked: int, offset: int) -> int:
         """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
 
         Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
@@ -522,11 +522,11 @@ class LitePullConsumer(ReadingConsumer):
             held.room.set()
 
 
-async def poll(consumer: LitePullConsumer, timeout: float | None, max_messages: int | None) -> Given | None:
+async def poll(consumer: LitePullConsumer, timeout: float | None, max_messages: int | None) -> PollResult | None:
     """For threads: a poll whose messages can be taken back."""
     return await consumer._poll(timeout, max_messages)  # noqa: SLF001 - not for applications
 
 
-def take_back(consumer: LitePullConsumer, given: Given | None) -> None:
+def take_back(consumer: LitePullConsumer, given: PollResult | None) -> None:
     """For threads: the one that polled has not got these messages."""
     consumer._take_back(given)  # noqa: SLF001

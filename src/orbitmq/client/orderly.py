@@ -13,14 +13,14 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
 from orbitmq.client.core.offsets import OffsetTable
-from orbitmq.client.core.orderly import Step, step_after, suspend_ms
+from orbitmq.client.core.orderly import OrderlyStep, step_after, suspend_ms
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.queue_locks import OwnedQueues
-from orbitmq.client.retry_sender import Returning
-from orbitmq.client.workers import Portion
+from orbitmq.client.retry_sender import RetrySender
+from orbitmq.client.workers import ListenerCall
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
@@ -37,16 +37,16 @@ class Orderly:
 
     def __init__(
         self,
-        submit: Callable[[Portion], None],
+        submit: Callable[[ListenerCall], None],
         beside: Callable[[Coroutine[Any, Any, None]], object],
         table: OffsetTable,
-        returning: Returning,
+        returning: RetrySender,
         locks: OwnedQueues | None,
         *,
         batch_size: int,
         suspend_ms: int,
         reconsume_times_max: int,
-        count: Callable[[Portion, int], None],
+        count: Callable[[ListenerCall, int], None],
         namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self._namespace = namespace
@@ -63,7 +63,7 @@ class Orderly:
         self._dead: WeakKeyDictionary[ProcessQueue, set[int]] = WeakKeyDictionary()
         """Offsets whose message is in the dead letter topic while earlier ones of its portion are not done yet."""
 
-    async def serve(self, held: Held, before: Iterable[Held] = ()) -> None:
+    async def serve(self, held: HeldQueue, before: Iterable[HeldQueue] = ()) -> None:
         """Consume a queue until it is given up; when the listener is done with what it has from the times `before`."""
         for one in before:
             await one.idle.wait()
@@ -84,54 +84,54 @@ class Orderly:
             if rest_ms:
                 await asyncio.sleep(rest_ms / 1000)
 
-    async def _consume(self, held: Held, cached: ProcessQueue, batch: list[MessageExt]) -> int:
+    async def _consume(self, held: HeldQueue, cached: ProcessQueue, batch: list[MessageExt]) -> int:
         """Have one portion consumed; milliseconds the queue rests now."""
         dead = self._dead.get(cached, set())
         context = OrderlyContext(self._namespace.unwrap_queue(held.queue))
-        portion = Portion(held, cached, [m for m in batch if m.queue_offset not in dead], context)
+        call = ListenerCall(held, cached, [m for m in batch if m.queue_offset not in dead], context)
         try:
-            await self._listen(portion)
+            await self._listen(call)
         except asyncio.CancelledError:  # the consumer ends, and its listener is at work: what it says still counts
-            self._beside(self._follow(held, cached, portion))
+            self._beside(self._follow(held, cached, call))
             raise
-        return await self._obey(held, cached, portion)
+        return await self._obey(held, cached, call)
 
-    async def _follow(self, held: Held, cached: ProcessQueue, portion: Portion) -> None:
+    async def _follow(self, held: HeldQueue, cached: ProcessQueue, call: ListenerCall) -> None:
         """Do what the listener says when it is done."""
-        assert portion.ended is not None, "the listener has the portion"
-        await portion.ended.wait()
-        await self._obey(held, cached, portion)
+        assert call.ended is not None, "the listener has the portion"
+        await call.ended.wait()
+        await self._obey(held, cached, call)
 
-    async def _obey(self, held: Held, cached: ProcessQueue, portion: Portion) -> int:
+    async def _obey(self, held: HeldQueue, cached: ProcessQueue, call: ListenerCall) -> int:
         """Do what the listener said; milliseconds the queue rests now."""
-        if cached.dropped or portion.skipped:
+        if cached.dropped or call.skipped:
             return 0
-        context = cast("OrderlyContext", portion.context)
-        status = portion.status if isinstance(portion.status, ConsumeOrderlyStatus) else None
+        context = cast("OrderlyContext", call.context)
+        status = call.status if isinstance(call.status, ConsumeOrderlyStatus) else None
         if context.auto_commit and status in BY_HAND and not self._warned:
             self._warned = True
             _log.warning("event=counts_as_success status=%s; only without auto_commit a listener commits", status)
-        step = step_after(status, context) if portion.messages else Step.COMMIT
-        if portion.messages:
-            self._count(portion, len(portion.messages) if step in (Step.RETRY, Step.ROLLBACK) else 0)
-        if step is Step.RETRY and await self._retry(cached, portion.messages):
+        step = step_after(status, context) if call.messages else OrderlyStep.COMMIT
+        if call.messages:
+            self._count(call, len(call.messages) if step in (OrderlyStep.RETRY, OrderlyStep.ROLLBACK) else 0)
+        if step is OrderlyStep.RETRY and await self._retry(cached, call.messages):
             return suspend_ms(context, self._suspend_ms)
-        if step is Step.ROLLBACK:
+        if step is OrderlyStep.ROLLBACK:
             cached.rollback()
             return suspend_ms(context, self._suspend_ms)
-        if step is Step.COMMIT or (step is Step.RETRY and context.auto_commit):
+        if step is OrderlyStep.COMMIT or (step is OrderlyStep.RETRY and context.auto_commit):
             self._commit(held, cached)
         return 0
 
-    async def _listen(self, portion: Portion) -> None:
-        if not portion.messages:
+    async def _listen(self, call: ListenerCall) -> None:
+        if not call.messages:
             return
-        portion.ended = asyncio.Event()
-        portion.held.idle.clear()
-        self._submit(portion)
-        await portion.ended.wait()
+        call.ended = asyncio.Event()
+        call.held.idle.clear()
+        self._submit(call)
+        await call.ended.wait()
 
-    def _commit(self, held: Held, cached: ProcessQueue) -> None:
+    def _commit(self, held: HeldQueue, cached: ProcessQueue) -> None:
         offset = cached.commit()
         self._dead.pop(cached, None)
         if offset >= 0 and not cached.dropped:

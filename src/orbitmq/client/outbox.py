@@ -26,12 +26,12 @@ from typing import TypeVar
 
 from orbitmq.client.background import Background
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.backlog import Backlog, Waiting
+from orbitmq.client.core.backlog import Backlog, BacklogEntry
 from orbitmq.client.core.kept import (
-    History,
-    Kept,
+    AttemptHistory,
     Loss,
     LossReason,
+    OutboxRecord,
     decode_history,
     decode_kept,
     doubling_pause,
@@ -47,7 +47,7 @@ from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.loops import check_loop
 from orbitmq.client.losses import Losses, OnLoss
 from orbitmq.client.outbox_file import OutboxFile
-from orbitmq.client.sender import Target
+from orbitmq.client.sender import SendTarget
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError, StoreError, UnitError
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -74,7 +74,7 @@ CLOSE_SECONDS = 5.0  # for sends under way, each of which has a limit of its own
 R = TypeVar("R")
 StoreRule = Callable[[Outgoing, OrbitMQError], bool]
 """Whether a message whose send failed with this error is kept. A rule that raises keeps it."""
-Resend = Callable[[Outgoing, Target], Awaitable[None]]
+Resend = Callable[[Outgoing, SendTarget], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Outbox:
         self._chance = Random()  # noqa: S311 - spreads load, keeps no secret
         self._losses = Losses(on_loss)
         self._backlog = Backlog()
-        self._unwritten: dict[int, Kept] = {}  # taken, not yet on disk
+        self._unwritten: dict[int, OutboxRecord] = {}  # taken, not yet on disk
         self._evicted: deque[int] = deque()  # given up, not yet told
         self._file: OutboxFile | None = None
         self._closing = False
@@ -204,14 +204,14 @@ class Outbox:
         self._file, self._resend, self._closing = file, resend, False
         self._losses.open()
         for number, data, history in await asyncio.to_thread(lambda: list(file.read_all())):
-            self._found(file, number, data, decode_history(history) if history else History())
+            self._found(file, number, data, decode_history(history) if history else AttemptHistory())
         if (missing := file.accepted - file.settled) > 0:
             text = f"{missing} messages were taken and not written before the process ended"
             self._losses.tell(Loss(LossReason.UNCLEAN_SHUTDOWN, text, count=missing))
             await asyncio.to_thread(file.settle)
         self._background.spawn(self._send_what_is_due())
 
-    def _found(self, file: OutboxFile, number: int, data: bytes, history: History) -> None:
+    def _found(self, file: OutboxFile, number: int, data: bytes, history: AttemptHistory) -> None:
         try:
             kept = decode_kept(data)
         except UnitError as error:
@@ -220,8 +220,8 @@ class Outbox:
         else:
             self._enter(number, kept, len(data), history)
 
-    def _enter(self, number: int, kept: Kept, size: int, history: History) -> Waiting:
-        waiting = Waiting(
+    def _enter(self, number: int, kept: OutboxRecord, size: int, history: AttemptHistory) -> BacklogEntry:
+        waiting = BacklogEntry(
             number, kept.line, size, kept.first_failed_ms, kept.message.msg_id, history.error or kept.error,
             history.attempts, history.next_ms,
         )  # fmt: skip
@@ -254,7 +254,7 @@ class Outbox:
 
     # ------------------------------------------------------------------------------------------------------- keeping
 
-    async def send(self, message: Outgoing, target: Target, send: Callable[[], Awaitable[R]]) -> R | SendResult:
+    async def send(self, message: Outgoing, target: SendTarget, send: Callable[[], Awaitable[R]]) -> R | SendResult:
         """The outcome of `send`, unless it fails and the message is kept, or others wait that it must not overtake. For
         the producer. Raises what `send` raises.
         """
@@ -280,7 +280,7 @@ class Outbox:
         queue = target.queue or MessageQueue(message.topic, "", -1)
         return SendResult(SendStatus.STORED_LOCALLY, message.msg_id, "", queue, -1)
 
-    async def _keep(self, message: Outgoing, target: Target, error: OrbitMQError) -> bool:
+    async def _keep(self, message: Outgoing, target: SendTarget, error: OrbitMQError) -> bool:
         kept = new_kept(message, self._clock.now_ms(), str(error), target.queue, target.key)
         data, file = encode_kept(kept), self._file
         if file is None or self._closing:
@@ -292,7 +292,7 @@ class Outbox:
         number = file.next_number()
         # One that stands behind others is due when they are gone.
         next_ms = 0 if self._backlog.holds(kept.line) else kept.first_failed_ms + FIRST_PAUSE_MS
-        waiting = self._enter(number, kept, len(data), History(next_ms=next_ms))
+        waiting = self._enter(number, kept, len(data), AttemptHistory(next_ms=next_ms))
         self._unwritten[number] = kept
         self.stored += 1
         written: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -340,7 +340,9 @@ class Outbox:
                     self._background.spawn(self._tell_evicted())
                 self._evicted.append(oldest.sequence)
 
-    def _written(self, waiting: Waiting, failure: Exception | None, written: asyncio.Future[Exception | None]) -> None:
+    def _written(
+        self, waiting: BacklogEntry, failure: Exception | None, written: asyncio.Future[Exception | None]
+    ) -> None:
         """The disk has taken a message, or not. One that is being sent just then may still get through."""
         kept = self._unwritten.pop(waiting.sequence)
         written.set_result(failure)
@@ -363,7 +365,7 @@ class Outbox:
                 async with asyncio.timeout(pause_s):
                     await self._news.wait()
 
-    async def _attempt(self, waiting: Waiting) -> None:
+    async def _attempt(self, waiting: BacklogEntry) -> None:
         try:
             kept = await self._read(waiting.sequence)
             if kept is not None:
@@ -374,14 +376,14 @@ class Outbox:
             self._under_way -= 1
             self._news.set()
 
-    async def _send_again(self, waiting: Waiting, kept: Kept) -> None:
+    async def _send_again(self, waiting: BacklogEntry, kept: OutboxRecord) -> None:
         assert self._resend is not None, "an open outbox has somebody to send for it"
         number = waiting.sequence
         if self._clock.now_ms() - kept.first_failed_ms > self.limits.age_max_s * 1000:
             self._lose(number, kept, LossReason.EXPIRED, f"older than {self.limits.age_max_s:g} s")
             return
         try:
-            await self._resend(kept.message, Target(kept.queue, kept.key))
+            await self._resend(kept.message, SendTarget(kept.queue, kept.key))
         except OrbitMQError as error:
             self._failed_again(waiting, kept, error)
         else:
@@ -390,7 +392,7 @@ class Outbox:
             self._remove_from_disk(number)
             self._reached(kept.message.topic)
 
-    def _failed_again(self, waiting: Waiting, kept: Kept, error: OrbitMQError) -> None:
+    def _failed_again(self, waiting: BacklogEntry, kept: OutboxRecord, error: OrbitMQError) -> None:
         number = waiting.sequence
         if not worth_keeping(kept.message, error):
             self._lose(number, kept, LossReason.NON_RETRYABLE, str(error))
@@ -403,9 +405,9 @@ class Outbox:
         next_ms = self._clock.now_ms() + int(pause_s * 1000)
         self._backlog.failed(number, next_ms)
         if self._file is not None:
-            self._file.put_history(number, encode_history(History(waiting.attempts, next_ms, waiting.error)))
+            self._file.put_history(number, encode_history(AttemptHistory(waiting.attempts, next_ms, waiting.error)))
 
-    def _pause(self, waiting: Waiting) -> float | None:
+    def _pause(self, waiting: BacklogEntry) -> float | None:
         entry = replace(_entry(waiting), attempts=waiting.attempts + 1)
         try:
             return self._next_pause(entry)
@@ -422,7 +424,7 @@ class Outbox:
 
     # --------------------------------------------------------------------------------------------- reading, removing
 
-    async def _read(self, number: int) -> Kept | None:
+    async def _read(self, number: int) -> OutboxRecord | None:
         """The message of that number; None for one that cannot be read, which is told."""
         if (kept := self._unwritten.get(number)) is not None:
             return kept
@@ -448,7 +450,7 @@ class Outbox:
                 self._losses.tell(kept.lost(LossReason.EVICTED, "a newer message came"))
             self._evicted.popleft()
 
-    def _lose(self, number: int, kept: Kept, reason: LossReason, detail: str) -> None:
+    def _lose(self, number: int, kept: OutboxRecord, reason: LossReason, detail: str) -> None:
         self._backlog.remove(number)
         self._remove_from_disk(number)
         self._losses.tell(kept.lost(reason, detail))
@@ -500,7 +502,7 @@ class Outbox:
         return len(unwanted)
 
 
-def _entry(waiting: Waiting) -> OutboxEntry:
+def _entry(waiting: BacklogEntry) -> OutboxEntry:
     return OutboxEntry(
         waiting.sequence, waiting.topic, waiting.msg_id, waiting.size, waiting.first_failed_ms, waiting.attempts,
         waiting.next_ms, waiting.error,

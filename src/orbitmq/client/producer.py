@@ -16,7 +16,7 @@ from orbitmq.client.background import Background
 from orbitmq.client.base import Client
 from orbitmq.client.core.arguments import KINDS, Argument, checks_arguments
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
-from orbitmq.client.core.latency import PROFILES, Fault, FaultTable, Latencies, steps
+from orbitmq.client.core.latency import PROFILES, BrokerLatencies, Fault, FaultTable, steps
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.core.outgoing_message import (
     Outgoing,
@@ -29,14 +29,14 @@ from orbitmq.client.core.outgoing_message import (
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.replies import asking
 from orbitmq.client.core.retry import RetryRules
-from orbitmq.client.core.selection import LEAST_LATENCY, Choosing
-from orbitmq.client.in_flight import Pace
+from orbitmq.client.core.selection import LEAST_LATENCY, QueueChooser
+from orbitmq.client.in_flight import InFlightLimit
 from orbitmq.client.instance import Instance
 from orbitmq.client.leaving import is_failure
 from orbitmq.client.probing import probe_regularly
-from orbitmq.client.sender import ANYWHERE, Sender, Target
+from orbitmq.client.sender import ANYWHERE, MessageSender, SendTarget
 from orbitmq.client.settings import ProducerSettings, complete
-from orbitmq.client.trace_dispatcher import SendTracing, Traces, traces_of
+from orbitmq.client.trace_dispatcher import SendTraceHook, TraceDispatcher, trace_dispatcher
 from orbitmq.errors import MessageIllegal, RequestTimeout, TooManyRequestsError
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
@@ -116,14 +116,14 @@ class Producer(Client):
         self._async_rules = replace(
             self._usual_rules, attempts=1 + self._settings["async_retry_times"], network_only=True
         )
-        self._pace = Pace(self._settings["async_in_flight_max"], self._settings["async_in_flight_bytes_max"])
+        self._pace = InFlightLimit(self._settings["async_in_flight_max"], self._settings["async_in_flight_bytes_max"])
         self._outbox = outbox
-        self._choosing = _choosing(self._settings)
-        self._sender: Sender | None = None
+        self._chooser = _chooser(self._settings)
+        self._sender: MessageSender | None = None
         self._around: Around = nullcontext
         self._hooks: list[SendHook] = []
         self._forbidden: list[ForbiddenHook] = []
-        self._traces: Traces | None = None
+        self._traces: TraceDispatcher | None = None
         self._background = Background(self._name())
         self._under_way: set[asyncio.Task[SendResult] | asyncio.Task[MessageExt]] = set()
 
@@ -197,7 +197,9 @@ class Producer(Client):
         check_message(message, self._settings["max_message_size"])
         return partial(self._deliver_inside, sender, message, target)
 
-    async def _deliver_inside(self, sender: Sender, message: Message, target: Target, rules: RetryRules) -> SendResult:
+    async def _deliver_inside(
+        self, sender: MessageSender, message: Message, target: SendTarget, rules: RetryRules
+    ) -> SendResult:
         with self._around([message]) as (sent,):
             return await self._delivery(sender, outgoing(sent, self._new_id, self._packing), target)(rules)
 
@@ -216,13 +218,13 @@ class Producer(Client):
         return self._begin_send(deliver, size, timeout, callback)
 
     def _delivery_of_batch(
-        self, sender: Sender, messages: Sequence[Message], queue: MessageQueue | None
+        self, sender: MessageSender, messages: Sequence[Message], queue: MessageQueue | None
     ) -> tuple[Delivery, int]:
         """What sends a batch, which is packed now, when its turn has come; and its bytes."""
         check_sequence(messages)
         batch = list(messages)
         packed = outgoing_batch(batch, self._new_id, self._packing)
-        target = ANYWHERE if queue is None else Target(self._namespace.wrap_queue(_QUEUE.accept(queue)))
+        target = ANYWHERE if queue is None else SendTarget(self._namespace.wrap_queue(_QUEUE.accept(queue)))
 
         async def deliver_inside(rules: RetryRules) -> SendResult:
             with self._around(batch) as sent:
@@ -359,7 +361,7 @@ class Producer(Client):
                 await sender.send_oneway(packed, target)
                 return
             if target.select is not None:
-                target = Target(await sender.choose(packed.topic, target))
+                target = SendTarget(await sender.choose(packed.topic, target))
             await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
 
     def _oneway_at_once(self, message: Message, key: str | int | bytes | None) -> Callable[[], None] | None:
@@ -411,7 +413,7 @@ class Producer(Client):
     @property
     def faults(self) -> dict[str, Fault]:
         """With `latency_fault`: what is known of each broker, and until when it is left out. For display."""
-        return dict(self._choosing.faults.faults) if self._choosing.faults is not None else {}
+        return dict(self._chooser.faults.faults) if self._chooser.faults is not None else {}
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -422,30 +424,30 @@ class Producer(Client):
         key: str | int | bytes | None,
         selector: QueueSelector[A] | None,
         arg: A | None,
-    ) -> Target:
+    ) -> SendTarget:
         """Where the caller wants the message."""
         if (queue is not None) + (key is not None) + (selector is not None) > 1:
             raise MessageIllegal("give one of queue, sharding_key and selector")
         if selector is not None:
-            return Target(select=partial(_select, _SELECTOR.accept(selector), message, cast("A", arg)))
+            return SendTarget(select=partial(_select, _SELECTOR.accept(selector), message, cast("A", arg)))
         if key is not None:
-            return Target(key=_KEY.accept(key))
-        return Target(None if queue is None else self._namespace.wrap_queue(_QUEUE.accept(queue)))
+            return SendTarget(key=_KEY.accept(key))
+        return SendTarget(None if queue is None else self._namespace.wrap_queue(_QUEUE.accept(queue)))
 
-    def _delivery(self, sender: Sender, packed: Outgoing, target: Target) -> Delivery:
+    def _delivery(self, sender: MessageSender, packed: Outgoing, target: SendTarget) -> Delivery:
         if self._outbox is None:
             return partial(sender.send, packed, target=target)
         return partial(self._deliver_or_keep, self._outbox, sender, packed, target)
 
     async def _deliver_or_keep(
-        self, outbox: Outbox, sender: Sender, packed: Outgoing, target: Target, rules: RetryRules
+        self, outbox: Outbox, sender: MessageSender, packed: Outgoing, target: SendTarget, rules: RetryRules
     ) -> SendResult:
         if target.select is not None:  # a function cannot be kept, what it chooses can
-            target = Target(await sender.choose(packed.topic, target))
+            target = SendTarget(await sender.choose(packed.topic, target))
         result = await outbox.send(packed, target, lambda: sender.send(packed, rules, target))
         return replace(result, queue=self._namespace.unwrap_queue(result.queue)) if self._namespace else result
 
-    async def _send_again(self, packed: Outgoing, target: Target) -> None:
+    async def _send_again(self, packed: Outgoing, target: SendTarget) -> None:
         assert self._sender is not None, "the outbox is open while the producer runs"
         await self._sender.send(packed, self._usual_rules, target)
 
@@ -454,16 +456,16 @@ class Producer(Client):
         return instance.unique_ids.create(instance.clock.now_ms())
 
     @property
-    def _running_sender(self) -> Sender:
+    def _running_sender(self) -> MessageSender:
         self._check_running()
         assert self._sender is not None, "start makes the sender"
         return self._sender
 
     async def _begin(self, instance: Instance) -> None:
-        self._sender = Sender(
+        self._sender = MessageSender(
             instance,
             self.group,
-            self._choosing,
+            self._chooser,
             template=self._settings["create_topic_key"],
             template_queues=self._settings["default_topic_queue_nums"],
             hooks=self._hooks,
@@ -472,11 +474,11 @@ class Producer(Client):
             unit_mode=self._settings["unit_mode"],
         )
         await self._join(instance)
-        if self._choosing.faults is not None and self._choosing.faults.probes:
-            self._background.spawn(probe_regularly(instance, self._choosing.faults))
+        if self._chooser.faults is not None and self._chooser.faults.probes:
+            self._background.spawn(probe_regularly(instance, self._chooser.faults))
         if self._settings["enable_trace"]:
-            self._traces = traces_of(instance, self.group, "PRODUCE", self._settings["trace_topic"])
-            self._hooks.append(SendTracing(self._traces))
+            self._traces = trace_dispatcher(instance, self.group, "PRODUCE", self._settings["trace_topic"])
+            self._hooks.append(SendTraceHook(self._traces))
         if self._outbox is not None:
             await self._outbox.open(self._send_again)
 
@@ -537,7 +539,7 @@ def _tell(callback: SendCallback, task: asyncio.Task[SendResult]) -> None:
         _log.exception("event=send_callback_failed")
 
 
-def _choosing(settings: ProducerSettings) -> Choosing:
+def _chooser(settings: ProducerSettings) -> QueueChooser:
     profile = PROFILES[settings["latency_profile"]]
     table = FaultTable(
         replace(
@@ -546,8 +548,8 @@ def _choosing(settings: ProducerSettings) -> Choosing:
             not_available=steps(settings["not_available_duration"]) or profile.not_available,
         )
     )
-    return Choosing(
+    return QueueChooser(
         random.Random(),  # noqa: S311 - spreads load, keeps no secret
         table if settings["latency_fault"] else None,
-        Latencies() if settings["queue_strategy"] == LEAST_LATENCY else None,
+        BrokerLatencies() if settings["queue_strategy"] == LEAST_LATENCY else None,
     )

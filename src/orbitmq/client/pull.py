@@ -14,7 +14,7 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.puller import Puller
 from orbitmq.client.queue_listeners import QueueListener
-from orbitmq.client.retry_sender import Returning
+from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.settings import PullSettings, complete
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -63,7 +63,7 @@ class PullConsumer(Consumer):
             offset_store=offset_store,
         )
         self._puller: Puller | None = None
-        self._sends_back: Returning | None = None
+        self._sends_back: RetrySender | None = None
 
     # ------------------------------------------------------------------------------------------------------- messages
 
@@ -165,7 +165,7 @@ class PullConsumer(Consumer):
             timeout_ms=settings["pull_timeout_ms"],
         )
         times_max = settings["max_reconsume_times"]
-        self._sends_back = Returning(instance, self.group, times_max, namespace=self._namespace)
+        self._sends_back = RetrySender(instance, self.group, times_max, namespace=self._namespace)
         await self._begin_consuming(instance)
 
     async def _end(self, instance: Instance) -> None:

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar, Unpack, cast
 
 from orbitmq.client.background import Background, one_round
-from orbitmq.client.consumer import REBALANCE_AGAIN_S, Held
-from orbitmq.client.consumer_stats import Figures
+from orbitmq.client.consumer import REBALANCE_AGAIN_S, HeldQueue
+from orbitmq.client.consumer_stats import ConsumerStats
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.consume import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
@@ -28,7 +28,7 @@ from orbitmq.client.core.orderly import RECONSUME_TIMES_MAX as RECONSUME_IN_ORDE
 from orbitmq.client.core.process_queue import NOTHING, ProcessQueue
 from orbitmq.client.core.selectors import Selector
 from orbitmq.client.instance import Instance
-from orbitmq.client.listener_hooks import hooked
+from orbitmq.client.listener_hooks import with_hooks
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.orderly import Orderly
@@ -36,11 +36,11 @@ from orbitmq.client.puller import Puller
 from orbitmq.client.queue_locks import LOCK_AGAIN_S, RENEW_S, OwnedQueues
 from orbitmq.client.reading_consumer import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import error_text, queue_info
-from orbitmq.client.retry_sender import Returning
+from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.settings import PushSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
-from orbitmq.client.trace_dispatcher import ConsumeTracing, Traces, traces_of
-from orbitmq.client.workers import Listener, OrderlyListener, Portion, Workers, workers_for
+from orbitmq.client.trace_dispatcher import ConsumeTraceHook, TraceDispatcher, trace_dispatcher
+from orbitmq.client.workers import Listener, ListenerCall, ListenerWorkers, OrderlyListener, workers_for
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -144,17 +144,17 @@ class PushConsumer(ReadingConsumer):
         self._is_orderly = False
         self._orderly: Orderly | None = None
         self._locks: OwnedQueues | None = None
-        self._given_up: dict[Held, asyncio.Task[None]] = {}
+        self._given_up: dict[HeldQueue, asyncio.Task[None]] = {}
         """Queues whose listener must be done before another member may have them, each with who sees to that."""
-        self._figures = Figures(self._clock)
+        self._stats = ConsumerStats(self._clock)
         self._last_failure: dict[str, str] = {}
         """Why and when the listener failed last, as operators are told."""
         self._own_thresholds = self._thresholds
         self._paused = False
         self._puller: Puller | None = None
-        self._workers: Workers | None = None
-        self._sends_back: Returning | None = None
-        self._traces: Traces | None = None
+        self._workers: ListenerWorkers | None = None
+        self._sends_back: RetrySender | None = None
+        self._traces: TraceDispatcher | None = None
         self._returning = Background(f"{self._name()}, sending back")
         times = self._settings["max_reconsume_times"]
         self._times_max = times
@@ -278,7 +278,7 @@ class PushConsumer(ReadingConsumer):
                 for queue, held in sorted(self._held.items())
             },
             properties=self._properties(workers=self._running_workers.count, is_orderly=self._is_orderly),
-            status_table=self._figures.table(),
+            status_table=self._stats.table(),
             subscription_set=list(self._subscriptions.values()),
         )
 
@@ -292,13 +292,13 @@ class PushConsumer(ReadingConsumer):
         """Have the listener take a message now. No offset changes, and a failure is not delivered again."""
         queue = self._namespace.unwrap_queue(message.queue)
         context = OrderlyContext(queue) if self._is_orderly else ConcurrentContext(queue)
-        portion = Portion(Held(message.queue), ProcessQueue(), [message], context)
+        call = ListenerCall(HeldQueue(message.queue), ProcessQueue(), [message], context)
         started_ms = self._clock.now_ms()
-        await self._running_workers.call(portion)
-        threw = portion.error is not None
+        await self._running_workers.call(call)
+        threw = call.error is not None
         return ConsumeDirectlyResult(
-            consume_result=ConsumeResult.CR_THROW_EXCEPTION if threw else RESULTS[portion.status],
-            remark=repr(portion.error) if threw else None,
+            consume_result=ConsumeResult.CR_THROW_EXCEPTION if threw else RESULTS[call.status],
+            remark=repr(call.error) if threw else None,
             spent_time_ms=self._clock.now_ms() - started_ms,
         )
 
@@ -315,12 +315,12 @@ class PushConsumer(ReadingConsumer):
         self._puller = self._puller_of(instance, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
         usual_max = RECONSUME_IN_ORDER_MAX if self._is_orderly else RECONSUME_TIMES_MAX
         times_max = usual_max if self._times_max < 0 else self._times_max
-        self._sends_back = Returning(instance, self.group, times_max, namespace=self._namespace)
+        self._sends_back = RetrySender(instance, self.group, times_max, namespace=self._namespace)
         if self._settings["enable_trace"]:
-            self._traces = traces_of(instance, self.group, "CONSUME", self._settings["trace_topic"])
+            self._traces = trace_dispatcher(instance, self.group, "CONSUME", self._settings["trace_topic"])
             ids = instance.unique_ids
-            self._hooks.append(ConsumeTracing(self._traces, lambda: ids.create(self._clock.now_ms())))
-        listener = hooked(self._listener, self._hooks, self.group, self._clock) if self._hooks else self._listener
+            self._hooks.append(ConsumeTraceHook(self._traces, lambda: ids.create(self._clock.now_ms())))
+        listener = with_hooks(self._listener, self._hooks, self.group, self._clock) if self._hooks else self._listener
         self._workers = workers_for(
             listener, self._settings["consume_threads"], self.group, self._prepare, self._finished
         )
@@ -349,7 +349,7 @@ class PushConsumer(ReadingConsumer):
 
     def _waits_for_us(self) -> list[asyncio.Task[None]]:
         """Who waits for a listener that is shutting this consumer down to be done with its queue."""
-        own = self._running_workers.own_portion()
+        own = self._running_workers.own_call()
         return [task for held, task in self._given_up.items() if own is not None and held is own.held]
 
     async def _hand_over(self) -> None:
@@ -358,18 +358,18 @@ class PushConsumer(ReadingConsumer):
             await self._locks.unlock_all(but=at_work)
 
     @property
-    def _returns(self) -> Returning:
+    def _returns(self) -> RetrySender:
         assert self._sends_back is not None, "start makes it"
         return self._sends_back
 
     @property
-    def _running_workers(self) -> Workers:
+    def _running_workers(self) -> ListenerWorkers:
         assert self._workers is not None, "start makes the workers"
         return self._workers
 
     # -------------------------------------------------------------------------------------------------------- pulling
 
-    async def _read(self, held: Held) -> None:
+    async def _read(self, held: HeldQueue) -> None:
         offset = await self._start_offset(held)
         while not held.cached.dropped:
             held.cached.last_pull_ms = self._clock.now_ms()
@@ -391,7 +391,7 @@ class PushConsumer(ReadingConsumer):
             if self._settings["pull_interval_ms"]:
                 await asyncio.sleep(self._settings["pull_interval_ms"] / 1000)
 
-    async def _finish(self, held: Held) -> None:
+    async def _finish(self, held: HeldQueue) -> None:
         """Until what was pulled is consumed and the broker has said that it knows."""
         while len(held.cached) or not held.idle.is_set():
             await held.wait_for_room(HOLD_LOOK_S)
@@ -403,27 +403,27 @@ class PushConsumer(ReadingConsumer):
                 _log.warning("event=offset_not_confirmed group=%s queue=%s error=%r", self.group, held.queue, error)
                 await asyncio.sleep(self._settings["pull_error_delay_ms"] / 1000)
 
-    async def _pull(self, held: Held, offset: int, subscription: SubscriptionData) -> PullResult:
+    async def _pull(self, held: HeldQueue, offset: int, subscription: SubscriptionData) -> PullResult:
         assert self._puller is not None, "start makes the puller"
         clustering = self._message_model is MessageModel.CLUSTERING
         commit = self._offsets.table.read(held.queue) if clustering else 0
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
-    def _take_in(self, held: Held, result: PullResult) -> None:
+    def _take_in(self, held: HeldQueue, result: PullResult) -> None:
         """Cache and hand on what was pulled."""
         if result.messages:
             pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
-            self._figures.pulled(held.queue.topic, len(result.messages), pull_ms)
+            self._stats.pulled(held.queue.topic, len(result.messages), pull_ms)
             held.cached.put(result.messages, result.max_offset)
             if self._is_orderly:
                 held.arrived.set()
                 return
-            for portion in chunks(result.messages, self._settings["consume_batch_max_size"]):
-                self._submit(held, portion)
+            for batch in chunks(result.messages, self._settings["consume_batch_max_size"]):
+                self._submit(held, batch)
         elif not held.cached.count:  # what is at work in order counts, too
             self._offsets.table.raise_to(held.queue, result.next_begin_offset)
 
-    async def _moved(self, held: Held, asked: int, offset: int) -> int:
+    async def _moved(self, held: HeldQueue, asked: int, offset: int) -> int:
         """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
 
         Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
@@ -494,7 +494,7 @@ class PushConsumer(ReadingConsumer):
             for held in released:
                 self._given_up[held] = self._returning.spawn(self._let_go(held))
 
-    async def _let_go(self, held: Held) -> None:
+    async def _let_go(self, held: HeldQueue) -> None:
         """Another member gets the queue when our listener is done with it: that is what order means."""
         await held.idle.wait()
         del self._given_up[held]
@@ -519,55 +519,53 @@ class PushConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------------ consuming
 
-    def _submit(self, held: Held, messages: Sequence[MessageExt]) -> None:
-        self._running_workers.submit(Portion(held, held.cached, messages, self._context(held)))
+    def _submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
+        self._running_workers.submit(ListenerCall(held, held.cached, messages, self._context(held)))
 
-    def _context(self, held: Held) -> ConcurrentContext:
+    def _context(self, held: HeldQueue) -> ConcurrentContext:
         return ConcurrentContext(self._namespace.unwrap_queue(held.queue))
 
-    def _prepare(self, portion: Portion) -> None:
+    def _prepare(self, call: ListenerCall) -> None:
         """Where the listener runs, right before it."""
         now = str(self._clock.now_ms())
-        for message in portion.messages:
+        for message in call.messages:
             as_the_listener_sees(message, self.group, self._namespace).properties[CONSUME_START_TIME] = now
 
-    def _finished(self, portion: Portion) -> None:
+    def _finished(self, call: ListenerCall) -> None:
         """The listener spoke, or was not asked."""
-        if portion.ended is not None:
-            portion.held.idle.set()
-            portion.cached.last_consume_ms = self._clock.now_ms()
-            portion.ended.set()
+        if call.ended is not None:
+            call.held.idle.set()
+            call.cached.last_consume_ms = self._clock.now_ms()
+            call.ended.set()
             return
-        if portion.skipped or portion.cached.dropped:
+        if call.skipped or call.cached.dropped:
             return
-        portion.cached.last_consume_ms = self._clock.now_ms()
-        context, status = cast("ConcurrentContext", portion.context), cast("_Concurrently", portion.status)
-        failed = portion.messages[first_failed(status, context, len(portion.messages)) :]
-        self._count(portion, len(failed))
+        call.cached.last_consume_ms = self._clock.now_ms()
+        context, status = cast("ConcurrentContext", call.context), cast("_Concurrently", call.status)
+        failed = call.messages[first_failed(status, context, len(call.messages)) :]
+        self._count(call, len(failed))
         if failed and self._message_model is MessageModel.CLUSTERING:
-            self._returning.spawn(self._return(portion, failed, context.delay_level_when_next_consume))
+            self._returning.spawn(self._return(call, failed, context.delay_level_when_next_consume))
             return
         if failed:
-            _log.warning(
-                "event=messages_dropped group=%s queue=%s count=%d", self.group, portion.held.queue, len(failed)
-            )
-        self._settle(portion.held, portion.cached, portion.messages)
+            _log.warning("event=messages_dropped group=%s queue=%s count=%d", self.group, call.held.queue, len(failed))
+        self._settle(call.held, call.cached, call.messages)
 
-    def _count(self, portion: Portion, failed: int) -> None:
-        now_ms = portion.cached.last_consume_ms
-        begun_ms = int(portion.messages[0].properties.get(CONSUME_START_TIME, now_ms))
-        self._figures.consumed(portion.held.queue.topic, len(portion.messages), failed, now_ms - begun_ms)
+    def _count(self, call: ListenerCall, failed: int) -> None:
+        now_ms = call.cached.last_consume_ms
+        begun_ms = int(call.messages[0].properties.get(CONSUME_START_TIME, now_ms))
+        self._stats.consumed(call.held.queue.topic, len(call.messages), failed, now_ms - begun_ms)
         if failed:
-            self._last_failure = {LAST_ERROR: error_text(portion.error), LAST_ERROR_AT: str(now_ms)}
+            self._last_failure = {LAST_ERROR: error_text(call.error), LAST_ERROR_AT: str(now_ms)}
 
-    def _settle(self, held: Held, cached: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+    def _settle(self, held: HeldQueue, cached: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         """These messages are done: their queue has room, its offset may rise."""
         offset = cached.remove(messages)
         if offset >= 0 and not cached.dropped:
             self._offsets.table.raise_to(held.queue, offset)
         held.room.set()
 
-    async def _return(self, portion: Portion, failed: Sequence[MessageExt], delay_level: int) -> None:
+    async def _return(self, call: ListenerCall, failed: Sequence[MessageExt], delay_level: int) -> None:
         """Send failed messages back; those that nobody takes are tried here again after a while."""
         kept: list[MessageExt] = []
         for message in failed:
@@ -577,16 +575,16 @@ class PushConsumer(ReadingConsumer):
                 _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
                 message.reconsume_times += 1
                 kept.append(message)
-        done = [message for message in portion.messages if not any(message is other for other in kept)]
-        self._settle(portion.held, portion.cached, done)
+        done = [message for message in call.messages if not any(message is other for other in kept)]
+        self._settle(call.held, call.cached, done)
         if kept:
-            again = Portion(portion.held, portion.cached, kept, self._context(portion.held))
+            again = ListenerCall(call.held, call.cached, kept, self._context(call.held))
             asyncio.get_running_loop().call_later(RESUBMIT_S, self._running_workers.submit, again)
 
     async def _sample_regularly(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
-            self._figures.sample()
+            self._stats.sample()
 
     async def _look_for_overdue(self) -> None:
         """A listener that hangs must not hold its queue for ever: its message is delivered again elsewhere."""
@@ -597,7 +595,7 @@ class PushConsumer(ReadingConsumer):
                 for held in list(self._held.values()):
                     await self._give_up_overdue(held, timeout_ms)
 
-    async def _give_up_overdue(self, held: Held, timeout_ms: int) -> None:
+    async def _give_up_overdue(self, held: HeldQueue, timeout_ms: int) -> None:
         for _ in range(OVERDUE_COUNT_MAX):
             message = held.cached.overdue(self._clock.now_ms(), timeout_ms)
             if message is None:

@@ -29,7 +29,7 @@ QueueListener: TypeAlias = Callable[[str, Sequence[MessageQueue], Sequence[Messa
 """Gets a topic, all its readable queues, and those of them that this consumer has."""
 
 
-class Watching:
+class QueueListeners:
     """The callbacks of one consumer. Queues come as brokers know them and go out without their namespace."""
 
     def __init__(self, namespace: Namespace, owner: str) -> None:

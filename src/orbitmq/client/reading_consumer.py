@@ -11,10 +11,10 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from datetime import datetime
 
-from orbitmq.client.consumer import Consumer, Held
+from orbitmq.client.consumer import Consumer, HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.flow import Thresholds
-from orbitmq.client.core.position import Ask, start_position
+from orbitmq.client.core.position import StartLookup, start_position
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.settings import SYNC, ConsumerSettings
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
@@ -72,7 +72,7 @@ class ReadingConsumer(Consumer):
         held.task = self._background.spawn(self._read(held))
 
     @abstractmethod
-    async def _read(self, held: Held) -> None:
+    async def _read(self, held: HeldQueue) -> None:
         """Pull the queue until it is given up."""
 
     def _pause_after(self, error: OrbitMQError, queue: MessageQueue) -> float:
@@ -84,7 +84,7 @@ class ReadingConsumer(Consumer):
 
     # ---------------------------------------------------------------------------------------------- start position
 
-    async def _start_offset(self, held: Held) -> int:
+    async def _start_offset(self, held: HeldQueue) -> int:
         """Where to begin; asked until somebody knows."""
         while True:
             try:
@@ -95,13 +95,13 @@ class ReadingConsumer(Consumer):
 
     async def _find_start(self, queue: MessageQueue) -> int:
         position = start_position(queue.topic, await self._offsets.stored(queue), self._consume_from_where)
-        if not isinstance(position, Ask):
+        if not isinstance(position, StartLookup):
             return position
         assert self._shared is not None, "a queue is held only while an instance is shared"
         remoting, address = self._shared.remoting, await self._shared.routes.master(queue)
-        if position is Ask.MAX_OFFSET:
+        if position is StartLookup.MAX_OFFSET:
             return await offsets.max_offset(remoting, address, queue)
-        if position is Ask.MIN_OFFSET:
+        if position is StartLookup.MIN_OFFSET:
             return await offsets.min_offset(remoting, address, queue)
         time_ms = self._start_time_ms or self._clock.now_ms() - HALF_AN_HOUR_MS
         return await offsets.search_offset(remoting, address, queue, time_ms)

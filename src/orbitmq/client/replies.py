@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from orbitmq.client.core.replies import arrived
-from orbitmq.client.in_flight import Pace
+from orbitmq.client.in_flight import InFlightLimit
 from orbitmq.errors import TooManyRequestsError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import CORRELATION_ID
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 WAITING_MAX = 10_000  # requests without reply; as many as a broker has replies under way
 
 
-class Replies:
+class PendingReplies:
     """Correlation id -> the reply that is waited for, of one client."""
 
     def __init__(self, clock: Clock, limit: int = WAITING_MAX) -> None:
         self._clock = clock
-        self._pace = Pace(limit, 0)
+        self._pace = InFlightLimit(limit, 0)
         self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
 
     def add_to(self, router: Router) -> None:

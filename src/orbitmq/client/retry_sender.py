@@ -8,9 +8,9 @@ import sys
 from orbitmq.client.core.consume import retry_copies
 from orbitmq.client.core.outgoing_message import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
-from orbitmq.client.core.selection import Choosing
+from orbitmq.client.core.selection import QueueChooser
 from orbitmq.client.instance import Instance
-from orbitmq.client.sender import Sender
+from orbitmq.client.sender import MessageSender
 from orbitmq.errors import BrokerError, MessageIllegal, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
@@ -25,7 +25,7 @@ RULES = RetryRules(3, 3000)  # attempts and milliseconds of a copy
 PACKING = Packing(sys.maxsize)  # what a broker has stored once is not too large for this client
 
 
-class Returning:
+class RetrySender:
     """For one group. After `reconsume_times_max` failures the broker puts a message into the dead letter topic."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Returning:
         self._instance = instance
         self._group = group
         self._reconsume_times_max = reconsume_times_max
-        self._sender = Sender(instance, CLIENT_INNER_PRODUCER_GROUP, Choosing(instance.chance))
+        self._sender = MessageSender(instance, CLIENT_INNER_PRODUCER_GROUP, QueueChooser(instance.chance))
 
     async def send_back(
         self, message: MessageExt, delay_level: int, broker_name: str | None = None, group: str | None = None

@@ -34,7 +34,7 @@ LOOKUPS_AT_ONCE = 8  # a name server that hangs costs its time limit once for so
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownRoute:
     """A topic's route and what follows from it."""
 
     route: TopicRouteData
@@ -59,7 +59,7 @@ class Routes:
         self._name_servers = name_servers
         self._timeout_ms = timeout_ms
         self._on_change = on_change
-        self._topics: dict[str, Known] = {}
+        self._topics: dict[str, KnownRoute] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
         self._registered: dict[str, Mapping[int, str]] = {}
         self._lookups: dict[str, asyncio.Task[TopicRouteData | None]] = {}
@@ -101,11 +101,11 @@ class Routes:
             raise ClientError(NO_ROUTE, f"no route to topic {topic}: it has no readable queue on any broker")
         return queues
 
-    async def refresh(self, topic: str) -> Known | None:
+    async def refresh(self, topic: str) -> KnownRoute | None:
         """Ask the name server; the topic's route afterwards, None when it has never had one."""
         route = await self._lookup(topic)
         if route is not None:
-            self._learn(topic, Known(route, publish_queues(topic, route), subscribe_queues(topic, route)))
+            self._learn(topic, KnownRoute(route, publish_queues(topic, route), subscribe_queues(topic, route)))
         return self._topics.get(topic)
 
     async def refresh_each(self, topics: Iterable[str]) -> None:
@@ -163,7 +163,7 @@ class Routes:
             )
         return address
 
-    async def _adopt_template(self, topic: str, template: str, queue_count: int) -> Known:
+    async def _adopt_template(self, topic: str, template: str, queue_count: int) -> KnownRoute:
         route = await self._lookup(template)
         if route is None:
             raise ClientError(
@@ -172,7 +172,7 @@ class Routes:
                 f"create it from (autoCreateTopicEnable=false); create the topic first",
             )
         taken = from_template(route, queue_count)
-        known = Known(taken, publish_queues(topic, taken), (), from_template=True)
+        known = KnownRoute(taken, publish_queues(topic, taken), (), from_template=True)
         self._learn(topic, known)
         return known
 
@@ -196,7 +196,7 @@ class Routes:
             lambda address: operations.route(self._remoting, address, topic, timeout_ms=self._timeout_ms)
         )
 
-    def _learn(self, topic: str, known: Known) -> None:
+    def _learn(self, topic: str, known: KnownRoute) -> None:
         before = self._topics.get(topic)
         if before is not None and before.from_template == known.from_template and same_route(before.route, known.route):
             return

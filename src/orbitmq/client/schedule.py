@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, Unpack, cast
 
 from orbitmq.client.background import Background
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance
@@ -104,7 +104,7 @@ class PullSchedule(PullConsumer):
         if queue.topic in self._tasks:
             held.task = self._background.spawn(self._serve(held))
 
-    async def _serve(self, held: Held) -> None:
+    async def _serve(self, held: HeldQueue) -> None:
         queue = self._namespace.unwrap_queue(held.queue)
         before = self._under_way.get(queue)
         if before is not None:  # the queue was another's in between, and the last call for it is not done

@@ -12,7 +12,7 @@ from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each
 from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
-from orbitmq.client.core.selection import Choosing, RoundRobin, queue_of_key
+from orbitmq.client.core.selection import QueueChooser, RoundRobin, queue_of_key
 from orbitmq.client.instance import Instance
 from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.model import MessageQueue
@@ -33,7 +33,7 @@ STATUSES: Mapping[int, SendStatus] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SendTarget:
     """Where the caller wants a message: in this queue, with the others of this key, or anywhere."""
 
     queue: MessageQueue | None = None
@@ -47,7 +47,7 @@ class Target:
         return self.queue is None and self.key is None and self.select is None
 
 
-ANYWHERE = Target()
+ANYWHERE = SendTarget()
 
 
 class _Forbidden(Exception):
@@ -58,14 +58,14 @@ class _Forbidden(Exception):
         self.reason = reason
 
 
-class Sender:
+class MessageSender:
     """Sends for one producer group."""
 
     def __init__(
         self,
         instance: Instance,
         group: str,
-        choosing: Choosing,
+        choosing: QueueChooser,
         *,
         template: str = AUTO_CREATE_TOPIC,
         template_queues: int = 4,
@@ -81,7 +81,7 @@ class Sender:
         self._hooks = hooks
         self._forbidden = forbidden
         self._group = group
-        self._choosing = choosing
+        self._chooser = choosing
         self._template = template
         self._template_queues = template_queues
         self._late: set[asyncio.Task[None]] = set()
@@ -89,7 +89,7 @@ class Sender:
         send more of them wait.
         """
 
-    async def send(self, message: Outgoing, rules: RetryRules, target: Target = ANYWHERE) -> SendResult:
+    async def send(self, message: Outgoing, rules: RetryRules, target: SendTarget = ANYWHERE) -> SendResult:
         """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once, or with
         `network_only` again and again.
         """
@@ -99,7 +99,7 @@ class Sender:
         now_ms = self._now_ms()
         loop = SendLoop(rules, now_ms, message.topic)
         queues = await self._queues(message.topic)  # a topic without route fails at once, with its cause
-        turns = self._choosing.turns(message.topic)
+        turns = self._chooser.turns(message.topic)
         turn = turns.take(len(queues))
         try:
             return await self._try(message, loop, None if is_free else target, turn, queues)
@@ -114,7 +114,7 @@ class Sender:
         self,
         message: Outgoing,
         loop: SendLoop,
-        target: Target | None,
+        target: SendTarget | None,
         turn: RoundRobin,
         queues: Sequence[MessageQueue],
     ) -> SendResult:
@@ -122,7 +122,7 @@ class Sender:
         now_ms = loop.started_ms
         while (left_ms := loop.time_left(now_ms)) is not None:
             if target is None:
-                queue = self._choosing.choose(turn, queues, loop.last_broker, now_ms)
+                queue = self._chooser.choose(turn, queues, loop.last_broker, now_ms)
             elif queue is None:
                 queue = await self.choose(message.topic, target)
             loop.attempt(queue.broker_name)
@@ -141,7 +141,7 @@ class Sender:
                 queues = await self._queues(message.topic)  # the route may be another by now
         return loop.outcome()
 
-    async def send_oneway(self, message: Outgoing, target: Target = ANYWHERE) -> None:
+    async def send_oneway(self, message: Outgoing, target: SendTarget = ANYWHERE) -> None:
         """One attempt, and no word of what came of it."""
         queue = await self.choose(message.topic, target)
         address = await self._instance.routes.master(queue)
@@ -161,10 +161,10 @@ class Sender:
         waited for before. For any thread: it only looks.
         """
         known = self._instance.routes.publish(message.topic)
-        watched = self._hooks or self._forbidden or self._choosing.measures or self._instance.settings["vip_channel"]
+        watched = self._hooks or self._forbidden or self._chooser.measures or self._instance.settings["vip_channel"]
         if watched or self._late or known is None:
             return None
-        turn = self._choosing.turns(message.topic).shared
+        turn = self._chooser.turns(message.topic).shared
         queue = turn.select(known.queues) if key is None else queue_of_key(known.queues, key)
         address = self._instance.routes.known_master(queue)
         connection = self._instance.remoting.connection(address) if address is not None else None
@@ -187,7 +187,7 @@ class Sender:
 
     async def _write_late(self, message: Outgoing, queue: MessageQueue) -> None:
         try:
-            await self.send_oneway(message, Target(queue))
+            await self.send_oneway(message, SendTarget(queue))
         except Exception as error:
             _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
 
@@ -201,7 +201,7 @@ class Sender:
     def _attempt(
         self, message: Outgoing, queue: MessageQueue, timeout_ms: int
     ) -> Coroutine[object, object, SendResult]:
-        if self._choosing.measures:
+        if self._chooser.measures:
             return self._measured(message, queue, timeout_ms)
         return self._send_to(queue, message, timeout_ms)
 
@@ -216,7 +216,7 @@ class Sender:
             now_ms, failed = self._now_ms(), isinstance(error, (RemotingError, BrokerError))
             reachable = not isinstance(error, RemotingError)
             name = queue.broker_name
-            self._choosing.note(name, now_ms - began_ms, now_ms, failed=failed, reachable=reachable)
+            self._chooser.note(name, now_ms - began_ms, now_ms, failed=failed, reachable=reachable)
 
     async def _send_to(self, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
         address = await self._instance.routes.master(queue)
@@ -267,7 +267,7 @@ class Sender:
         born_ms, template, count = self._instance.clock.now_ms(), self._template, self._template_queues
         return message.header(self._group, queue, born_ms, template, count, unit_mode=self._unit_mode)
 
-    async def choose(self, topic: str, target: Target) -> MessageQueue:
+    async def choose(self, topic: str, target: SendTarget) -> MessageQueue:
         """The queue a message goes to. ClientError without one."""
         if target.queue is not None:
             if target.queue.topic != topic:
@@ -280,7 +280,7 @@ class Sender:
             return queue_of_key(queues, target.key)
         if target.select is not None:
             return self._selected(topic, queues, target.select)
-        return self._choosing.choose(self._choosing.turns(topic).shared, queues, None, self._now_ms())
+        return self._chooser.choose(self._chooser.turns(topic).shared, queues, None, self._now_ms())
 
     def _selected(
         self,

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
-from orbitmq.client.callbacks import told_aside
+from orbitmq.client.callbacks import off_loop
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.latency import Fault
@@ -35,7 +35,7 @@ from orbitmq.client.producer import SendCallback
 from orbitmq.client.queue_listeners import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.schedule import PullContext
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
-from orbitmq.client.sync_wrapper import Face, beside, direct, loop_thread, started, wait, waiting
+from orbitmq.client.sync_wrapper import SyncWrapper, beside, direct, loop_thread, started, wait, waiting
 from orbitmq.client.transactions import A_contra, TransactionListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
@@ -73,7 +73,7 @@ def _shut_down_soon(client: base.Client, _started: None) -> None:
     task.add_done_callback(_ending.discard)
 
 
-class Client(Face[C_co]):
+class Client(SyncWrapper[C_co]):
     """What all have; `with` starts and shuts down."""
 
     start = waiting(base.Client.start, undo=_shut_down_soon)
@@ -150,7 +150,7 @@ class Producer(Client[producer.Producer]):
         on a thread of their own, where they may wait and use this object.
         """
         return self._send_async(
-            message, told_aside(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
+            message, off_loop(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
             timeout=timeout,
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ class Producer(Client[producer.Producer]):
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
         """As `orbitmq.client.Producer.send_batch_async`; otherwise as `send_async`."""
-        return self._send_batch_async(messages, told_aside(callback), queue=queue, timeout=timeout)
+        return self._send_batch_async(messages, off_loop(callback), queue=queue, timeout=timeout)
 
     def send_oneway(
         self,
@@ -209,7 +209,7 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
         **settings: Unpack[TransactionSettings],
     ) -> None:
         box = outbox.core if outbox is not None else None
-        Face.__init__(
+        SyncWrapper.__init__(
             self, transactions.TransactionProducer(group, namesrv_addr, listener=listener, outbox=box, **settings)
         )
 
@@ -474,7 +474,7 @@ class PullSchedule(PullConsumer, Consumer[schedule.PullSchedule]):
         offset_store: OffsetStore | None = None,
         **settings: Unpack[PullSettings],
     ) -> None:
-        Face.__init__(
+        SyncWrapper.__init__(
             self,
             schedule.PullSchedule(
                 group,

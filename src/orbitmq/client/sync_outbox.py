@@ -18,12 +18,12 @@ from orbitmq.client import outbox
 from orbitmq.client.core.kept import LossReason, worth_keeping
 from orbitmq.client.losses import OnLoss
 from orbitmq.client.outbox import OutboxLimits, RedeliveryRule, StoreRule
-from orbitmq.client.sync_wrapper import Face, direct, waiting
+from orbitmq.client.sync_wrapper import SyncWrapper, direct, waiting
 
 __all__ = ["Outbox", "OutboxLimits"]
 
 
-class Outbox(Face[outbox.Outbox]):
+class Outbox(SyncWrapper[outbox.Outbox]):
     """Keeps messages whose send failed; belongs to one `orbitmq.client.sync.Producer`."""
 
     def __init__(

@@ -242,12 +242,12 @@ def run(work: Coroutine[object, object, R]) -> R:
 # ------------------------------------------------------------------------------------------------- futures for threads
 
 
-class Outcome(concurrent.futures.Future[R]):
+class CallFuture(concurrent.futures.Future[R]):
     """A future that a loop settles without a wait for the threads that look at it: what its usual methods wait for may
     be held by a thread that a signal handler has interrupted, and the handler wait for the loop.
     """
 
-    _done_callbacks: list[Callable[[Outcome[R]], object]]
+    _done_callbacks: list[Callable[[CallFuture[R]], object]]
 
     def settle(self, thread: LoopThread, act: Callable[[V], None], value: V) -> None:
         """Call `act`, which sets the result or the error, with `value`. On the loop of `thread`."""
@@ -269,7 +269,7 @@ class Outcome(concurrent.futures.Future[R]):
         if callbacks:
             thread.callbacks.put(functools.partial(self._tell, callbacks))
 
-    def _tell(self, callbacks: Sequence[Callable[[Outcome[R]], object]]) -> None:
+    def _tell(self, callbacks: Sequence[Callable[[CallFuture[R]], object]]) -> None:
         for callback in callbacks:
             try:
                 callback(self)
@@ -277,11 +277,11 @@ class Outcome(concurrent.futures.Future[R]):
                 _log.exception("event=future_callback_failed")
 
 
-def submit(start: Callable[[], asyncio.Future[R]]) -> Outcome[R]:
+def submit(start: Callable[[], asyncio.Future[R]]) -> CallFuture[R]:
     """Call `start` on the loop; a future for threads with the outcome of the one it returns. TooManyRequestsError while
     too many callbacks are due.
     """
-    thread, outcome = loop_thread(), Outcome[R]()
+    thread, outcome = loop_thread(), CallFuture[R]()
     if thread.callbacks.waiting >= CALLBACKS_MAX:
         raise TooManyRequestsError(f"{CALLBACKS_MAX} callbacks are due, no more is begun; they must return sooner")
     outcome.set_running_or_notify_cancel()  # here, where nobody else has it yet
@@ -303,7 +303,7 @@ def submit(start: Callable[[], asyncio.Future[R]]) -> Outcome[R]:
     return outcome
 
 
-class Face(Generic[C_co]):
+class SyncWrapper(Generic[C_co]):
     """Base of the synchronous classes: holds the object that does the work."""
 
     def __init__(self, core: C_co) -> None:
@@ -324,11 +324,11 @@ def beside(callback: Callable[P, object]) -> Callable[P, object]:
 
 def waiting(
     method: Callable[Concatenate[C, P], Coroutine[object, object, R]], undo: Callable[[C, R], object] | None = None
-) -> Callable[Concatenate[Face[C], P], R]:
+) -> Callable[Concatenate[SyncWrapper[C], P], R]:
     """The method that runs a coroutine method and waits for its result; `undo(core, result)` as `wait` has it."""
 
     @functools.wraps(method)
-    def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(face: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
         start: Callable[[], Coroutine[object, object, R]] = functools.partial(method, face.core, *args, **kwargs)
         back: Callable[[R], object] | None = functools.partial(undo, face.core) if undo is not None else None
         return wait(start, back)
@@ -336,11 +336,11 @@ def waiting(
     return call
 
 
-def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Face[C], P], R]:
+def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[SyncWrapper[C], P], R]:
     """The method that calls a plain method on the loop, where nothing else touches the object meanwhile."""
 
     @functools.wraps(method)
-    def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(face: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
         async def on_the_loop() -> R:
             return method(face.core, *args, **kwargs)
 
@@ -351,11 +351,11 @@ def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Face[
 
 def started(
     method: Callable[Concatenate[C, P], asyncio.Task[R]],
-) -> Callable[Concatenate[Face[C], P], concurrent.futures.Future[R]]:
+) -> Callable[Concatenate[SyncWrapper[C], P], concurrent.futures.Future[R]]:
     """The method that begins a task and returns a future for threads at once."""
 
     @functools.wraps(method)
-    def call(face: Face[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
+    def call(face: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
         context = contextvars.copy_context()
         return submit(lambda: context.run(method, face.core, *args, **kwargs))
 

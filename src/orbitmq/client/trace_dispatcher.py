@@ -16,7 +16,7 @@ from orbitmq.client.core.hooks import ConsumeContext, SendContext
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, SendResult, SendStatus
 from orbitmq.client.core.outgoing_message import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
-from orbitmq.client.core.selection import Choosing
+from orbitmq.client.core.selection import QueueChooser
 from orbitmq.client.core.trace import (
     CLOUD,
     CLOUD_TOPIC_PREFIX,
@@ -29,7 +29,7 @@ from orbitmq.client.core.trace import (
     encode_record,
 )
 from orbitmq.client.instance import Instance
-from orbitmq.client.sender import Sender
+from orbitmq.client.sender import MessageSender
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.namespace import unwrapped
@@ -59,18 +59,18 @@ _numbers = count(1)  # trace producers of this process
 Send = Callable[[Message], "asyncio.Future[SendResult]"]
 
 
-def traces_of(instance: Instance, group: str, what: str, topic: str) -> Traces:
+def trace_dispatcher(instance: Instance, group: str, what: str, topic: str) -> TraceDispatcher:
     """Traces that go out over the connections of `instance`; `what` is PRODUCE or CONSUME. With the access channel
     CLOUD the topic is that of the region.
     """
     inner = f"_INNER_TRACE_PRODUCER-{group}-{what}-{next(_numbers)}"
-    sender = Sender(instance, inner, Choosing(instance.chance))
+    sender = MessageSender(instance, inner, QueueChooser(instance.chance))
 
     def send(message: Message) -> asyncio.Future[SendResult]:
         packed = outgoing(message, lambda: instance.unique_ids.create(instance.clock.now_ms()), PACKING)
         return asyncio.get_running_loop().create_task(sender.send(packed, RULES))
 
-    return Traces(topic, send, instance.settings["access_channel"])
+    return TraceDispatcher(topic, send, instance.settings["access_channel"])
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class _Batch:
     timer: asyncio.TimerHandle | None = None
 
 
-class Traces:
+class TraceDispatcher:
     """Records on their way to the trace topic. For the event loop's thread, `add` for any."""
 
     def __init__(self, topic: str, send: Send, channel: str = LOCAL) -> None:
@@ -155,10 +155,10 @@ class Traces:
             await asyncio.wait(set(self._under_way), timeout=CLOSE_S)
 
 
-class SendTracing:
+class SendTraceHook:
     """Makes a record of every message a producer stored."""
 
-    def __init__(self, traces: Traces) -> None:
+    def __init__(self, traces: TraceDispatcher) -> None:
         self._traces = traces
 
     def before(self, context: SendContext) -> None:
@@ -179,10 +179,10 @@ class SendTracing:
         self._traces.add([record], [*message.msg_id.split(","), *keys.split()], result.region_id)
 
 
-class ConsumeTracing:
+class ConsumeTraceHook:
     """Makes two records of every message a listener gets."""
 
-    def __init__(self, traces: Traces, new_id: Callable[[], str]) -> None:
+    def __init__(self, traces: TraceDispatcher, new_id: Callable[[], str]) -> None:
         self._traces = traces
         self._new_id = new_id
         self._requests: dict[int, str] = {}  # of calls under way: their context -> request id

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TransactionCheck:
     """One message in doubt; the answer goes over the connection it came by."""
 
     connection: Connection
@@ -31,11 +31,11 @@ class Question:
     message: MessageExt
 
 
-class Questions:
+class TransactionChecks:
     """Hands each question to the producer of its group."""
 
     def __init__(self) -> None:
-        self.producers: dict[str, Callable[[Question], None]] = {}
+        self.producers: dict[str, Callable[[TransactionCheck], None]] = {}
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.CHECK_TRANSACTION_STATE, self.hear)
@@ -51,4 +51,4 @@ class Questions:
         message.transaction_id = message.properties.get(UNIQ_KEY)
         producer = self.producers.get(message.properties.get(PGROUP, ""))
         if producer is not None:
-            producer(Question(connection, header, message))
+            producer(TransactionCheck(connection, header, message))

@@ -23,7 +23,7 @@ from orbitmq.client.producer import Producer, end_of
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
 from orbitmq.client.threads import on_thread
 from orbitmq.client.trace_dispatcher import DEFAULT_REGION
-from orbitmq.client.transaction_checks import Question
+from orbitmq.client.transaction_checks import TransactionCheck
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.ids import decode_offset_message_id
@@ -119,7 +119,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
         self._listener = listener
         limits = cast("TransactionSettings", self._settings)
         self._check_threads = limits["check_threads"]
-        self._questions: asyncio.Queue[Question] = asyncio.Queue(limits["check_queue"])
+        self._questions: asyncio.Queue[TransactionCheck] = asyncio.Queue(limits["check_queue"])
         self._checkers: list[asyncio.Task[None]] = []
         self._end_hooks: list[EndTransactionHook] = []
 
@@ -227,7 +227,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
 
     # ------------------------------------------------------------------------------------------------- being asked
 
-    def _hear(self, question: Question) -> None:
+    def _hear(self, question: TransactionCheck) -> None:
         try:
             self._questions.put_nowait(question)
         except asyncio.QueueFull:
@@ -242,7 +242,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
                 except OrbitMQError as error:
                     _log.warning("event=transaction_question_not_answered group=%s error=%s", self.group, error)
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, question: TransactionCheck) -> None:
         message, asked = self._seen(question.message), question.header
         state, remark = await _outcome(lambda: _called(self._listener.check, message))
         header = EndTransactionHeader(

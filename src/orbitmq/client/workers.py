@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias, cast
 
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -56,10 +56,10 @@ Context: TypeAlias = ConcurrentContext | OrderlyContext
 
 
 @dataclass(eq=False, slots=True)
-class Portion:
+class ListenerCall:
     """What a listener gets at once, and what it said."""
 
-    held: Held
+    held: HeldQueue
     cached: ProcessQueue
     """Where the messages are; the queue may have started over since."""
     messages: Sequence[MessageExt]
@@ -75,10 +75,12 @@ class Portion:
     """Set when the listener is done with it, for somebody who waits for that."""
 
 
-class Workers(ABC):
+class ListenerWorkers(ABC):
     """`prepare` is called right before the listener, where the listener runs."""
 
-    def __init__(self, count: int, prepare: Callable[[Portion], None], finished: Callable[[Portion], None]) -> None:
+    def __init__(
+        self, count: int, prepare: Callable[[ListenerCall], None], finished: Callable[[ListenerCall], None]
+    ) -> None:
         self.count = count
         """Calls of the listener at a time."""
         self._prepare = prepare
@@ -94,13 +96,13 @@ class Workers(ABC):
     def resize(self, count: int) -> None:
         """Call the listener `count` times at once from now on; calls that run are not stopped."""
 
-    def submit(self, portion: Portion) -> None:
+    def submit(self, call: ListenerCall) -> None:
         """Call the listener with it as soon as there is a free worker."""
         self._open_count += 1
-        self._enqueue(portion)
+        self._enqueue(call)
 
     @abstractmethod
-    async def call(self, portion: Portion) -> None:
+    async def call(self, call: ListenerCall) -> None:
         """Call the listener with it now, beside the others; `finished` does not hear of it."""
 
     def dismiss(self) -> None:
@@ -111,7 +113,7 @@ class Workers(ABC):
     async def close(self, grace_s: float) -> None:
         """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
         self.dismiss()
-        own = self.own_portion()
+        own = self.own_call()
         self._awaited_below = 1 if own is None else 2  # a listener's own portion is open while it waits
         if own is not None and own.ended is not None:
             own.skipped = True
@@ -123,15 +125,15 @@ class Workers(ABC):
                     await self._idle.wait()
         await self._abandon()
 
-    def _done(self, portion: Portion) -> None:
+    def _done(self, call: ListenerCall) -> None:
         self._open_count -= 1
         if self._open_count < self._awaited_below:
             self._idle.set()
-        self._finished(portion)
+        self._finished(call)
 
-    def _may_run(self, portion: Portion) -> bool:
-        portion.skipped = self._closing or portion.cached.dropped
-        return not portion.skipped
+    def _may_run(self, call: ListenerCall) -> bool:
+        call.skipped = self._closing or call.cached.dropped
+        return not call.skipped
 
     def _checked(self, status: object, context: Context) -> Status | None:
         """What the listener said, None for what is no status. It is told once: one message is as good as thousands."""
@@ -148,12 +150,12 @@ class Workers(ABC):
         )
         return None
 
-    def own_portion(self) -> Portion | None:
+    def own_call(self) -> ListenerCall | None:
         """What the running task is calling the listener with; None when it is not the listener that asks."""
         return None
 
     @abstractmethod
-    def _enqueue(self, portion: Portion) -> None: ...
+    def _enqueue(self, call: ListenerCall) -> None: ...
 
     @abstractmethod
     def _wind_down(self) -> None:
@@ -171,7 +173,7 @@ class _Note(Enum):
     END = auto()  # nothing comes behind this
 
 
-class ThreadWorkers(Workers):
+class ThreadWorkers(ListenerWorkers):
     """Threads of their own: a listener that hangs must not keep the interpreter from ending."""
 
     def __init__(
@@ -179,14 +181,14 @@ class ThreadWorkers(Workers):
         listener: FunctionListener | OrderlyFunctionListener,
         count: int,
         name: str,
-        prepare: Callable[[Portion], None],
-        finished: Callable[[Portion], None],
+        prepare: Callable[[ListenerCall], None],
+        finished: Callable[[ListenerCall], None],
     ) -> None:
         super().__init__(count, prepare, finished)
         self._listener = cast("Callable[[Sequence[MessageExt], Context], object]", listener)
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[Portion | _Note] = queue.SimpleQueue()
-        self._results: deque[Portion] = deque()
+        self._waiting: queue.SimpleQueue[ListenerCall | _Note] = queue.SimpleQueue()
+        self._results: deque[ListenerCall] = deque()
         self._woken = False
         self._name = name
         self._guard = threading.Lock()
@@ -220,19 +222,19 @@ class ThreadWorkers(Workers):
             self._alive -= surplus
         return not surplus
 
-    def _enqueue(self, portion: Portion) -> None:
-        self._waiting.put(portion)
+    def _enqueue(self, call: ListenerCall) -> None:
+        self._waiting.put(call)
 
     def _run(self) -> None:
         while self._may_go_on():
-            portion = self._waiting.get()
-            if portion is _Note.LOOK:
+            call = self._waiting.get()
+            if call is _Note.LOOK:
                 continue
-            if portion is _Note.END:
+            if call is _Note.END:
                 return
-            if self._may_run(portion):
-                self._call(portion)
-            self._results.append(portion)
+            if self._may_run(call):
+                self._call(call)
+            self._results.append(call)
             if not self._woken:
                 # Results of the time until the loop runs go in one wake-up. Two threads may both see False: the second
                 # wake-up finds nothing.
@@ -240,16 +242,16 @@ class ThreadWorkers(Workers):
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is interested any more
                     self._loop.call_soon_threadsafe(self._collect)
 
-    async def call(self, portion: Portion) -> None:
-        await on_thread(f"{self._name}-direct", lambda: self._call(portion))
+    async def call(self, call: ListenerCall) -> None:
+        await on_thread(f"{self._name}-direct", lambda: self._call(call))
 
-    def _call(self, portion: Portion) -> None:
+    def _call(self, call: ListenerCall) -> None:
         try:
-            self._prepare(portion)
-            portion.status = self._checked(self._listener(portion.messages, portion.context), portion.context)
+            self._prepare(call)
+            call.status = self._checked(self._listener(call.messages, call.context), call.context)
         except BaseException as error:  # a thread that ended would be one less, and its portion never done
-            portion.error = error
-            _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
+            call.error = error
+            _log.warning("event=listener_failed queue=%s", call.held.queue, exc_info=True)
 
     def _collect(self) -> None:
         self._woken = False
@@ -264,24 +266,24 @@ class ThreadWorkers(Workers):
         """A thread cannot be stopped; its result will find the queue dropped."""
 
 
-class TaskWorkers(Workers):
+class TaskWorkers(ListenerWorkers):
     """At most `count` calls of a coroutine listener at a time."""
 
     def __init__(
         self,
         listener: CoroutineListener | OrderlyCoroutineListener,
         count: int,
-        prepare: Callable[[Portion], None],
-        finished: Callable[[Portion], None],
+        prepare: Callable[[ListenerCall], None],
+        finished: Callable[[ListenerCall], None],
     ) -> None:
         super().__init__(count, prepare, finished)
         self._listener = cast("Callable[[Sequence[MessageExt], Context], Awaitable[object]]", listener)
-        self._waiting: deque[Portion] = deque()
-        self._tasks: dict[asyncio.Task[None], Portion | None] = {}
+        self._waiting: deque[ListenerCall] = deque()
+        self._tasks: dict[asyncio.Task[None], ListenerCall | None] = {}
         """Each with what the listener has of it."""
 
-    def _enqueue(self, portion: Portion) -> None:
-        self._waiting.append(portion)
+    def _enqueue(self, call: ListenerCall) -> None:
+        self._waiting.append(call)
         self._start_task()
 
     def resize(self, count: int) -> None:
@@ -306,31 +308,31 @@ class TaskWorkers(Workers):
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + TASK_TURN_S
         while self._waiting and len(self._tasks) <= self.count:
-            portion = self._tasks[task] = self._waiting.popleft()
-            if self._may_run(portion):
-                await self._call(portion)
-            self._done(portion)
+            call = self._tasks[task] = self._waiting.popleft()
+            if self._may_run(call):
+                await self._call(call)
+            self._done(call)
             if loop.time() > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = loop.time() + TASK_TURN_S
 
-    async def call(self, portion: Portion) -> None:
-        await self._call(portion)
+    async def call(self, call: ListenerCall) -> None:
+        await self._call(call)
 
-    async def _call(self, portion: Portion) -> None:
+    async def _call(self, call: ListenerCall) -> None:
         try:
-            self._prepare(portion)
-            portion.status = self._checked(await self._listener(portion.messages, portion.context), portion.context)
+            self._prepare(call)
+            call.status = self._checked(await self._listener(call.messages, call.context), call.context)
         except BaseException as error:
             if not is_failure(error):
                 raise
-            portion.error = error
-            _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
+            call.error = error
+            _log.warning("event=listener_failed queue=%s", call.held.queue, exc_info=True)
 
     def _wind_down(self) -> None:
         """Portions that wait are skipped by the running tasks; none is left when no task runs."""
 
-    def own_portion(self) -> Portion | None:
+    def own_call(self) -> ListenerCall | None:
         return self._tasks.get(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _abandon(self) -> None:
@@ -351,9 +353,9 @@ def workers_for(
     listener: Listener | OrderlyListener,
     count: int,
     name: str,
-    prepare: Callable[[Portion], None],
-    finished: Callable[[Portion], None],
-) -> Workers:
+    prepare: Callable[[ListenerCall], None],
+    finished: Callable[[ListenerCall], None],
+) -> ListenerWorkers:
     """Tasks for a coroutine function (or an object whose call is one), threads for anything else."""
     if is_coroutine(listener):
         return TaskWorkers(cast("CoroutineListener", listener), count, prepare, finished)

@@ -6,13 +6,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from orbitmq.client.core.backlog import FAILURES_BEFORE_DOUBT, Backlog, Line, Waiting
+from orbitmq.client.core.backlog import FAILURES_BEFORE_DOUBT, Backlog, BacklogEntry, Line
 
 
 def backlog(*lines: Line) -> Backlog:
     found = Backlog()
     for sequence, line in enumerate(lines):
-        found.add(Waiting(sequence, line, 10, 0))
+        found.add(BacklogEntry(sequence, line, 10, 0))
     return found
 
 
@@ -91,7 +91,7 @@ class Lines(RuleBasedStateMachine):
     def add(self, topic: str, key: int, size: int) -> int:
         self.count += 1
         self.lines.setdefault((topic, key), []).append(self.count)
-        self.backlog.add(Waiting(self.count, (topic, key), size, self.now))
+        self.backlog.add(BacklogEntry(self.count, (topic, key), size, self.now))
         return self.count
 
     @rule()

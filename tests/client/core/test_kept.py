@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from orbitmq.client.core.kept import (
     PAUSE_MAX_S,
-    History,
-    Kept,
+    AttemptHistory,
     LossReason,
+    OutboxRecord,
     decode_history,
     decode_kept,
     doubling_pause,
@@ -51,7 +51,7 @@ def test_a_kept_message_comes_back(body: bytes, key: str | int | bytes | None, q
 
 @given(place=st.integers(0), bit=st.integers(0, 7))
 def test_any_changed_bit_is_noticed(place: int, bit: int) -> None:
-    data = bytearray(encode_kept(Kept(MESSAGE, 5, "no route")))
+    data = bytearray(encode_kept(OutboxRecord(MESSAGE, 5, "no route")))
     data[place % len(data)] ^= 1 << bit
     with pytest.raises(UnitError):
         decode_kept(bytes(data))
@@ -64,9 +64,9 @@ def test_other_bytes_are_no_message(data: bytes) -> None:
 
 
 def test_a_damaged_history_counts_as_none() -> None:
-    history = History(3, 17, "busy")
+    history = AttemptHistory(3, 17, "busy")
     assert decode_history(encode_history(history)) == history
-    assert decode_history(b"\xff") == History()
+    assert decode_history(b"\xff") == AttemptHistory()
 
 
 def test_messages_share_a_line_with_what_they_must_not_overtake() -> None:
@@ -77,7 +77,7 @@ def test_messages_share_a_line_with_what_they_must_not_overtake() -> None:
 
 
 def test_a_loss_says_which_message_it_was() -> None:
-    loss = Kept(MESSAGE, 5, "no route").lost(LossReason.EXPIRED, "older than 3 s")
+    loss = OutboxRecord(MESSAGE, 5, "no route").lost(LossReason.EXPIRED, "older than 3 s")
     assert (loss.topic, loss.msg_id, loss.keys, loss.body, loss.first_failed_ms) == (
         "T",
         "ID",

@@ -6,7 +6,7 @@ import pytest
 
 from orbitmq.client.core.model import ConsumeOrderlyStatus as Status
 from orbitmq.client.core.model import OrderlyContext
-from orbitmq.client.core.orderly import Step, step_after, suspend_ms
+from orbitmq.client.core.orderly import OrderlyStep, step_after, suspend_ms
 from orbitmq.message.model import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)
@@ -15,14 +15,16 @@ QUEUE = MessageQueue("T", "b", 0)
 @pytest.mark.parametrize(
     ("status", "by_itself", "by_listener"),
     [
-        (Status.SUCCESS, Step.COMMIT, Step.KEEP),
-        (Status.COMMIT, Step.COMMIT, Step.COMMIT),
-        (Status.ROLLBACK, Step.COMMIT, Step.ROLLBACK),
-        (Status.SUSPEND_CURRENT_QUEUE_A_MOMENT, Step.RETRY, Step.RETRY),
-        (None, Step.RETRY, Step.RETRY),
+        (Status.SUCCESS, OrderlyStep.COMMIT, OrderlyStep.KEEP),
+        (Status.COMMIT, OrderlyStep.COMMIT, OrderlyStep.COMMIT),
+        (Status.ROLLBACK, OrderlyStep.COMMIT, OrderlyStep.ROLLBACK),
+        (Status.SUSPEND_CURRENT_QUEUE_A_MOMENT, OrderlyStep.RETRY, OrderlyStep.RETRY),
+        (None, OrderlyStep.RETRY, OrderlyStep.RETRY),
     ],
 )
-def test_who_commits_decides_what_an_answer_means(status: Status | None, by_itself: Step, by_listener: Step) -> None:
+def test_who_commits_decides_what_an_answer_means(
+    status: Status | None, by_itself: OrderlyStep, by_listener: OrderlyStep
+) -> None:
     assert step_after(status, OrderlyContext(QUEUE)) is by_itself
     assert step_after(status, OrderlyContext(QUEUE, auto_commit=False)) is by_listener
 

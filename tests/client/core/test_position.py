@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.position import Ask, start_position
+from orbitmq.client.core.position import StartLookup, start_position
 from orbitmq.wire.bodies import ConsumeFromWhere as Where
 
 LAST, FIRST, TIME = Where.CONSUME_FROM_LAST_OFFSET, Where.CONSUME_FROM_FIRST_OFFSET, Where.CONSUME_FROM_TIMESTAMP
@@ -20,14 +20,14 @@ def test_a_stored_offset_wins(topic: str, where: Where) -> None:
 @pytest.mark.parametrize(
     ("where", "topic", "expected"),
     [
-        (LAST, "T", Ask.MAX_OFFSET),
+        (LAST, "T", StartLookup.MAX_OFFSET),
         (LAST, "%RETRY%g", 0),
-        (Where.CONSUME_FROM_MAX_OFFSET, "T", Ask.MAX_OFFSET),
-        (FIRST, "T", Ask.MIN_OFFSET),
+        (Where.CONSUME_FROM_MAX_OFFSET, "T", StartLookup.MAX_OFFSET),
+        (FIRST, "T", StartLookup.MIN_OFFSET),
         (FIRST, "%RETRY%g", 0),
-        (TIME, "T", Ask.OFFSET_OF_TIME),
-        (TIME, "%RETRY%g", Ask.MAX_OFFSET),
+        (TIME, "T", StartLookup.OFFSET_OF_TIME),
+        (TIME, "%RETRY%g", StartLookup.MAX_OFFSET),
     ],
 )
-def test_a_new_group_starts_where_it_wants(where: Where, topic: str, expected: int | Ask) -> None:
+def test_a_new_group_starts_where_it_wants(where: Where, topic: str, expected: int | StartLookup) -> None:
     assert start_position(topic, -1, where) == expected

@@ -31,7 +31,7 @@ class _Wrong(Exception):
     """What is wrong with a value, to stand behind its name; empty when it is of another type."""
 
 
-class Kind:
+class ArgumentKind:
     """What an annotation promises."""
 
     def __init__(self, wanted: str) -> None:
@@ -43,7 +43,7 @@ class Kind:
         raise NotImplementedError
 
 
-class Is(Kind):
+class Is(ArgumentKind):
     """An instance of a type."""
 
     def __init__(self, kind: type[Any] | tuple[type[Any], ...], wanted: str) -> None:
@@ -56,7 +56,7 @@ class Is(Kind):
         return value
 
 
-class IsText(Kind):
+class IsText(ArgumentKind):
     """Text that can travel."""
 
     def accept(self, value: Any) -> Any:
@@ -75,7 +75,7 @@ class IsSelector(IsText):
         return value
 
 
-class IsNumber(Kind):
+class IsNumber(ArgumentKind):
     """A number; true and false are none."""
 
     def __init__(self, wanted: str, *kinds: type[Any]) -> None:
@@ -95,7 +95,7 @@ class IsNumber(Kind):
         return value
 
 
-class IsQueue(Kind):
+class IsQueue(ArgumentKind):
     """A queue whose fields are what they have to be; it is a dataclass that anybody can fill."""
 
     def accept(self, value: Any) -> Any:
@@ -110,10 +110,10 @@ class IsQueue(Kind):
         return value
 
 
-class Each(Kind):
+class Each(ArgumentKind):
     """Any number of one kind; an iterator is read once, here."""
 
-    def __init__(self, item: Kind, wanted: str) -> None:
+    def __init__(self, item: ArgumentKind, wanted: str) -> None:
         super().__init__(wanted)
         self._item = item
 
@@ -153,7 +153,7 @@ def _is(asks: Callable[[Any], bool], body: Any) -> bool:
         return False
 
 
-class IsFunction(Kind):
+class IsFunction(ArgumentKind):
     """Something that can be called with these arguments; `may_wait` lets it be a coroutine function."""
 
     def __init__(self, *arguments: str, may_wait: bool) -> None:
@@ -181,7 +181,7 @@ class IsFunction(Kind):
         return value
 
 
-class HasMethods(Kind):
+class HasMethods(ArgumentKind):
     """An object with these methods; `attributes` must be there as well."""
 
     def __init__(self, wanted: str, methods: Mapping[str, IsFunction], attributes: Collection[str] = ()) -> None:
@@ -205,14 +205,14 @@ class HasMethods(Kind):
         return value
 
 
-class Anything(Kind):
+class Anything(ArgumentKind):
     """What is the application's own."""
 
     def accept(self, value: Any) -> Any:
         return value
 
 
-class Named(Kind):
+class Named(ArgumentKind):
     """An instance of a class that is not imported here, by its module and name."""
 
     def __init__(self, name: str, wanted: str) -> None:
@@ -239,7 +239,7 @@ SELECTOR = IsFunction("queues", "message", "arg", may_wait=False)
 LISTENER = IsFunction("messages", "context", may_wait=True)
 NOTHING = Is(type(None), "None")
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ArgumentKind] = {
     "None": NOTHING,
     "str": TEXT,
     "bytes": Is(bytes, "bytes"),
@@ -328,7 +328,7 @@ name, `sync.` stands before it."""
 class Argument:
     """A parameter of a public method, which `name` may say as well."""
 
-    def __init__(self, name: str, *kinds: Kind) -> None:
+    def __init__(self, name: str, *kinds: ArgumentKind) -> None:
         self._name = name
         self._kinds = kinds
 
@@ -359,7 +359,7 @@ def _parts(annotation: str) -> list[str]:
     return [part.strip().strip('"') for part in parts]
 
 
-def _kinds(annotation: str, module: str) -> list[Kind]:
+def _kinds(annotation: str, module: str) -> list[ArgumentKind]:
     is_sync = module == "orbitmq.client.sync"
     names = _parts(annotation)
     return [KINDS.get(f"sync.{name}", KINDS[name]) if is_sync else KINDS[name] for name in names]

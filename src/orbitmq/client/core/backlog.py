@@ -20,7 +20,7 @@ FAILURES_BEFORE_DOUBT = 3  # of a topic, one after another; from then on one mes
 
 
 @dataclass(slots=True)
-class Waiting:
+class BacklogEntry:
     """One message of the outbox, as far as its turn goes."""
 
     sequence: int
@@ -63,18 +63,18 @@ class Backlog:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self._messages: dict[int, Waiting] = {}  # in the order they came
-        self._lines: dict[Line, deque[Waiting]] = {}
+        self._messages: dict[int, BacklogEntry] = {}  # in the order they came
+        self._lines: dict[Line, deque[BacklogEntry]] = {}
         self._topics: dict[str, _Topic] = {}
         self._tickets = count()
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[BacklogEntry]:
         return iter(self._messages.values())
 
-    def find(self, sequence: int) -> Waiting | None:
+    def find(self, sequence: int) -> BacklogEntry | None:
         """The message with this number."""
         return self._messages.get(sequence)
 
@@ -82,7 +82,7 @@ class Backlog:
         """Whether a new message of this line must stand behind others."""
         return line in self._lines
 
-    def add(self, message: Waiting) -> None:
+    def add(self, message: BacklogEntry) -> None:
         """A message goes to the end of its line."""
         self._messages[message.sequence] = message
         self.bytes += message.size
@@ -108,7 +108,7 @@ class Backlog:
         if not topic.under_way and not self._prune(topic):
             del self._topics[message.topic]
 
-    def take(self, now_ms: int) -> Waiting | None:
+    def take(self, now_ms: int) -> BacklogEntry | None:
         """A message whose time has come; it is under way until `failed` or `remove`. Topics take turns."""
         for name, topic in list(self._topics.items()):
             if not topic.must_wait and self._prune(topic) and topic.due[0][0] <= now_ms:
@@ -145,7 +145,7 @@ class Backlog:
             topic.due = [(min(when, now_ms), ticket, sequence) for when, ticket, sequence in topic.due]
             heapq.heapify(topic.due)
 
-    def _schedule(self, message: Waiting) -> None:
+    def _schedule(self, message: BacklogEntry) -> None:
         topic = self._topics.setdefault(message.topic, _Topic())
         message.ticket = next(self._tickets)
         heapq.heappush(topic.due, (message.next_ms, message.ticket, message.sequence))

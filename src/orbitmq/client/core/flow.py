@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 UNLIMITED = -1
 
 
-class Hold(Enum):
+class PullPause(Enum):
     """Why pulling waits."""
 
     COUNT = "too many messages are cached"
@@ -27,14 +27,14 @@ class Thresholds:
     size_mib: int = 100
     span: int = 2000
 
-    def hold(self, cached: ProcessQueue) -> Hold | None:
+    def hold(self, cached: ProcessQueue) -> PullPause | None:
         """Why the queue must not be pulled now, None when it may."""
         if cached.count > self.count:
-            return Hold.COUNT
+            return PullPause.COUNT
         if cached.size // MIB > self.size_mib:
-            return Hold.SIZE
+            return PullPause.SIZE
         if len(cached) > 1 and cached.span > self.span:
-            return Hold.SPAN
+            return PullPause.SPAN
         return None
 
     def shared(self, topic_count: int, topic_size_mib: int, queues: int) -> Thresholds:

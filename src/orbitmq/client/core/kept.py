@@ -5,9 +5,9 @@ A kept message on disk:
     offset | size | field
          0 |    1 | version of this layout, 1
          1 |    4 | CRC-32 of what follows, big endian
-         5 |      | MessagePack of `Kept`
+         5 |      | MessagePack of `OutboxRecord`
 
-and its history, which changes with every attempt: MessagePack of `History`.
+and its history, which changes with every attempt: MessagePack of `AttemptHistory`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Loss:
     """How many messages."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class OutboxRecord(msgspec.Struct, frozen=True):
     """A message that waits to be sent again, and where it is to go."""
 
     message: Outgoing
@@ -117,7 +117,7 @@ class Kept(msgspec.Struct, frozen=True):
         return Loss(reason, detail, message.topic, message.msg_id, keys, message.body, self.first_failed_ms, self.error)
 
 
-class History(msgspec.Struct, frozen=True):
+class AttemptHistory(msgspec.Struct, frozen=True):
     """What came of sending a kept message so far."""
 
     attempts: int = 0
@@ -128,12 +128,12 @@ class History(msgspec.Struct, frozen=True):
 
 def new_kept(
     message: Outgoing, now_ms: int, error: str, queue: MessageQueue | None, key: str | int | bytes | None
-) -> Kept:
+) -> OutboxRecord:
     """The message as it is kept when its send has just failed."""
     kind = "" if key is None else "b" if isinstance(key, bytes) else "i" if isinstance(key, int) else "s"
     data = key if isinstance(key, bytes) else b"" if key is None else str(key).encode()
     place = (None, 0) if queue is None else (queue.broker_name, queue.queue_id)
-    return Kept(message, now_ms, error, kind, data, *place)
+    return OutboxRecord(message, now_ms, error, kind, data, *place)
 
 
 def line_of(topic: str, queue: MessageQueue | None, key: str | int | bytes | None) -> Line:
@@ -144,17 +144,17 @@ def line_of(topic: str, queue: MessageQueue | None, key: str | int | bytes | Non
 
 
 _encoder = msgspec.msgpack.Encoder()
-_kept_decoder = msgspec.msgpack.Decoder(Kept)
-_history_decoder = msgspec.msgpack.Decoder(History)
+_kept_decoder = msgspec.msgpack.Decoder(OutboxRecord)
+_history_decoder = msgspec.msgpack.Decoder(AttemptHistory)
 
 
-def encode_kept(kept: Kept) -> bytes:
+def encode_kept(kept: OutboxRecord) -> bytes:
     """The bytes on disk."""
     content = _encoder.encode(kept)
     return HEAD.pack(VERSION, zlib.crc32(content)) + content
 
 
-def decode_kept(data: bytes) -> Kept:
+def decode_kept(data: bytes) -> OutboxRecord:
     """The message of these bytes. UnitError when they are not what `encode_kept` made."""
     if len(data) < HEAD.size:
         raise UnitError(f"a kept message of {len(data)} bytes")
@@ -170,17 +170,17 @@ def decode_kept(data: bytes) -> Kept:
         raise UnitError(f"a kept message that cannot be read: {error}") from error
 
 
-def encode_history(history: History) -> bytes:
+def encode_history(history: AttemptHistory) -> bytes:
     """The bytes on disk."""
     return _encoder.encode(history)
 
 
-def decode_history(data: bytes) -> History:
+def decode_history(data: bytes) -> AttemptHistory:
     """The history of these bytes; a damaged one counts as none, since the message itself is whole."""
     try:
         return _history_decoder.decode(data)
     except msgspec.MsgspecError:
-        return History()
+        return AttemptHistory()
 
 
 # ------------------------------------------------------------------------------------------------------------- rules

@@ -122,7 +122,7 @@ class FaultTable:
         return known[self._turn % max(1, len(known) // 2)].broker_name
 
 
-class Latencies:
+class BrokerLatencies:
     """The average time a broker takes, of which old measurements fade."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ SUSPEND_MIN_MS, SUSPEND_MAX_MS = 10, 30_000  # Java's bounds: no busy loop, and 
 RECONSUME_TIMES_MAX = 2**31 - 1  # in order a message is tried for ever, unless the consumer says otherwise
 
 
-class Step(Enum):
+class OrderlyStep(Enum):
     """What becomes of the messages the listener had."""
 
     COMMIT = auto()  # they are done, and with them all that were kept before
@@ -19,15 +19,15 @@ class Step(Enum):
     RETRY = auto()  # they come again
 
 
-def step_after(status: ConsumeOrderlyStatus | None, context: OrderlyContext) -> Step:
+def step_after(status: ConsumeOrderlyStatus | None, context: OrderlyContext) -> OrderlyStep:
     """No answer is SUSPEND_CURRENT_QUEUE_A_MOMENT. Who lets the consumer commit cannot do it himself: with auto_commit
     COMMIT and ROLLBACK count as SUCCESS.
     """
     if status is None or status is ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT:
-        return Step.RETRY
+        return OrderlyStep.RETRY
     if context.auto_commit or status is ConsumeOrderlyStatus.COMMIT:
-        return Step.COMMIT
-    return Step.ROLLBACK if status is ConsumeOrderlyStatus.ROLLBACK else Step.KEEP
+        return OrderlyStep.COMMIT
+    return OrderlyStep.ROLLBACK if status is ConsumeOrderlyStatus.ROLLBACK else OrderlyStep.KEEP
 
 
 def suspend_ms(context: OrderlyContext, usual_ms: int) -> int:

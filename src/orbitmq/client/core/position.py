@@ -8,7 +8,7 @@ from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.wire.bodies import ConsumeFromWhere
 
 
-class Ask(Enum):
+class StartLookup(Enum):
     """A start position that the broker knows."""
 
     MAX_OFFSET = "the next offset to be written"
@@ -16,7 +16,7 @@ class Ask(Enum):
     OFFSET_OF_TIME = "the offset of the first message stored at or after the configured time"
 
 
-def start_position(topic: str, stored: int, where: ConsumeFromWhere) -> int | Ask:
+def start_position(topic: str, stored: int, where: ConsumeFromWhere) -> int | StartLookup:
     """The offset to start at. `stored` is the group's offset, negative when it has none.
 
     A retry topic is read from its beginning, whatever the group wants of old messages: what is in it was delivered
@@ -27,7 +27,7 @@ def start_position(topic: str, stored: int, where: ConsumeFromWhere) -> int | As
         return stored
     retry = topic.startswith(RETRY_PREFIX)
     if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
-        return Ask.MAX_OFFSET if retry else Ask.OFFSET_OF_TIME
+        return StartLookup.MAX_OFFSET if retry else StartLookup.OFFSET_OF_TIME
     if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-        return 0 if retry else Ask.MIN_OFFSET
-    return 0 if retry else Ask.MAX_OFFSET
+        return 0 if retry else StartLookup.MIN_OFFSET
+    return 0 if retry else StartLookup.MAX_OFFSET
