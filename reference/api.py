@@ -48,7 +48,7 @@ SECTIONS = (
 REST = "Further names"
 ONLY = "Names"
 
-FACES = {"waiting": "waits for", "direct": "calls", "started": "begins"}
+WRAPPERS = {"blocking": "waits for", "direct": "calls", "as_future": "starts"}
 """What the synchronous classes declare their methods with, and what such a method does with the one it names."""
 
 _TITLES = {"client-api.md": "Names of the client library", "testing-api.md": "Names of orbitmq.testing",
@@ -120,13 +120,13 @@ def documentation(found: griffe.Object) -> str:
     return inspect.cleandoc(found.docstring.value) if found.docstring else ""
 
 
-def behind_the_face(member: griffe.Object) -> tuple[str, griffe.Function] | None:
+def wrapped_method(member: griffe.Object) -> tuple[str, griffe.Function] | None:
     """Of a synchronous method declared by the asynchronous one: what it does with that, and that one."""
     if not isinstance(member, griffe.Attribute) or not isinstance(member.value, griffe.ExprCall):
         return None
     call = member.value
     kind = str(call.function)
-    if kind not in FACES:
+    if kind not in WRAPPERS:
         return None
     module, _, path = str(call.arguments[0]).partition(".")
     method = defined(defined(member.module.members[module])[path])
@@ -204,9 +204,9 @@ def _class_text(module: str, name: str, found: griffe.Class) -> str:
         return f"{text}\nThe keywords are in [settings](client.md).\n"
     if fields:
         text += _fields_table(found, fields)
-    faces = {key: face for key, member in members.items() if (face := behind_the_face(member)) is not None}
-    if faces:
-        text += _faces_table(faces)
+    wrapped = {key: method for key, member in members.items() if (method := wrapped_method(member)) is not None}
+    if wrapped:
+        text += _wrapped_table(wrapped)
     return text + "".join(
         _function_text(module, f"{name}.{key}", member)
         for key, member in members.items()
@@ -215,7 +215,7 @@ def _class_text(module: str, name: str, found: griffe.Class) -> str:
 
 
 def _is_field(member: griffe.Object) -> bool:
-    return isinstance(member, griffe.Attribute) and behind_the_face(member) is None
+    return isinstance(member, griffe.Attribute) and wrapped_method(member) is None
 
 
 def _constructor(name: str, found: griffe.Class) -> str:
@@ -293,8 +293,8 @@ def _assigned(field: griffe.Attribute) -> object:
         return value.partition("(")[0]
 
 
-def _faces_table(faces: dict[str, tuple[str, griffe.Function]]) -> str:
-    rows = [(f"`{name}`", f"{FACES[kind]} `{_short(method)}`") for name, (kind, method) in faces.items()]
+def _wrapped_table(wrapped: dict[str, tuple[str, griffe.Function]]) -> str:
+    rows = [(f"`{name}`", f"{WRAPPERS[kind]} `{_short(method)}`") for name, (kind, method) in wrapped.items()]
     return _table(("method", "what it does"), rows)
 
 

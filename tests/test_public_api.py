@@ -14,7 +14,7 @@ from tests.support import public_api as public
 
 def _is_told_elsewhere(owner: griffe.Class, member: griffe.Object) -> bool:
     """Members of enumerations whose value is the text, settings, whose table has it, and methods of the other face."""
-    if api.behind_the_face(member) is not None:
+    if api.wrapped_method(member) is not None:
         return True
     if not isinstance(member, griffe.Attribute):
         return False

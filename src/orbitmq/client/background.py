@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 
 _log = logging.getLogger(__name__)
 

@@ -23,9 +23,8 @@ from orbitmq.client.broker_requests import BrokerRequests, GroupMember
 from orbitmq.client.core.addresses import VIP_CODES, lookup_url, vip_address
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
 from orbitmq.client.core.retry import BROKER_MISSING
-from orbitmq.client.lookup import look_up
 from orbitmq.client.machine import own_addresses
-from orbitmq.client.nameservers import LookUp, NameServers
+from orbitmq.client.nameservers import LookUp, NameServers, look_up
 from orbitmq.client.protection import PROTECTION, signer_of, tls_of
 from orbitmq.client.replies import PendingReplies
 from orbitmq.client.routes import Routes

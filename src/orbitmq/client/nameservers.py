@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from orbitmq.client.background import one_round
+from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.core.retry import NO_NAME_SERVER
 from orbitmq.errors import ClientError, ConnectError, OrbitMQError, RemotingError
 
@@ -20,6 +24,8 @@ LookUp: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
 LOOK_UP_FIRST_S = 10.0
 LOOK_UP_S = 120.0
 """When addresses that were looked up are looked up again; RocketMQ's times."""
+LOOK_UP_TIMEOUT_S = 3.0
+PAGE_BYTES_MAX = 64 << 10  # of the list; a thousand servers take less
 
 
 class NameServers:
@@ -108,3 +114,26 @@ class NameServers:
                 self.update(await self._look_up())
             except ConnectError as error:
                 raise ClientError(NO_NAME_SERVER, f"no name server: {error}") from error
+
+
+async def look_up(url: str) -> tuple[str, ...]:
+    """The addresses in the first line of the page at `url`, a list of name servers that a web server publishes.
+    ConnectError when there is no response, or one without addresses.
+    """
+    return await asyncio.to_thread(_look_up, url)
+
+
+def _look_up(url: str) -> tuple[str, ...]:
+    parts = urlsplit(url)
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    try:
+        with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=LOOK_UP_TIMEOUT_S)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            text = response.read(PAGE_BYTES_MAX).decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise ConnectError(f"cannot look name servers up at {url}: {error}") from error
+    found = name_servers(text.splitlines()[0] if text.strip() else "")
+    if response.status != http.client.OK or not found:
+        raise ConnectError(f"{url} returned no addresses of name servers (status {response.status})")
+    return found

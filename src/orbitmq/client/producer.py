@@ -32,9 +32,8 @@ from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import LEAST_LATENCY, QueueChooser
 from orbitmq.client.in_flight import InFlightLimit
 from orbitmq.client.instance import Instance
-from orbitmq.client.leaving import is_failure
-from orbitmq.client.probing import probe_regularly
-from orbitmq.client.sender import ANYWHERE, MessageSender, SendTarget
+from orbitmq.client.loops import is_failure
+from orbitmq.client.sender import ANYWHERE, MessageSender, SendTarget, probe_regularly
 from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.client.trace_dispatcher import SendTraceHook, TraceDispatcher, trace_dispatcher
 from orbitmq.errors import MessageIllegal, RequestTimeout, TooManyRequestsError

@@ -14,7 +14,7 @@ from datetime import datetime
 from orbitmq.client.consumer import Consumer, HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.flow import Thresholds
-from orbitmq.client.core.position import StartLookup, start_position
+from orbitmq.client.core.offsets import StartLookup, start_position
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.settings import SYNC, ConsumerSettings
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError

@@ -13,7 +13,7 @@ from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pull import PullConsumer
 from orbitmq.client.settings import PullSettings

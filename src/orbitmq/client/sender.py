@@ -1,4 +1,4 @@
-"""Carries messages to brokers: chooses queues, makes attempts, obeys the send loop. Knows no public interface."""
+"""Sends messages to brokers: chooses queues, makes the attempts of the send loop, probes brokers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from orbitmq.client.background import one_round
 from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
+from orbitmq.client.core.latency import PROBE_LOOK_S, PROBE_TIMEOUT_MS, FaultTable
 from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
 from orbitmq.client.core.selection import QueueChooser, RoundRobin, queue_of_key
 from orbitmq.client.instance import Instance
 from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
-from orbitmq.message.model import MessageQueue
+from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
-from orbitmq.operations import sending
+from orbitmq.operations import offsets, sending
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
 
@@ -309,3 +311,27 @@ class MessageSender:
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)  # a budget must not jump with the wall clock
+
+
+async def probe_regularly(instance: Instance, faults: FaultTable) -> None:
+    """Probe the brokers that the network did not reach, until cancelled: those that respond are used again."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(PROBE_LOOK_S)
+        due = faults.to_probe(int(loop.time() * 1000))
+        with one_round(instance.client_id, "probing"):
+            await asyncio.gather(*(_probe(instance, faults, name) for name in due))
+
+
+async def _probe(instance: Instance, faults: FaultTable, broker_name: str) -> None:
+    address = instance.routes.addresses(broker_name).get(MASTER_ID)
+    if address is None:
+        return
+    try:
+        queue = MessageQueue(AUTO_CREATE_TOPIC, broker_name, 0)
+        await offsets.max_offset(instance.remoting, address, queue, timeout_ms=PROBE_TIMEOUT_MS)
+    except BrokerError:
+        pass  # a refusal is a response
+    except OrbitMQError:
+        return
+    faults.probed(broker_name)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -23,7 +24,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
-from orbitmq.client.callbacks import off_loop
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.latency import Fault
@@ -31,11 +31,11 @@ from orbitmq.client.core.model import LocalTransactionState, SendResult, Transac
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.selectors import Selector
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.producer import SendCallback
+from orbitmq.client.producer import CALLBACK, SendCallback
 from orbitmq.client.queue_listeners import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.schedule import PullContext
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
-from orbitmq.client.sync_wrapper import SyncWrapper, beside, direct, loop_thread, started, wait, waiting
+from orbitmq.client.sync_wrapper import SyncWrapper, as_future, blocking, direct, loop_thread, on_own_thread, wait
 from orbitmq.client.transactions import A_contra, TransactionListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
@@ -63,6 +63,7 @@ L = TypeVar("L", bound=Listener)
 IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
 
 
+_log = logging.getLogger(__name__)
 _ending: set[asyncio.Task[None]] = set()
 
 
@@ -73,18 +74,37 @@ def _shut_down_soon(client: base.Client, _started: None) -> None:
     task.add_done_callback(_ending.discard)
 
 
+def _off_loop(callback: SendCallback | None) -> SendCallback | None:
+    """`callback` on the thread for callbacks. On the event loop it would block every client of the process, and
+    deadlock if it waits for a lock that a thread holds while it calls a client. ConfigurationError unless it is a
+    callback.
+    """
+    if callback is None:
+        return None
+    CALLBACK.accept(callback)
+    calls = loop_thread().callbacks
+    return lambda result, error: calls.put(partial(_call, callback, result, error))
+
+
+def _call(callback: SendCallback, result: SendResult | None, error: BaseException | None) -> None:
+    try:
+        callback(result, error)
+    except BaseException:  # the application's code; other callbacks need the thread
+        _log.exception("event=send_callback_failed")
+
+
 class Client(SyncWrapper[C_co]):
     """What all have; `with` starts and shuts down."""
 
-    start = waiting(base.Client.start, undo=_shut_down_soon)
-    shutdown = waiting(base.Client.shutdown)
-    max_offset = waiting(base.Client.max_offset)
-    min_offset = waiting(base.Client.min_offset)
-    search_offset = waiting(base.Client.search_offset)
-    earliest_store_time = waiting(base.Client.earliest_store_time)
-    view_message = waiting(base.Client.view_message)
-    query_message = waiting(base.Client.query_message)
-    create_topic = waiting(base.Client.create_topic)
+    start = blocking(base.Client.start, undo=_shut_down_soon)
+    shutdown = blocking(base.Client.shutdown)
+    max_offset = blocking(base.Client.max_offset)
+    min_offset = blocking(base.Client.min_offset)
+    search_offset = blocking(base.Client.search_offset)
+    earliest_store_time = blocking(base.Client.earliest_store_time)
+    view_message = blocking(base.Client.view_message)
+    query_message = blocking(base.Client.query_message)
+    create_topic = blocking(base.Client.create_topic)
     add_rpc_hook = direct(base.Client.add_rpc_hook)
     update_namesrv_addr = direct(base.Client.update_namesrv_addr)
 
@@ -123,14 +143,14 @@ class Producer(Client[producer.Producer]):
         box = outbox.core if outbox is not None else None
         super().__init__(producer.Producer(group, namesrv_addr, outbox=box, **settings))
 
-    send = waiting(producer.Producer.send)
-    _send_async = started(producer.Producer.send_async)
-    request = waiting(producer.Producer.request)
-    request_async = started(producer.Producer.request_async)
-    _send_oneway = waiting(producer.Producer.send_oneway)
-    send_batch = waiting(producer.Producer.send_batch)
-    _send_batch_async = started(producer.Producer.send_batch_async)
-    fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
+    send = blocking(producer.Producer.send)
+    _send_async = as_future(producer.Producer.send_async)
+    request = blocking(producer.Producer.request)
+    request_async = as_future(producer.Producer.request_async)
+    _send_oneway = blocking(producer.Producer.send_oneway)
+    send_batch = blocking(producer.Producer.send_batch)
+    _send_batch_async = as_future(producer.Producer.send_batch_async)
+    fetch_publish_queues = blocking(producer.Producer.fetch_publish_queues)
     add_send_hook = direct(producer.Producer.add_send_hook)
     wrap_sends = direct(producer.Producer.wrap_sends)
     add_forbidden_hook = direct(producer.Producer.add_forbidden_hook)
@@ -150,7 +170,7 @@ class Producer(Client[producer.Producer]):
         on a thread of their own, where they may wait and use this object.
         """
         return self._send_async(
-            message, off_loop(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
+            message, _off_loop(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
             timeout=timeout,
         )  # fmt: skip
 
@@ -163,7 +183,7 @@ class Producer(Client[producer.Producer]):
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
         """As `orbitmq.client.Producer.send_batch_async`; otherwise as `send_async`."""
-        return self._send_batch_async(messages, off_loop(callback), queue=queue, timeout=timeout)
+        return self._send_batch_async(messages, _off_loop(callback), queue=queue, timeout=timeout)
 
     def send_oneway(
         self,
@@ -239,8 +259,8 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
             state, remark = transactions.failed(error)
         return wait(partial(self.core.finish, half, state, remark))
 
-    prepare = waiting(transactions.TransactionProducer.prepare)
-    finish = waiting(transactions.TransactionProducer.finish)
+    prepare = blocking(transactions.TransactionProducer.prepare)
+    finish = blocking(transactions.TransactionProducer.finish)
     add_end_transaction_hook = direct(transactions.TransactionProducer.add_end_transaction_hook)
 
     @property
@@ -253,9 +273,9 @@ class Consumer(Client[M_co]):
     """What all consumers have."""
 
     assignment = direct(consumer.Consumer.assignment)
-    fetch_queues = waiting(consumer.Consumer.fetch_queues)
-    lag = waiting(consumer.Consumer.lag)
-    check_subscription_consistency = waiting(consumer.Consumer.check_subscription_consistency)
+    fetch_queues = blocking(consumer.Consumer.fetch_queues)
+    lag = blocking(consumer.Consumer.lag)
+    check_subscription_consistency = blocking(consumer.Consumer.check_subscription_consistency)
     add_consume_hook = direct(consumer.Consumer.add_consume_hook)
     add_filter_hook = direct(consumer.Consumer.add_filter_hook)
     add_receive_hook = direct(consumer.Consumer.add_receive_hook)
@@ -265,13 +285,13 @@ class Consumer(Client[M_co]):
     @checks_arguments
     def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
-        self._on_assigned(beside(callback))
+        self._on_assigned(on_own_thread(callback))
         return callback
 
     @checks_arguments
     def on_revoked(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
-        self._on_revoked(beside(callback))
+        self._on_revoked(on_own_thread(callback))
         return callback
 
 
@@ -309,9 +329,9 @@ class PushConsumer(Consumer[push.PushConsumer]):
     suspend = direct(push.PushConsumer.suspend)
     resume = direct(push.PushConsumer.resume)
     set_consume_threads = direct(push.PushConsumer.set_consume_threads)
-    fetch_subscribe_queues = waiting(push.PushConsumer.fetch_subscribe_queues)
-    reset_offset_by_timestamp = waiting(push.PushConsumer.reset_offset_by_timestamp)
-    send_message_back = waiting(push.PushConsumer.send_message_back)
+    fetch_subscribe_queues = blocking(push.PushConsumer.fetch_subscribe_queues)
+    reset_offset_by_timestamp = blocking(push.PushConsumer.reset_offset_by_timestamp)
+    send_message_back = blocking(push.PushConsumer.send_message_back)
 
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
@@ -360,25 +380,25 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.LitePullConsumer.subscribe`; a function `listener` is called on a thread."""
-        self._subscribe(topic, expression, None if listener is None else beside(listener))
+        self._subscribe(topic, expression, None if listener is None else on_own_thread(listener))
 
     @checks_arguments
     def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
         """As `orbitmq.client.LitePullConsumer.on_queues_changed`; a function is called on a thread."""
-        self._on_queues_changed(topic, beside(callback))
+        self._on_queues_changed(topic, on_own_thread(callback))
 
     _subscribe = direct(lite_pull.LitePullConsumer.subscribe)
     _on_queues_changed = direct(lite_pull.LitePullConsumer.on_queues_changed)
     unsubscribe = direct(lite_pull.LitePullConsumer.unsubscribe)
     assign = direct(lite_pull.LitePullConsumer.assign)
     set_assign_expression = direct(lite_pull.LitePullConsumer.set_assign_expression)
-    _poll = waiting(lite_pull.poll, undo=lite_pull.take_back)
-    commit = waiting(lite_pull.LitePullConsumer.commit)
-    committed = waiting(lite_pull.LitePullConsumer.committed)
-    seek = waiting(lite_pull.LitePullConsumer.seek)
-    seek_to_begin = waiting(lite_pull.LitePullConsumer.seek_to_begin)
-    seek_to_end = waiting(lite_pull.LitePullConsumer.seek_to_end)
-    offset_for_timestamp = waiting(lite_pull.LitePullConsumer.offset_for_timestamp)
+    _poll = blocking(lite_pull.poll, undo=lite_pull.take_back)
+    commit = blocking(lite_pull.LitePullConsumer.commit)
+    committed = blocking(lite_pull.LitePullConsumer.committed)
+    seek = blocking(lite_pull.LitePullConsumer.seek)
+    seek_to_begin = blocking(lite_pull.LitePullConsumer.seek_to_begin)
+    seek_to_end = blocking(lite_pull.LitePullConsumer.seek_to_end)
+    offset_for_timestamp = blocking(lite_pull.LitePullConsumer.offset_for_timestamp)
     pause = direct(lite_pull.LitePullConsumer.pause)
     resume = direct(lite_pull.LitePullConsumer.resume)
 
@@ -426,18 +446,18 @@ class PullConsumer(Consumer[pull.PullConsumer]):
             )
         )
 
-    send_message_back = waiting(pull.PullConsumer.send_message_back)
+    send_message_back = blocking(pull.PullConsumer.send_message_back)
     fetch_balanced_queues = direct(pull.PullConsumer.fetch_balanced_queues)
     update_offset = direct(pull.PullConsumer.update_offset)
-    fetch_offset = waiting(pull.PullConsumer.fetch_offset)
-    store_offsets = waiting(pull.PullConsumer.store_offsets)
+    fetch_offset = blocking(pull.PullConsumer.fetch_offset)
+    store_offsets = blocking(pull.PullConsumer.store_offsets)
     _register_topic = direct(pull.PullConsumer.register_topic)
-    pull = waiting(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
+    pull = blocking(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
 
     @checks_arguments
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.PullConsumer.register_topic`; a function `listener` is called on a thread."""
-        self._register_topic(topic, None if listener is None else beside(listener))
+        self._register_topic(topic, None if listener is None else on_own_thread(listener))
 
 
 def reset_offset_by_timestamp(

@@ -18,7 +18,7 @@ from orbitmq.client import outbox
 from orbitmq.client.core.kept import LossReason, worth_keeping
 from orbitmq.client.losses import OnLoss
 from orbitmq.client.outbox import OutboxLimits, RedeliveryRule, StoreRule
-from orbitmq.client.sync_wrapper import SyncWrapper, direct, waiting
+from orbitmq.client.sync_wrapper import SyncWrapper, blocking, direct
 
 __all__ = ["Outbox", "OutboxLimits"]
 
@@ -52,7 +52,7 @@ class Outbox(SyncWrapper[outbox.Outbox]):
         )
 
     entries = direct(outbox.Outbox.entries)
-    purge = waiting(outbox.Outbox.purge)
+    purge = blocking(outbox.Outbox.purge)
 
     def __len__(self) -> int:
         return len(self.core)

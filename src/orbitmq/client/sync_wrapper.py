@@ -1,7 +1,7 @@
 """Runs asyncio objects for threads: one event loop in one thread a process, and methods that wait for their coroutines.
 
-    class Producer(Face[asynchronous.Producer]):
-        send = waiting(asynchronous.Producer.send)
+    class Producer(SyncWrapper[asynchronous.Producer]):
+        send = blocking(asynchronous.Producer.send)
 
 A method is declared by naming the one that does the work, and has its parameters, result and documentation. Knows no
 particular client.
@@ -23,7 +23,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import uvloop
 
-from orbitmq.client.leaving import keep
+from orbitmq.client.loops import protect
 from orbitmq.client.threads import on_thread
 from orbitmq.client.workers import is_coroutine
 from orbitmq.errors import InvalidStateError, TooManyRequestsError
@@ -55,11 +55,11 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = uvloop.new_event_loop()
-        keep(self.loop)
+        protect(self.loop)
         self._calls: deque[Callable[[], None]] = deque()
         self._is_working = False
         """The loop is at the calls, or about to be, and will find those that come. Only the loop changes it."""
-        self.beside = CallThread("orbitmq-futures")
+        self.futures = CallThread("orbitmq-futures")
         """For what may wait."""
         self.callbacks = CallThread("orbitmq-callbacks")
         """For functions of the application that hear of outcomes: on the loop, one that wants a lock which a thread
@@ -256,7 +256,7 @@ class CallFuture(concurrent.futures.Future[R]):
             return
         try:
             if self._waiters:  # those of `concurrent.futures.wait` have locks of their own
-                thread.beside.put(functools.partial(self._act, thread, act, value))
+                thread.futures.put(functools.partial(self._act, thread, act, value))
             else:
                 self._act(thread, act, value)
         finally:
@@ -311,7 +311,7 @@ class SyncWrapper(Generic[C_co]):
         """The asyncio object behind this one; it lives on the loop of `loop_thread()`."""
 
 
-def beside(callback: Callable[P, object]) -> Callable[P, object]:
+def on_own_thread(callback: Callable[P, object]) -> Callable[P, object]:
     """The callback on a thread of its own, where it may use the synchronous classes; a coroutine function stays."""
     if is_coroutine(callback):
         return callback
@@ -322,15 +322,15 @@ def beside(callback: Callable[P, object]) -> Callable[P, object]:
     return call
 
 
-def waiting(
+def blocking(
     method: Callable[Concatenate[C, P], Coroutine[object, object, R]], undo: Callable[[C, R], object] | None = None
 ) -> Callable[Concatenate[SyncWrapper[C], P], R]:
     """The method that runs a coroutine method and waits for its result; `undo(core, result)` as `wait` has it."""
 
     @functools.wraps(method)
-    def call(face: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        start: Callable[[], Coroutine[object, object, R]] = functools.partial(method, face.core, *args, **kwargs)
-        back: Callable[[R], object] | None = functools.partial(undo, face.core) if undo is not None else None
+    def call(wrapper: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        start: Callable[[], Coroutine[object, object, R]] = functools.partial(method, wrapper.core, *args, **kwargs)
+        back: Callable[[R], object] | None = functools.partial(undo, wrapper.core) if undo is not None else None
         return wait(start, back)
 
     return call
@@ -340,23 +340,23 @@ def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[SyncW
     """The method that calls a plain method on the loop, where nothing else touches the object meanwhile."""
 
     @functools.wraps(method)
-    def call(face: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(wrapper: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
         async def on_the_loop() -> R:
-            return method(face.core, *args, **kwargs)
+            return method(wrapper.core, *args, **kwargs)
 
         return wait(on_the_loop)
 
     return call
 
 
-def started(
+def as_future(
     method: Callable[Concatenate[C, P], asyncio.Task[R]],
 ) -> Callable[Concatenate[SyncWrapper[C], P], concurrent.futures.Future[R]]:
     """The method that begins a task and returns a future for threads at once."""
 
     @functools.wraps(method)
-    def call(face: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
+    def call(wrapper: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
         context = contextvars.copy_context()
-        return submit(lambda: context.run(method, face.core, *args, **kwargs))
+        return submit(lambda: context.run(method, wrapper.core, *args, **kwargs))
 
     return call

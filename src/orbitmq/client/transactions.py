@@ -18,7 +18,7 @@ from orbitmq.client.core.model import LocalTransactionState, SendResult, SendSta
 from orbitmq.client.core.outgoing_message import check_message, outgoing
 from orbitmq.client.core.transaction_end import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.instance import Instance
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 from orbitmq.client.producer import Producer, end_of
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
 from orbitmq.client.threads import on_thread

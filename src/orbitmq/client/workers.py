@@ -27,7 +27,7 @@ from orbitmq.client.core.model import (
     OrderlyContext,
 )
 from orbitmq.client.core.process_queue import ProcessQueue
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 from orbitmq.client.threads import on_thread
 from orbitmq.message.model import MessageExt
 

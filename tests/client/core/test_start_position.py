@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.position import StartLookup, start_position
+from orbitmq.client.core.offsets import StartLookup, start_position
 from orbitmq.wire.bodies import ConsumeFromWhere as Where
 
 LAST, FIRST, TIME = Where.CONSUME_FROM_LAST_OFFSET, Where.CONSUME_FROM_FIRST_OFFSET, Where.CONSUME_FROM_TIMESTAMP
