@@ -22,7 +22,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "orbitmq.client",
         "orbitmq.client.sync",
         "orbitmq.client.outbox",
-        "orbitmq.client.sync_outbox",
+        "orbitmq.client.outbox.sync",
         "orbitmq.client.idempotent",
         "orbitmq.client.telemetry",
         "orbitmq.client.metrics",

@@ -31,8 +31,8 @@ from orbitmq.client import (
 )
 from orbitmq.client.core.arguments import KINDS
 from orbitmq.client.outbox import Outbox
+from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 from orbitmq.client.settings import PushSettings, TransactionSettings, options_of
-from orbitmq.client.sync_outbox import Outbox as SyncOutbox
 from orbitmq.client.sync_wrapper import run as run_there
 from tests.client.test_sync import FOR_THE_INSTANCE
 from tests.support.fake_system import BROKER, FakeSystem, fake_system

@@ -1,14 +1,13 @@
-"""The client library: producers and consumers for orbitmq and for Apache RocketMQ 4.9 and later brokers.
+"""The client library: producers and consumers for orbitmq and for brokers of Apache RocketMQ 4.9 and later.
 
-The classes here are for asyncio. Decisions are pure code in `core`; everything else carries them out. Public, beside
-the names here, are these modules; all others may change without notice:
+The classes in this module are for asyncio. These modules are public as well; all others may change without notice:
 
     orbitmq.client.sync         the same classes under the same names, for threads
-    orbitmq.client.outbox       failed sends wait on disk (`orbitmq[outbox]`)
-    orbitmq.client.sync_outbox  the same for threads
-    orbitmq.client.idempotent   an effect once, by the application's own database (`orbitmq[idempotent]`)
-    orbitmq.client.telemetry    spans of OpenTelemetry (`orbitmq[telemetry]`)
-    orbitmq.client.metrics      figures for Prometheus (`orbitmq[telemetry]`)
+    orbitmq.client.outbox       keeps failed sends on disk and sends them again (`orbitmq[outbox]`)
+    orbitmq.client.outbox.sync  the same for threads
+    orbitmq.client.idempotent   idempotent consumption with your own database (`orbitmq[idempotent]`)
+    orbitmq.client.telemetry    spans for OpenTelemetry (`orbitmq[telemetry]`)
+    orbitmq.client.metrics      metrics for Prometheus (`orbitmq[telemetry]`)
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from orbitmq.client.outbox import Outbox
-    from orbitmq.client.sync_outbox import Outbox as SyncOutbox
+    from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 
 __all__ = ["ClientMetrics"]
 

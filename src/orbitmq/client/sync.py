@@ -42,7 +42,7 @@ from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
-    from orbitmq.client.sync_outbox import Outbox
+    from orbitmq.client.outbox.sync import Outbox
 
 __all__ = [
     "Client",

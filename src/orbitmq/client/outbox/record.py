@@ -19,8 +19,8 @@ from enum import Enum
 
 import msgspec
 
-from orbitmq.client.core.backlog import Line
 from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.outbox.backlog import Line
 from orbitmq.errors import BrokerError, ClientError, MessageIllegal, OrbitMQError, RemotingError, UnitError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS, decode_properties

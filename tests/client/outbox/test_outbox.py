@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import subprocess
@@ -18,10 +19,10 @@ import lmdb
 import pytest
 
 from orbitmq.client import Message, MessageQueue, Producer, SendStatus, sync
-from orbitmq.client.core.kept import Loss, LossReason
 from orbitmq.client.outbox import Outbox, OutboxEntry, OutboxLimits
-from orbitmq.client.outbox_file import NUMBER, OutboxFile
-from orbitmq.client.sync_outbox import Outbox as SyncOutbox
+from orbitmq.client.outbox.file import NUMBER, OutboxFile
+from orbitmq.client.outbox.record import Loss, LossReason
+from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreLocked
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
@@ -448,7 +449,7 @@ VICTIM = """
 import sys
 from orbitmq.client import Message
 from orbitmq.client.sync import Producer
-from orbitmq.client.sync_outbox import Outbox
+from orbitmq.client.outbox.sync import Outbox
 outbox = Outbox(sys.argv[1], raises=False, durable=sys.argv[2] == "durable")
 with Producer("g", "127.0.0.1:1", outbox=outbox, retry_times=0) as producer:
     for number in range(100_000):
@@ -550,3 +551,9 @@ def test_what_gets_through_while_the_outbox_closes_is_not_sent_once_more(tmp_pat
             assert not at.outbox
 
     run(scenario(), TurnedLoop)
+
+
+def test_the_former_module_of_the_sync_outbox_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"is now orbitmq\.client\.outbox\.sync"):
+        former = importlib.reload(importlib.import_module("orbitmq.client.sync_outbox"))
+    assert former.Outbox is importlib.import_module("orbitmq.client.outbox.sync").Outbox

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from orbitmq.client.core.backlog import FAILURES_BEFORE_DOUBT, Backlog, BacklogEntry, Line
+from orbitmq.client.outbox.backlog import FAILURES_BEFORE_DOUBT, Backlog, BacklogEntry, Line
 
 
 def backlog(*lines: Line) -> Backlog:

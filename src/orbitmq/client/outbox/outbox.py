@@ -1,16 +1,4 @@
-"""Store and forward: messages that could not be sent wait in files of this machine and are sent again.
-
-    outbox = Outbox("orders.outbox", on_loss=print)
-    async with Producer("orders", "127.0.0.1:9876", outbox=outbox) as producer:
-        await producer.send(Message("orders", b"..."))
-
-A message whose send finally failed is kept if the store rule wants it and the limits allow it; a thread writes it, the
-caller's event loop never waits for the disk. It is sent again, with the same unique id, when the redelivery rule says
-so, and at once when a broker has taken another message of its topic. Messages with the same sharding key, or for the
-same chosen queue, keep their order: a new one stands behind those that wait.
-
-Every message that is taken leaves the outbox in one of two ways: it is sent, or `on_loss` is told why not.
-"""
+"""The outbox itself: what it takes, when it sends a message again, and how a message leaves it. See the package."""
 
 from __future__ import annotations
 
@@ -26,8 +14,14 @@ from typing import TypeVar
 
 from orbitmq.client.background import Background
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.backlog import Backlog, BacklogEntry
-from orbitmq.client.core.kept import (
+from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.retry import BROKER_MISSING
+from orbitmq.client.loops import check_loop
+from orbitmq.client.outbox.backlog import Backlog, BacklogEntry
+from orbitmq.client.outbox.file import OutboxFile
+from orbitmq.client.outbox.losses import Losses, OnLoss
+from orbitmq.client.outbox.record import (
     AttemptHistory,
     Loss,
     LossReason,
@@ -41,29 +35,10 @@ from orbitmq.client.core.kept import (
     new_kept,
     worth_keeping,
 )
-from orbitmq.client.core.model import SendResult, SendStatus
-from orbitmq.client.core.outgoing_message import Outgoing
-from orbitmq.client.core.retry import BROKER_MISSING
-from orbitmq.client.loops import check_loop
-from orbitmq.client.losses import Losses, OnLoss
-from orbitmq.client.outbox_file import OutboxFile
 from orbitmq.client.sender import SendTarget
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError, StoreError, UnitError
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.clock import Clock, SystemClock
-
-__all__ = [
-    "Loss",
-    "LossReason",
-    "OnLoss",
-    "Outbox",
-    "OutboxEntry",
-    "OutboxLimits",
-    "RedeliveryRule",
-    "StoreRule",
-    "doubling_pause",
-    "worth_keeping",
-]
 
 _log = logging.getLogger(__name__)
 

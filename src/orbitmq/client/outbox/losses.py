@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from orbitmq.client.core.kept import Loss, LossReason
+from orbitmq.client.outbox.record import Loss, LossReason
 
 _log = logging.getLogger(__name__)
 

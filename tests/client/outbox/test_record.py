@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.client.core.kept import (
+from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.outbox.record import (
     PAUSE_MAX_S,
     AttemptHistory,
     LossReason,
@@ -19,7 +20,6 @@ from orbitmq.client.core.kept import (
     new_kept,
     worth_keeping,
 )
-from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.errors import (
     BrokerError,
     ClientError,
