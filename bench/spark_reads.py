@@ -37,7 +37,7 @@ from bench.micro import sink as sink_works  # noqa: E402
 from orbitmq.message.hosts import encode_host  # noqa: E402
 from orbitmq.pipeline.archive import ArchiveJob  # noqa: E402
 from orbitmq.pipeline.archive import run as archive  # noqa: E402
-from orbitmq.pipeline.job import Context  # noqa: E402
+from orbitmq.pipeline.job import JobContext  # noqa: E402
 from orbitmq.pipeline.progress import shown_on  # noqa: E402
 from orbitmq.pipeline.session import DATA_SOURCES  # noqa: E402
 from orbitmq.runtime.clock import SystemClock  # noqa: E402
@@ -339,7 +339,7 @@ def _archive(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> No
     with tempfile.TemporaryDirectory(dir=Path(arguments.store).parent) as folder:
         options = ArchiveJob.parse({"input": "store", "path": _stores(row, arguments), "lake": f"{folder}/lake"})
         with redirect_stderr(io.StringIO()):
-            outcome = archive(Context(options, lambda: spark, shown_on(sys.stderr)))
+            outcome = archive(JobContext(options, lambda: spark, shown_on(sys.stderr)))
     assert outcome.counts["messages"] == arguments.messages * row.share
 
 

@@ -19,7 +19,7 @@ from orbitmq.pipeline.lake.formats import FORMATS, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.manifest import MIXED
 from orbitmq.pipeline.lake.message_files import read_messages
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System
@@ -51,7 +51,7 @@ def send(name_server: str, topic: str, count: int, size: int = 1) -> Sent:
 
 
 def opened(path: Path, kind: str = "parquet") -> Lake:
-    return open_lake(kind, Place(str(path)), SystemClock().now_ms)
+    return open_lake(kind, StorageLocation(str(path)), SystemClock().now_ms)
 
 
 def table(lake: Lake) -> pa.Table:

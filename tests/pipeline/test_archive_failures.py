@@ -22,7 +22,7 @@ from orbitmq.pipeline import archive
 from orbitmq.pipeline.lake.formats import PARQUET, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.message_files import read_messages
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.support.jobs import run_job
@@ -47,7 +47,7 @@ def archive_now(spark: SparkSession, cluster: Cluster, lake: Path, topic: str, *
 
 
 def opened(folder: Path) -> Lake:
-    return open_lake(PARQUET, Place(str(folder)), SystemClock().now_ms)
+    return open_lake(PARQUET, StorageLocation(str(folder)), SystemClock().now_ms)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSourc
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
 from orbitmq.pipeline.lake.message_files import merged, read_messages
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options
 from tests.support import golden
@@ -44,7 +44,7 @@ def archived(lake: Path, **options: str) -> pa.Table:
     own, _ = split_options(source_options(ArchiveJob.parse(told)))
     (batch,) = ArchiveReader(Inner(), own).read(InputPartition(0))  # type: ignore[arg-type]
     (file,) = manifest.decode(batch.column("report")[0].as_py()).files
-    return read_messages(Place(str(lake)), file.path)
+    return read_messages(StorageLocation(str(lake)), file.path)
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
@@ -178,7 +178,7 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
     """Engines that go by the schema of a table would not show what is in half of its files."""
 
     def check(folder: Path, **options: str) -> None:
-        place = Place(str(folder))
+        place = StorageLocation(str(folder))
         found = [LakeFile(path=each.path, topic="Orders", day="2023-11-14", rows=1, size=1) for each in place.files()]
         ArchiveJob.parse(options).bodies().check_fit(place, found)
 
@@ -209,7 +209,7 @@ def test_files_of_a_schema_that_has_grown_are_compacted_together(tmp_path: Path)
     grown = json.dumps({"type": "record", "name": "Order", "fields": [*FIELDS, {"name": "zip", "type": "int"}]})
     for schema in (ORDER, grown):
         archived(tmp_path, bodyMode="json", bodySchema=schema, onBadBody="log")
-    place = Place(str(tmp_path))
+    place = StorageLocation(str(tmp_path))
     (file,) = merged(place, sorted(found.path for found in place.files()), "compact")
     values = [row["value"] for row in rows_of(read_messages(place, file.path)) if row["body"] == BODIES[2]]
     assert sorted(value["zip"] or 0 for value in values) == [0, 89073]

@@ -11,7 +11,7 @@ from orbitmq.pipeline.lake.formats import PARQUET, open_lake
 from orbitmq.pipeline.lake.lakes import ORPHAN_AGE_MS, Lake
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import LakeWriter
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.sweeping import PAUSE_MS, Sweeper
 from orbitmq.runtime.clock import ManualClock
 from tests.support.lakes import batch, rows
@@ -28,7 +28,7 @@ def written(lake: Lake, clock: ManualClock) -> LakeFile:
 
 def test_what_is_nobodys_goes_while_the_archive_goes_on(tmp_path: Path) -> None:
     clock = ManualClock()
-    lake = open_lake(PARQUET, Place(str(tmp_path)), clock.now_ms)
+    lake = open_lake(PARQUET, StorageLocation(str(tmp_path)), clock.now_ms)
     lake.commit("query", 0, [written(lake, clock)])
     written(lake, clock)
     sweeper = Sweeper(lake, clock)
@@ -46,13 +46,13 @@ def test_a_sweep_that_fails_is_told_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
-    lake = open_lake(PARQUET, Place(str(tmp_path)), clock.now_ms)
+    lake = open_lake(PARQUET, StorageLocation(str(tmp_path)), clock.now_ms)
     lake.commit("query", 0, [written(lake, clock)])
     written(lake, clock)
     sweeper = Sweeper(lake, clock)
     clock.advance(ORPHAN_AGE_MS)
     with monkeypatch.context() as broken:
-        broken.setattr(Place, "remove", lambda *_: (tmp_path / "nothing").unlink())
+        broken.setattr(StorageLocation, "remove", lambda *_: (tmp_path / "nothing").unlink())
         sweeper.sweep_if_due()
     assert "event=sweep_failed error=" in caplog.text
     sweeper.sweep_if_due()

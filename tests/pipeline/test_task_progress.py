@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from orbitmq.pipeline import task_progress
-from orbitmq.pipeline.job import Advance, Context, JobOptions
+from orbitmq.pipeline.job import Advance, JobContext, JobOptions
 from orbitmq.pipeline.task_progress import tasks_shown
 
 
@@ -33,7 +33,7 @@ def test_tasks_of_all_stages_that_run_are_told(monkeypatch: pytest.MonkeyPatch) 
         yield advance
         shown.append("over")
 
-    context = Context(JobOptions(), lambda: session, progress)  # type: ignore[arg-type]
+    context = JobContext(JobOptions(), lambda: session, progress)  # type: ignore[arg-type]
     with tasks_shown(context, "pass"):
         assert told.wait(60)
     assert (shown[0], set(shown[1:-1]), shown[-1]) == ("pass tasks", {"3 of 8"}, "over")

@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructField, Str
 from orbitmq.errors import SourceError
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
-from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, Rows, record_batch
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, ColumnSource, record_batch
 from orbitmq.spark.forms import check_schema, read_schema
 from orbitmq.spark.units import Units, unit_positions
 
@@ -34,7 +34,7 @@ RUN = unit(b"one", "UNIQ_KEY\x01ID1\x02TAGS\x01TagA\x02KEYS\x01k1 k2\x02city\x01
 
 def batch_of(schema: StructType, run: bytes = RUN) -> pa.RecordBatch:
     arrow = to_arrow_schema(schema, timezone="UTC")
-    batch = record_batch(Rows(Units(run, unit_positions(run)), "broker-a", True), arrow)
+    batch = record_batch(ColumnSource(Units(run, unit_positions(run)), "broker-a", True), arrow)
     batch.validate(full=True)
     assert batch.schema.equals(arrow)  # the comparison Spark makes
     return batch

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import HELD_SIZE_MAX, Lane, PullAnswer, QueueRange, RangeFetch, units_before
+from orbitmq.spark.fetch import HELD_SIZE_MAX, Lane, OffsetRange, PullAnswer, RangeFetch, units_before
 from orbitmq.wire.codes import ResponseCode
 from tests.spark.queue_model import QueueModel, stored_unit
 
@@ -18,7 +18,7 @@ QUEUE = MessageQueue("orders", "broker-a", 3)
 def range_fetch(
     start: int, end: int, *, batch_size: int = 32, pipeline: int = 4, filtered: bool = False, strict: bool = True
 ) -> RangeFetch:
-    wanted = QueueRange(QUEUE, start, end)
+    wanted = OffsetRange(QUEUE, start, end)
     return RangeFetch(wanted, batch_size=batch_size, pipeline=pipeline, filtered=filtered, strict=strict)
 
 

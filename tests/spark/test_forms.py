@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 from orbitmq.errors import SourceError
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
-from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.forms import FORMS, check_schema, read_schema
 from orbitmq.spark.units import Units, unit_positions
 
@@ -28,7 +28,7 @@ def batch_of(schema: StructType, form: str) -> pa.RecordBatch:
         for n, text in enumerate(PROPERTIES)
     ]
     region = b"".join(units)
-    rows = Rows(Units(region, unit_positions(region)), "broker-a", True)
+    rows = ColumnSource(Units(region, unit_positions(region)), "broker-a", True)
     return record_batch(rows, to_arrow_schema(schema, timezone="UTC"), FORMS[form])
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster_client import Cluster, Retries
+from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.options import read_options
-from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.queue_selection import queue_selection
 from tests.spark.scripted_peer import ScriptedPeer, name_server_script
 
 NOWHERE = "127.0.0.1:1"
@@ -32,17 +32,17 @@ ROUTES = {
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[ClusterClient]:
     with ScriptedPeer(name_server_script(ROUTES)) as peer:
-        yield Cluster([peer.address], 5000, Retries(0, 0))
+        yield ClusterClient([peer.address], 5000, Retries(0, 0))
 
 
-def selected(cluster: Cluster, **options: object) -> set[MessageQueue]:
+def selected(cluster: ClusterClient, **options: object) -> set[MessageQueue]:
     texts = {name: str(value) for name, value in options.items()}
-    return set(selection(read_options({"nameServer": "n:1", **texts})).queues(cluster))
+    return set(queue_selection(read_options({"nameServer": "n:1", **texts})).queues(cluster))
 
 
-def test_a_pattern_matches_whole_names_and_no_topics_of_the_system(cluster: Cluster) -> None:
+def test_a_pattern_matches_whole_names_and_no_topics_of_the_system(cluster: ClusterClient) -> None:
     assert {queue.topic for queue in selected(cluster, subscribePattern="orders.*")} == {"orders", "orders-eu"}
     assert {queue.topic for queue in selected(cluster, subscribePattern="order")} == set()
     everything = {queue.topic for queue in selected(cluster, subscribePattern=".*")}
@@ -52,14 +52,14 @@ def test_a_pattern_matches_whole_names_and_no_topics_of_the_system(cluster: Clus
     } == ROUTES.keys()
 
 
-def test_topics_that_are_named_come_beside_those_of_a_pattern_whatever_they_are(cluster: Cluster) -> None:
+def test_topics_that_are_named_come_beside_those_of_a_pattern_whatever_they_are(cluster: ClusterClient) -> None:
     chosen = selected(cluster, subscribe="%DLQ%g,payments", subscribePattern="orders.*")
     assert {queue.topic for queue in chosen} == {"%DLQ%g", "payments", "orders", "orders-eu"}
     with pytest.raises(SourceError, match="ORBITMQ_TOPIC_NOT_FOUND: topic nothing"):
         selected(cluster, subscribe="nothing", subscribePattern="orders.*")
 
 
-def test_queues_are_assigned_one_by_one(cluster: Cluster) -> None:
+def test_queues_are_assigned_one_by_one(cluster: ClusterClient) -> None:
     chosen = selected(cluster, assign='{"orders": [0, 2], "shared": {"broker-b": [0], "broker-a": [1]}}')
     assert chosen == {
         MessageQueue("orders", "broker-a", 0),
@@ -72,7 +72,7 @@ def test_queues_are_assigned_one_by_one(cluster: Cluster) -> None:
 def test_topics_of_a_namespace_are_named_without_it() -> None:
     routes = {topic: {"broker-a": (1, NOWHERE)} for topic in ("shop%orders", "shop%refunds", "orders", "mall%orders")}
     with ScriptedPeer(name_server_script(routes)) as peer:
-        cluster = Cluster([peer.address], 5000, Retries(0, 0))
+        cluster = ClusterClient([peer.address], 5000, Retries(0, 0))
         assert selected(cluster, subscribe="orders", namespace="shop") == {queue("shop%orders")}
         assert selected(cluster, assign='{"refunds": [0]}', namespace="shop") == {queue("shop%refunds")}
         assert selected(cluster, subscribePattern="o.*", namespace="shop") == {queue("shop%orders")}
@@ -104,7 +104,7 @@ def queue(topic: str) -> MessageQueue:
         ({"subscribePattern": "a", "assign": "{}"}, "ORBITMQ_BAD_OPTION: options subscribePattern and assign are both"),
     ],
 )
-def test_a_selection_that_cannot_be_is_told_by_name(cluster: Cluster, options: dict[str, str], text: str) -> None:
+def test_a_selection_that_cannot_be_is_told_by_name(cluster: ClusterClient, options: dict[str, str], text: str) -> None:
     with pytest.raises(SourceError) as caught:
         selected(cluster, **options)
     assert str(caught.value).startswith(text)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.errors import SourceError
-from orbitmq.spark.cluster_client import Cluster, Retries
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.options import read_options
-from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_plan import plan
 from tests.spark.queue_model import STORED_AT, QueueModel, stored_unit
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
@@ -30,16 +30,18 @@ def name_server() -> Iterator[str]:
 
 def planned(
     name_servers: str, retries: int = 0, pauses: list[float] | None = None, **given: object
-) -> list[QueueRange]:
+) -> list[OffsetRange]:
     texts = {"subscribe": "orders", **given, "nameServer": name_servers}
     options = read_options({name: str(value) for name, value in texts.items()})
-    cluster = Cluster(options.name_servers, 5000, Retries(retries, 250, (pauses if pauses is not None else []).append))
-    queues = {queue: place.addresses for queue, place in selection(options).queues(cluster).items()}
+    cluster = ClusterClient(
+        options.name_servers, 5000, Retries(retries, 250, (pauses if pauses is not None else []).append)
+    )
+    queues = {queue: place.addresses for queue, place in queue_selection(options).queues(cluster).items()}
     return plan(cluster, options, queues)
 
 
 def test_a_batch_reads_from_the_first_to_the_last_message_of_every_queue(name_server: str) -> None:
-    assert planned(name_server) == [QueueRange(queue(0), 10, 100), QueueRange(queue(2), 0, 50)]
+    assert planned(name_server) == [OffsetRange(queue(0), 10, 100), OffsetRange(queue(2), 0, 50)]
 
 
 def test_several_topics_are_read_together(name_server: str) -> None:
@@ -51,14 +53,14 @@ def test_given_offsets_bound_the_ranges(name_server: str) -> None:
     ranges = planned(
         name_server, startingOffsets='{"orders":{"0":20}}', endingOffsets='{"orders":{"broker-a":{"0":30,"2":5}}}'
     )
-    assert ranges == [QueueRange(queue(0), 20, 30), QueueRange(queue(2), 0, 5)]
+    assert ranges == [OffsetRange(queue(0), 20, 30), OffsetRange(queue(2), 0, 5)]
 
 
 def test_an_offset_that_retention_has_deleted_is_data_loss(name_server: str) -> None:
     with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*queue_id=0.* begin at 4 .*6 messages lost"):
         planned(name_server, startingOffsets='{"orders":{"0":4}}')
     ranges = planned(name_server, startingOffsets='{"orders":{"0":4}}', failOnDataLoss=False)
-    assert ranges[0] == QueueRange(queue(0), 10, 100)
+    assert ranges[0] == OffsetRange(queue(0), 10, 100)
 
 
 def at(offset: int) -> int:
@@ -73,7 +75,7 @@ def at(offset: int) -> int:
 )
 def test_a_time_is_the_first_message_stored_at_or_after_it(name_server: str, timestamp: int, offset: int) -> None:
     given = {"startingTimestamp": timestamp, "startingOffsetsByTimestampStrategy": "latest"}
-    assert planned(name_server, **given)[0] == QueueRange(queue(0), offset, 100)
+    assert planned(name_server, **given)[0] == OffsetRange(queue(0), offset, 100)
     ranges = planned(name_server, endingTimestamp=timestamp)
     assert [range_.end for range_ in ranges if range_.queue == queue(0)] == ([] if offset == 10 else [offset])
 
@@ -87,7 +89,7 @@ def test_of_messages_stored_in_the_same_millisecond_a_time_means_the_first() -> 
         ScriptedPeer(broker_script({0: SameTime(0, [None] * 100)})) as broker,
         ScriptedPeer(name_server_script({"orders": {"broker-a": (1, broker.address)}})) as names,
     ):
-        assert planned(names.address, startingTimestamp=STORED_AT + 5) == [QueueRange(queue(0), 50, 100)]
+        assert planned(names.address, startingTimestamp=STORED_AT + 5) == [OffsetRange(queue(0), 50, 100)]
 
 
 def test_a_time_behind_the_last_message_follows_the_strategy(name_server: str) -> None:

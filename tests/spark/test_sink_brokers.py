@@ -19,7 +19,7 @@ from orbitmq.spark.cluster_client import Retries
 from orbitmq.spark.sink_brokers import NO_BROKERS, known_brokers
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
 from orbitmq.spark.sink_options import WriteOptions
-from orbitmq.spark.sink_sender import Sender
+from orbitmq.spark.sink_sender import SinkSender
 from orbitmq.spark.sink_stored import StoredKeys
 from orbitmq.spark.source import TopicSource
 from orbitmq.testing.cluster import Cluster
@@ -91,9 +91,9 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
 ) -> None:
     lost: list[Fault] = []
     looks: list[MessageQueue] = []
-    is_stored = Sender._is_stored
+    is_stored = SinkSender._is_stored
 
-    async def after_a_kill(self: Sender, request: sink_sender.SendRequest, queue: MessageQueue) -> bool:
+    async def after_a_kill(self: SinkSender, request: sink_sender.SendRequest, queue: MessageQueue) -> bool:
         if lost:  # a busy machine may make earlier requests doubtful, too
             looks.append(queue)
         if len(looks) == 1:
@@ -108,7 +108,7 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
         lost.append(cluster.lose_answer("send", topic=topic))
         yield sinks.rows(range(30, 34))
 
-    monkeypatch.setattr(Sender, "_is_stored", after_a_kill)
+    monkeypatch.setattr(SinkSender, "_is_stored", after_a_kill)
     options = settings(cluster, topic, sendTimeoutMs=1500)
     known = known_brokers(options)
     if comes_back == "during the task":

@@ -18,17 +18,17 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, IntegerType, MapT
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import RESERVED, decode_properties
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
-from orbitmq.spark.sink_keys import Mark, TaskIdentity, digest, row_keys
+from orbitmq.spark.sink_keys import TaskIdentity, TaskMark, digest, row_keys
 from orbitmq.spark.sink_options import write_options
-from orbitmq.spark.sink_requests import ANY_QUEUE, Encoded, Rows, SendRequest
+from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SendRequest, SinkRows
 
 MAP = pa.map_(pa.string(), pa.string())
 TASK = TaskIdentity("job", "7", 3)
 
 
 def encoded(
-    columns: dict[str, pa.Array], *, mark: Mark | None = None, keys: Sequence[str] | None = None, **options: object
-) -> Encoded:
+    columns: dict[str, pa.Array], *, mark: TaskMark | None = None, keys: Sequence[str] | None = None, **options: object
+) -> EncodedRows:
     batch = pa.record_batch(columns)
     places = SinkColumns({name: place for place, name in enumerate(columns)})
     settings = write_options(
@@ -36,10 +36,10 @@ def encoded(
     )
     numbers = itertools.count()
     found = row_keys(batch, places, TASK, 0) if keys is None else keys
-    return Encoded(Rows(batch, found), places, settings, "orders", lambda: f"ID{next(numbers)}", mark)
+    return EncodedRows(SinkRows(batch, found), places, settings, "orders", lambda: f"ID{next(numbers)}", mark)
 
 
-def requests(made: Encoded, queues: Sequence[int] | None = None) -> list[SendRequest]:
+def requests(made: EncodedRows, queues: Sequence[int] | None = None) -> list[SendRequest]:
     return list(made.requests(np.array([ANY_QUEUE] * len(made) if queues is None else queues, np.int64)))
 
 
@@ -135,7 +135,7 @@ def test_a_born_time_is_kept_by_messages_that_go_alone() -> None:
 def test_messages_to_a_retry_topic_go_alone() -> None:
     batch = pa.record_batch({"body": pa.array(["a", "b"])})
     options = write_options({"nameServer": "n:1", "idempotencyKeyIn": "none"})
-    made = Encoded(Rows(batch, []), SinkColumns({"body": 0}), options, "%RETRY%group", lambda: "ID")
+    made = EncodedRows(SinkRows(batch, []), SinkColumns({"body": 0}), options, "%RETRY%group", lambda: "ID")
     assert [request.batch for request in requests(made)] == [False, False]
 
 
@@ -144,7 +144,7 @@ def test_only_a_message_to_a_retry_topic_keeps_what_consumers_of_retries_look_fo
     batch = pa.record_batch({"body": pa.array(["a"]), "properties": pa.array([list(origin.items())], MAP)})
     options = write_options({"nameServer": "n:1", "idempotencyKeyIn": "none"})
     for topic, kept in (("%RETRY%group", origin), ("orders", {})):
-        made = Encoded(Rows(batch, []), SinkColumns({"body": 0, "properties": 1}), options, topic, lambda: "ID")
+        made = EncodedRows(SinkRows(batch, []), SinkColumns({"body": 0, "properties": 1}), options, topic, lambda: "ID")
         ((_, _, text),) = messages(requests(made)[0])
         assert {name: value for name, value in decode_properties(text).items() if name in origin} == kept
 
@@ -159,7 +159,7 @@ def test_only_a_message_to_a_retry_topic_keeps_what_consumers_of_retries_look_fo
     ],
 )
 def test_a_mark_stands_behind_the_keys_of_the_row(columns: dict[str, pa.Array], expected: list[str]) -> None:
-    made = encoded({"body": pa.array(["a", "b"]), **columns}, mark=Mark("M", frozenset({"b", "a"})))
+    made = encoded({"body": pa.array(["a", "b"]), **columns}, mark=TaskMark("M", frozenset({"b", "a"})))
     (request,) = requests(made)
     found = [decode_properties(text) for _, _, text in messages(request)]
     assert [each["KEYS"] for each in found] == expected

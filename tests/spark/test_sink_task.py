@@ -91,14 +91,14 @@ def test_a_task_whose_answers_do_not_come_fails(cluster: Cluster, topic: str, se
 
 def test_no_more_requests_are_under_way_than_allowed(cluster: Cluster, topic: str, settings: Settings) -> None:
     seen: list[int] = []
-    original = sink_sender.Sender._attempt
+    original = sink_sender.SinkSender._attempt
 
-    async def counted(self: sink_sender.Sender, *arguments: object) -> None:
+    async def counted(self: sink_sender.SinkSender, *arguments: object) -> None:
         seen.append(len(self._tasks))
         await original(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink_sender.Sender, "_attempt", counted)
+        patch.setattr(sink_sender.SinkSender, "_attempt", counted)
         run_task(settings(maxInFlight=3), batches(400))
     assert max(seen) == 3
     assert sinks.bodies(cluster.namesrv_address, topic) == list(range(400))

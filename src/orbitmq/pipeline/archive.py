@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
-from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake.layout import written_by
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
@@ -23,10 +23,10 @@ from orbitmq.pipeline.shared_options import LossOptions, connection, losses, sto
 from orbitmq.pipeline.sweeping import Sweeper
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_options import ConnectionOptions, parts
+from orbitmq.spark.cluster_options import ClusterOptions, parts
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.options import GROUP, ReadOptions, read_options
-from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_tasks import cluster_of
 from orbitmq.spark.stores.options import EARLIEST, scan_options
 from orbitmq.spark.stores.splits import checked, known_bounds
@@ -37,7 +37,7 @@ CHECKPOINT = "_checkpoint"
 
 
 @dataclass(frozen=True)
-class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ConnectionOptions, JobOptions):
+class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ClusterOptions, JobOptions):
     """What is archived, and how."""
 
     topics: str = option(
@@ -98,7 +98,7 @@ class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ConnectionOptions, JobOp
     )
 
 
-def run(context: Context[ArchiveJob]) -> Outcome:
+def run(context: JobContext[ArchiveJob]) -> JobResult:
     """Archive; the counts are what this run published."""
     options = context.options
     lake = options.open()
@@ -115,7 +115,7 @@ def run(context: Context[ArchiveJob]) -> Outcome:
     counts = published(before, lake.files())
     sweeper.sweep()
     seconds = f"{time.monotonic() - begun:.1f}"
-    return Outcome({**counts, "orphans removed": sweeper.removed, "seconds": seconds})
+    return JobResult({**counts, "orphans removed": sweeper.removed, "seconds": seconds})
 
 
 def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str, int]:
@@ -233,13 +233,13 @@ def _total(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _waiting(options: ArchiveJob) -> Outcome:
+def _waiting(options: ArchiveJob) -> JobResult:
     """What a run would archive, as far as brokers know: the checkpoint of Spark knows more exactly."""
     if options.input == "store":
         return _in_stores(options)
     given = _reading(options)
     cluster = cluster_of(given)
-    queues = {queue: place.addresses for queue, place in selection(given).queues(cluster).items()}
+    queues = {queue: place.addresses for queue, place in queue_selection(given).queues(cluster).items()}
     done = stored_offsets(cluster, options.group, queues)
     rows: list[dict[str, int | str]] = []
     lost = 0
@@ -248,17 +248,17 @@ def _waiting(options: ArchiveJob) -> Outcome:
         lost += max(0, low - at)
         row: dict[str, int | str] = {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
         rows.append(row | {"from": max(low, at), "to": high, "messages": high - max(low, at)})
-    return Outcome({"messages": sum(int(row["messages"]) for row in rows), "lost already": lost}, rows)
+    return JobResult({"messages": sum(int(row["messages"]) for row in rows), "lost already": lost}, rows)
 
 
-def _in_stores(options: ArchiveJob) -> Outcome:
+def _in_stores(options: ArchiveJob) -> JobResult:
     """What the directories hold: only Spark's checkpoint knows how much of it is archived."""
     rows: list[dict[str, int | str]] = []
     scan = scan_options(store(options.path, options.broker_name))
     for broker, directory in checked(scan.stores).items():
         known = known_bounds(directory, scan.safe_end)
         rows.append({"broker": broker, "queues": len(directory.queues()), "bytes": known.end - known.start})
-    return Outcome({"bytes": sum(int(row["bytes"]) for row in rows)}, rows)
+    return JobResult({"bytes": sum(int(row["bytes"]) for row in rows)}, rows)
 
 
 JOB = Job(

@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, Reached, TaskReport
 from orbitmq.pipeline.lake.message_files import LakeWriter
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.lake_options import BodyOptions
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import bad_option, parse_declared
@@ -98,7 +98,7 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, inner: InnerStream, options: ArchiveOptions) -> None:
         self._inner = inner
-        self._place = Place(options.lake)
+        self._place = StorageLocation(options.lake)
         self._compression = options.compression
         self._bodies = options.bodies()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from orbitmq.errors import ConfigurationError, OrbitMQError
-from orbitmq.pipeline.job import JOBS, Context, Job, JobOptions, Outcome, job_named
+from orbitmq.pipeline.job import JOBS, Job, JobContext, JobOptions, JobResult, job_named
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.options import Option, as_text, read_properties, unknown_keys
 from orbitmq.runtime.visible import visible
@@ -110,7 +110,7 @@ def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:
     from orbitmq.pipeline.session import session_of  # Spark; nobody waits for it who asks for help
 
     with session_of(job.name, options) as spark:
-        outcome = job.run(Context(options, spark, shown_on(sys.stderr)))
+        outcome = job.run(JobContext(options, spark, shown_on(sys.stderr)))
     (print_json if as_json else print_table)(job, outcome, sys.stdout)
     return EXIT_FAILED if outcome.failed else 0
 
@@ -158,7 +158,7 @@ def flag(key: str) -> str:
     return f"--{words.lower()}"
 
 
-def print_table(job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
+def print_table(job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
     """Rows, counts and failures for people."""
     if outcome.table:
         names = list(outcome.table[0])
@@ -174,7 +174,7 @@ def print_table(job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
         print(visible(f"orbitmq pipeline {job.name}: {text}"), file=sys.stderr)
 
 
-def print_json(_job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
+def print_json(_job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
     """The same as one object."""
     whole: Mapping[str, object] = {
         "counts": dict(outcome.counts),

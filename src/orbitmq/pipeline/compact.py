@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.executors import Executors
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.compaction import Bin, plan
 from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake.manifest import LakeFile, TaskReport
 from orbitmq.pipeline.lake.message_files import merged
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
@@ -31,7 +31,7 @@ class CompactJob(LakeOptions, JobOptions):
     )  # fmt: skip
 
 
-def run(context: Context[CompactJob]) -> Outcome:
+def run(context: JobContext[CompactJob]) -> JobResult:
     """Compact, publishing each bin by itself, then sweep."""
     options = context.options
     lake = options.open_existing()
@@ -41,7 +41,7 @@ def run(context: Context[CompactJob]) -> Outcome:
         for found in bins
     ]
     if options.dry_run:
-        return Outcome({"bins": len(bins), "files to replace": sum(len(found.files) for found in bins)}, rows)
+        return JobResult({"bins": len(bins), "files to replace": sum(len(found.files) for found in bins)}, rows)
     made: list[LakeFile] = []
     failed: list[str] = []
     replaced = 0
@@ -62,10 +62,10 @@ def run(context: Context[CompactJob]) -> Outcome:
         "bytes": sum(file.size for file in made),
         "old files removed": len(swept),
     }
-    return Outcome(counts, (), failed)
+    return JobResult(counts, (), failed)
 
 
-def _merge(context: Context[CompactJob], place: Place, bins: Sequence[Bin]) -> Iterator[list[LakeFile]]:
+def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequence[Bin]) -> Iterator[list[LakeFile]]:
     """The new files of each bin, in the order of the bins; each is made by a task of its own."""
     if not bins:
         return

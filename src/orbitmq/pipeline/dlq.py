@@ -14,13 +14,13 @@ from pyspark.sql import functions as f
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
-from orbitmq.pipeline.ledger import Chunk, Ledger, Origin, open_ledger
-from orbitmq.pipeline.send import Sent, send
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
+from orbitmq.pipeline.ledger import Chunk, Origin, RedeliveryLedger, open_ledger
+from orbitmq.pipeline.send import SendCounts, send
 from orbitmq.pipeline.shared_options import connection
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_options import ConnectionOptions
+from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.source import TopicSource
 
 REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job has sent a message again
@@ -36,7 +36,7 @@ ROWS_MAX = 100  # of the closing table; the largest heaps come first
 
 
 @dataclass(frozen=True)
-class DlqJob(ConnectionOptions, JobOptions):
+class DlqJob(ClusterOptions, JobOptions):
     """Whose dead letters, which of them, and where they go."""
 
     group: str = option("group", "", "Consumer group whose dead letters are meant. Required.")
@@ -61,33 +61,33 @@ class DlqJob(ConnectionOptions, JobOptions):
     rate: int = option("rate", 0, "Messages a second; 0 is as fast as it goes.", unit="1/s", minimum=0)
 
 
-def run(context: Context[DlqJob]) -> Outcome:
+def run(context: JobContext[DlqJob]) -> JobResult:
     """Tell what is there, and send what is chosen and was not sent before."""
     options = context.options
     for key, value in (("nameServer", options.name_server), ("group", options.group)):
         if not value:
             raise ConfigurationError(f"option {key} is missing")
     with tasks_shown(context, "read"):
-        frame = letters(context.spark(), options)
+        frame = dead_letters(context.spark(), options)
         table = triage(frame)
         counts: dict[str, int | str] = {"dead letters": frame.count()}
     chosen = frame.where(options.where) if options.where else frame
     if not options.ledger:
-        return Outcome({**counts, "chosen": chosen.count()}, table)
+        return JobResult({**counts, "chosen": chosen.count()}, table)
     with open_ledger(Path(options.ledger)) as ledger:
-        selection = select(chosen, options, ledger)
+        selection = plan_redelivery(chosen, options, ledger)
         counts |= selection.counts
         if not options.dry_run:
             counts |= redeliver(context, ledger, selection)
     homeless = selection.homeless
     failed = [f"messages that do not tell their topic: {homeless:,}; name one with --to"] if homeless else []
-    return Outcome(counts, table, failed)
+    return JobResult(counts, table, failed)
 
 
 # ------------------------------------------------------------------------------------------------------ what is there
 
 
-def letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
+def dead_letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
     """The dead letters, and what can be told of each."""
     reader = spark.read.format(TopicSource.name()).options(**connection(options), **narrower)
     reader = reader.options(columns=",".join(COLUMNS), failOnDataLoss="false")
@@ -128,7 +128,7 @@ def _property(name: str) -> Column:
 
 
 @dataclass(frozen=True)
-class Selection:
+class RedeliveryPlan:
     """What a run sends: chunks that were under way when another died, and messages nobody has sent."""
 
     resumed: Sequence[Chunk]
@@ -147,7 +147,7 @@ class Selection:
         }
 
 
-def select(chosen: DataFrame, options: DlqJob, ledger: Ledger) -> Selection:
+def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger) -> RedeliveryPlan:
     """What of the chosen messages is to be sent."""
     known, topic = ledger.known(), dlq_topic(options.group)
     new: list[Origin] = []
@@ -163,13 +163,13 @@ def select(chosen: DataFrame, options: DlqJob, ledger: Ledger) -> Selection:
         else:
             new.append(message)
     resumed = ledger.unfinished()
-    return Selection(resumed, new, len(known) - sum(len(chunk.messages) for chunk in resumed), worn_out, homeless)
+    return RedeliveryPlan(resumed, new, len(known) - sum(len(chunk.messages) for chunk in resumed), worn_out, homeless)
 
 
-def redeliver(context: Context[DlqJob], ledger: Ledger, selection: Selection) -> dict[str, int | str]:
+def redeliver(context: JobContext[DlqJob], ledger: RedeliveryLedger, selection: RedeliveryPlan) -> dict[str, int | str]:
     """Send chunk by chunk; each is in the ledger before it is sent."""
     options, new = context.options, selection.new
-    began, sent, done = time.monotonic(), Sent(), 0
+    began, sent, done = time.monotonic(), SendCounts(), 0
     total = sum(len(chunk.messages) for chunk in selection.resumed) + len(new)
     with context.progress(f"dead letters of {options.group}", "messages") as advance:
         advance(0, total)
@@ -188,9 +188,9 @@ def redeliver(context: Context[DlqJob], ledger: Ledger, selection: Selection) ->
     return {**told, "seconds": f"{time.monotonic() - began:.1f}"}
 
 
-def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> Sent:
+def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
     """Send the messages of a chunk, leaving out what is stored under its name already."""
-    frame = letters(spark, options, **_range_of(chunk))
+    frame = dead_letters(spark, options, **_range_of(chunk))
     wanted = spark.createDataFrame(
         [message[1:4] for message in chunk.messages], "brokerName STRING, queueId INT, queueOffset BIGINT"
     )

@@ -38,7 +38,7 @@ class Advance(Protocol):
 
 
 @dataclass(frozen=True)
-class Context(Generic[O]):
+class JobContext(Generic[O]):
     """What a job is given. `spark` starts the session when it is first called; `progress` shows a piece of work, in
     `unit`s, while it is open.
     """
@@ -49,7 +49,7 @@ class Context(Generic[O]):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """What a job says at its end: the closing table. `failed` is what could not be done, a line each; it makes the exit
     code 1.
     """
@@ -67,12 +67,12 @@ class Job(Generic[O]):
     name: str
     description: str
     options: type[O]
-    run: Callable[[Context[O]], Outcome]
+    run: Callable[[JobContext[O]], JobResult]
     examples: Sequence[str] = ()
     again: str = ""
 
 
-class Entry(NamedTuple):
+class JobEntry(NamedTuple):
     """Where a job is: a module with a `JOB`, imported when it is wanted, for each brings libraries along."""
 
     module: str
@@ -80,13 +80,17 @@ class Entry(NamedTuple):
 
 
 JOBS = {
-    "archive": Entry("orbitmq.pipeline.archive", "Write messages of topics into a lake of Parquet files, each once."),
-    "audit": Entry("orbitmq.pipeline.audit.job", "Tell what is late, missing, double or crowded, with a report."),
-    "compact": Entry("orbitmq.pipeline.compact", "Put small files of the lake together, and remove what nobody needs."),
-    "dlq": Entry("orbitmq.pipeline.dlq", "Look at the dead letters of a group, and send them again, each once."),
-    "replay": Entry("orbitmq.pipeline.replay", "Send messages of the lake, or of a store, again."),
-    "migrate": Entry("orbitmq.pipeline.migrate", "Move topics and offsets of groups to another cluster."),
-    "rebuild": Entry("orbitmq.pipeline.rebuild", "Make queues and index of a stopped store anew, on many cores."),
+    "archive": JobEntry(
+        "orbitmq.pipeline.archive", "Write messages of topics into a lake of Parquet files, each once."
+    ),
+    "audit": JobEntry("orbitmq.pipeline.audit.job", "Tell what is late, missing, double or crowded, with a report."),
+    "compact": JobEntry(
+        "orbitmq.pipeline.compact", "Put small files of the lake together, and remove what nobody needs."
+    ),
+    "dlq": JobEntry("orbitmq.pipeline.dlq", "Look at the dead letters of a group, and send them again, each once."),
+    "replay": JobEntry("orbitmq.pipeline.replay", "Send messages of the lake, or of a store, again."),
+    "migrate": JobEntry("orbitmq.pipeline.migrate", "Move topics and offsets of groups to another cluster."),
+    "rebuild": JobEntry("orbitmq.pipeline.rebuild", "Make queues and index of a stopped store anew, on many cores."),
 }
 
 

@@ -11,7 +11,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.lake.bodies import MODES, ON_BAD, RAW, SUSPEND, Bodies
 from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import Options, option
 
@@ -45,14 +45,14 @@ class LakeOptions(Options):
         """The same; LakeError where nothing was archived."""
         return existing_lake(*self._opening())
 
-    def _opening(self) -> tuple[str, Place, Callable[[], int], Mapping[str, str] | None]:
+    def _opening(self) -> tuple[str, StorageLocation, Callable[[], int], Mapping[str, str] | None]:
         if not self.lake:
             raise ConfigurationError("option lake is missing; give the folder or URI of the lake")
         try:
             catalog = json.loads(self.catalog) if self.catalog else None
         except ValueError as error:
             raise ConfigurationError(f"option lakeCatalog is no JSON: {error}") from error
-        return self.lake_format, Place(self.lake), SystemClock().now_ms, catalog
+        return self.lake_format, StorageLocation(self.lake), SystemClock().now_ms, catalog
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from orbitmq.pipeline.archive_stream import REPORTS
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.spark.cluster_client import Cluster, Retries
-from orbitmq.spark.cluster_options import ConnectionOptions, parse_declared
-from orbitmq.spark.group_offsets import Mirror
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.cluster_options import ClusterOptions, parse_declared
+from orbitmq.spark.group_offsets import OffsetReporter
 from orbitmq.spark.sink_options import OF_SPARK
 
 LOG = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ RETRIES = Retries(2, 500)  # brokers that are down are told with the next batch
 
 
 @dataclass(frozen=True)
-class SinkOptions(LakeOptions, ConnectionOptions):
+class SinkOptions(LakeOptions, ClusterOptions):
     """Where the lake is, and which brokers are told about it."""
 
 
@@ -60,18 +60,18 @@ class LakeSink(DataSource):
         if schema.names != REPORTS.names:
             raise SourceError("ORBITMQ_BAD_SCHEMA", "orbitmq-lake takes what format orbitmq-archive reads, unchanged")
         options.open()  # what is wrong with the place is said now
-        return LakeWriter(options)
+        return LakePublisher(options)
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class ArchiveReports(WriterCommitMessage):
     """The reports that came to one task, and the query they belong to."""
 
     query_id: str
     reports: tuple[str, ...]
 
 
-class LakeWriter(DataSourceStreamArrowWriter):
+class LakePublisher(DataSourceStreamArrowWriter):
     """Tasks pass reports on; the driver publishes. Both in processes of their own: all is in the messages."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -82,11 +82,11 @@ class LakeWriter(DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
         if not query_id:
             raise LakeError(f"this task has no {QUERY_PROPERTY}: orbitmq-lake is a sink of streams only")
-        return Written(query_id, tuple(text for batch in iterator for text in batch.column(0).to_pylist()))
+        return ArchiveReports(query_id, tuple(text for batch in iterator for text in batch.column(0).to_pylist()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch unless it is published, which a batch after a crash may be."""
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, ArchiveReports)]
         reports = [manifest.decode(text) for message in written for text in message.reports]
         files = [file for report in reports for file in report.files]
         if files:
@@ -105,13 +105,13 @@ def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
     """Store the archive's progress at the brokers. What cannot be told is logged: the next batch tells more. Of a topic
     that was deleted since, and of a broker that no name server knows, nothing can be told, which stops no other."""
     offsets = {MessageQueue(point.topic, point.broker, point.queue): point.next for point in points}
-    cluster = Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+    cluster = ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
     try:
         places, _ = cluster.look_up(sorted({queue.topic for queue in offsets}))
         if strangers := sorted(offsets.keys() - places.keys()):
             first = f"{strangers[0].topic}/{strangers[0].broker_name}/{strangers[0].queue_id}"
             LOG.warning("event=archive_progress_not_told group=%s queues=%d first=%s error=no name server knows it",
                         options.group, len(strangers), first)  # fmt: skip
-        Mirror(cluster, options.group).tell(offsets, places)
+        OffsetReporter(cluster, options.group).tell(offsets, places)
     except SourceError as error:
         LOG.warning("event=archive_progress_not_told group=%s error=%s", options.group, error)

@@ -46,7 +46,7 @@ class Chunk:
     messages: Sequence[Origin]
 
 
-class Ledger:
+class RedeliveryLedger:
     """An open ledger; nobody else has it at the same time."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -82,7 +82,7 @@ class Ledger:
 
 
 @contextmanager
-def open_ledger(path: Path) -> Iterator[Ledger]:
+def open_ledger(path: Path) -> Iterator[RedeliveryLedger]:
     """The ledger in this file, made when it is not there. ConfigurationError when it is in use or is none."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
     try:
@@ -92,6 +92,6 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
             connection.executescript(f"BEGIN EXCLUSIVE; {SCHEMA} COMMIT;")
         except sqlite3.DatabaseError as error:
             raise ConfigurationError(f"option ledger: {path}: {error}") from error
-        yield Ledger(connection)
+        yield RedeliveryLedger(connection)
     finally:
         connection.close()

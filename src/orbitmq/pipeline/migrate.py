@@ -19,18 +19,18 @@ from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import RESERVED
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
-from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.moves import Migration, Move, load, paired
 from orbitmq.pipeline.send import send
 from orbitmq.pipeline.shared_options import connection, ranges
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster_client import Cluster, Place, Retries, succeeded
-from orbitmq.spark.cluster_options import ConnectionOptions, parts
-from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, succeeded
+from orbitmq.spark.cluster_options import ClusterOptions, parts
+from orbitmq.spark.group_offsets import OffsetReporter, running_consumers, stored_offsets
 from orbitmq.spark.options import read_options
-from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, digest
 from orbitmq.spark.source import TopicSource
 from orbitmq.wire.bodies import ConsumerOffsetTable
@@ -53,7 +53,7 @@ COMPARISONS_MAX = 5  # brokers delete a file now and then: a comparison that one
 
 
 @dataclass(frozen=True)
-class MigrateJob(ConnectionOptions, JobOptions):
+class MigrateJob(ClusterOptions, JobOptions):
     """From where to where, and what."""
 
     topics: str = option("topics", "", "Topics to copy, separated by commas.")
@@ -89,9 +89,9 @@ class MigrateJob(ConnectionOptions, JobOptions):
     )
 
     @property
-    def target(self) -> ConnectionOptions:
+    def target(self) -> ClusterOptions:
         """How the other side is reached."""
-        return ConnectionOptions(
+        return ClusterOptions(
             name_server=self.to_name_server,
             access_key=self.to_access_key,
             secret_key=self.to_secret_key,
@@ -100,7 +100,7 @@ class MigrateJob(ConnectionOptions, JobOptions):
         )
 
 
-def run(context: Context[MigrateJob]) -> Outcome:
+def run(context: JobContext[MigrateJob]) -> JobResult:
     """Copy what is there now, carry the offsets over, compare."""
     options = context.options
     _check(options)
@@ -111,7 +111,7 @@ def run(context: Context[MigrateJob]) -> Outcome:
     goals = enlist(migration, options, source, target)
     if options.dry_run:
         rows = [_row(move, goals.get(move.source, move.done) - move.done) for move in migration.moves]
-        return Outcome({"queues": len(rows), "messages to copy": _sum(rows)}, rows)
+        return JobResult({"queues": len(rows), "messages to copy": _sum(rows)}, rows)
     migration.save(path)
     began, before = time.monotonic(), _copied(migration)
     spark = context.spark()
@@ -135,20 +135,22 @@ def run(context: Context[MigrateJob]) -> Outcome:
         counts |= {"queues equal": len(migration.moves) - len(unequal)}
         failed += unequal
     table = [_row(move, move.copied) for move in migration.moves]
-    return Outcome({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed)
+    return JobResult({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed)
 
 
 # ------------------------------------------------------------------------------------------------------- what to copy
 
 
-def cluster(options: ConnectionOptions) -> Cluster:
-    return Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+def cluster(options: ClusterOptions) -> ClusterClient:
+    return ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
 
 
-def enlist(migration: Migration, options: MigrateJob, source: Cluster, target: Cluster) -> dict[MessageQueue, int]:
+def enlist(
+    migration: Migration, options: MigrateJob, source: ClusterClient, target: ClusterClient
+) -> dict[MessageQueue, int]:
     """Take queues into the migration that are new to it, and tell how far each source queue goes now."""
     wanted = {"subscribe": options.topics} if options.topics else {"subscribePattern": options.pattern}
-    places = selection(read_options(connection(options) | wanted)).queues(source)
+    places = queue_selection(read_options(connection(options) | wanted)).queues(source)
     bounds = source.bounds({queue: place.addresses for queue, place in places.items()})
     known = {move.source for move in migration.moves}
     for topic in sorted({queue.topic for queue in places}):
@@ -175,12 +177,12 @@ def homes(
     return there
 
 
-def masters(target: Cluster, name: str) -> dict[str, Place]:
+def masters(target: ClusterClient, name: str) -> dict[str, BrokerAddresses]:
     """The brokers of the other side. ConfigurationError when there is none."""
     info = target.info()
     names = set(info.brokers) if not name else set(info.clusters.get(name, ()))
     found = {
-        broker: Place((data.addresses[0],), has_master=True)
+        broker: BrokerAddresses((data.addresses[0],), has_master=True)
         for broker, data in info.brokers.items()
         if broker in names and 0 in data.addresses
     }
@@ -191,7 +193,7 @@ def masters(target: Cluster, name: str) -> dict[str, Place]:
     return found
 
 
-def _bases(target: Cluster, options: MigrateJob, wanted: set[MessageQueue]) -> dict[MessageQueue, int]:
+def _bases(target: ClusterClient, options: MigrateJob, wanted: set[MessageQueue]) -> dict[MessageQueue, int]:
     """The offset each target queue goes on at; queues that are not there yet begin at 0, and are made but for a dry
     run."""
     topic = next(iter(wanted)).topic
@@ -206,7 +208,7 @@ def _bases(target: Cluster, options: MigrateJob, wanted: set[MessageQueue]) -> d
     return dict.fromkeys(missing, 0) | {queue: high for queue, (_, high) in target.bounds(there).items()}
 
 
-def _create(target: Cluster, options: MigrateJob, topic: str, wanted: set[MessageQueue]) -> None:
+def _create(target: ClusterClient, options: MigrateJob, topic: str, wanted: set[MessageQueue]) -> None:
     brokers = masters(target, options.to_cluster)
     present, _ = target.look_up([topic])
     for name in sorted({queue.broker_name for queue in wanted}):
@@ -220,7 +222,7 @@ def _create(target: Cluster, options: MigrateJob, topic: str, wanted: set[Messag
         succeeded(f"topic {topic} on {name}", answer)
 
 
-def _awaited(target: Cluster, topic: str, wanted: set[MessageQueue]) -> dict[MessageQueue, Place]:
+def _awaited(target: ClusterClient, topic: str, wanted: set[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
     deadline = time.monotonic() + ROUTE_SECONDS
     while True:
         found, _ = target.look_up([topic])
@@ -234,7 +236,7 @@ def _awaited(target: Cluster, topic: str, wanted: set[MessageQueue]) -> dict[Mes
 # ---------------------------------------------------------------------------------------------------------- the copy
 
 
-def leave_out(spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster) -> None:
+def leave_out(spark: SparkSession, options: MigrateJob, migration: Migration, source: ClusterClient) -> None:
     """Go on behind what the source has deleted.
 
     It is looked at here alone, at the beginning of a run, when no task of the last one sends any more: of a pass that
@@ -269,7 +271,7 @@ def _key(migration: Migration, queue: MessageQueue, offset: int) -> str:
     return digest("k", "/".join(map(str, (migration.name, *_queue(queue), offset))))
 
 
-def _bounds(asked: Cluster, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+def _bounds(asked: ClusterClient, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
     """The first offset and the next one of those queues that are there."""
     places, _ = asked.look_up(sorted({queue.topic for queue in queues}))
     return asked.bounds({queue: places[queue].addresses for queue in queues if queue in places})
@@ -315,7 +317,7 @@ def _pass(spark: SparkSession, options: MigrateJob, migration: Migration) -> Non
     send(there, connection(options.target) | sink)
 
 
-def read(spark: SparkSession, options: ConnectionOptions, wanted: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
+def read(spark: SparkSession, options: ClusterOptions, wanted: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
     """The messages of these ranges, each queue in its order in one task."""
     reader = spark.read.format(TopicSource.name()).options(**connection(options), **ranges(wanted))
     return reader.option("columns", ",".join(COLUMNS)).load()
@@ -325,7 +327,7 @@ def read(spark: SparkSession, options: ConnectionOptions, wanted: Mapping[Messag
 
 
 def carry(
-    options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+    options: MigrateJob, migration: Migration, source: ClusterClient, target: ClusterClient
 ) -> tuple[dict[str, int | str], list[str]]:
     """Set the offsets of the groups on the other side: how many stand where they should, how many further, and what
     could not be set. One group's trouble is not another's."""
@@ -359,10 +361,10 @@ def carry(
 
 
 def settled(
-    target: Cluster,
+    target: ClusterClient,
     group: str,
     wanted: Mapping[MessageQueue, int],
-    places: Mapping[MessageQueue, Place],
+    places: Mapping[MessageQueue, BrokerAddresses],
     *,
     rewind: bool,
 ) -> tuple[dict[MessageQueue, int], str]:
@@ -374,7 +376,7 @@ def settled(
         whom = f"{len(running)} running consumers there, {running[0]} among them" if running[1:] else running[0]
         return before, f"group {group} is consuming there ({whom}), so its offsets were not set; stop it and run again"
     due = {queue: offset for queue, offset in wanted.items() if rewind or before.get(queue, 0) <= offset}
-    Mirror(target, group).tell(due, places)
+    OffsetReporter(target, group).tell(due, places)
     return stored_offsets(target, group, addresses), ""
 
 
@@ -382,7 +384,7 @@ def _not_there(group: str, queue: MessageQueue, offset: int) -> str:
     return f"group {group} should stand at {offset} of queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
 
 
-def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> dict[str, Collection[str]]:
+def groups(options: MigrateJob, source: ClusterClient, topics: Collection[str]) -> dict[str, Collection[str]]:
     """The groups whose offsets are wanted, and of which topics; with `*` all that stand somewhere in these topics."""
     if options.groups != "*":
         return dict.fromkeys(parts(options.groups, ","), topics)
@@ -397,14 +399,14 @@ def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> dic
     return {group: found[group] for group in sorted(found)}
 
 
-def wait_for_queues(migration: Migration, target: Cluster) -> None:
+def wait_for_queues(migration: Migration, target: ClusterClient) -> None:
     """Return when each target queue has what was copied into it, or after QUEUE_SECONDS: what misses then is told."""
     deadline = time.monotonic() + QUEUE_SECONDS
     while _is_behind(migration, target) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
 
 
-def _is_behind(migration: Migration, target: Cluster) -> bool:
+def _is_behind(migration: Migration, target: ClusterClient) -> bool:
     bounds = _bounds(target, [move.target for move in migration.moves])
     return any(move.target in bounds and bounds[move.target][1] < move.top for move in migration.moves)
 
@@ -412,7 +414,7 @@ def _is_behind(migration: Migration, target: Cluster) -> bool:
 # ----------------------------------------------------------------------------------------------------- the comparison
 
 
-def foreign(migration: Migration, target: Cluster) -> list[str]:
+def foreign(migration: Migration, target: ClusterClient) -> list[str]:
     """Target queues that somebody else has written into: behind such a message offsets mean something else."""
     bounds = _bounds(target, [move.target for move in migration.moves])
     ends = {queue: end for queue, (_, end) in bounds.items()}
@@ -425,7 +427,7 @@ def foreign(migration: Migration, target: Cluster) -> list[str]:
 
 
 def compare(
-    spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+    spark: SparkSession, options: MigrateJob, migration: Migration, source: ClusterClient, target: ClusterClient
 ) -> tuple[int, list[str]]:
     """How many messages were compared, and the queues whose copy is not equal, message by message in their order."""
     for _ in range(COMPARISONS_MAX - 1):
@@ -438,7 +440,7 @@ def compare(
 
 
 def _compared(
-    spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+    spark: SparkSession, options: MigrateJob, migration: Migration, source: ClusterClient, target: ClusterClient
 ) -> tuple[int, list[str]]:
     """What both sides still have; brokers delete meanwhile what is old."""
     bounds = _bounds(source, [move.source for move in migration.moves])
@@ -462,7 +464,7 @@ def _named(move: Move) -> str:
 
 
 def digests(
-    spark: SparkSession, options: ConnectionOptions, wanted: Mapping[MessageQueue, tuple[int, int]]
+    spark: SparkSession, options: ClusterOptions, wanted: Mapping[MessageQueue, tuple[int, int]]
 ) -> dict[MessageQueue, tuple[int, int]]:
     """Number and hash of the messages of each range: of what the application gave, and of its place in the range."""
     if not wanted:

@@ -10,7 +10,7 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import ConfigurationError, StoreError
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.pipeline.executors import Executors
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option, read_properties
 from orbitmq.spark.cluster_options import parts
@@ -41,7 +41,7 @@ class RebuildJob(JobOptions):
     )
 
 
-def run(context: Context[RebuildJob]) -> Outcome:
+def run(context: JobContext[RebuildJob]) -> JobResult:
     """Make them, file by file of the log and queue by queue."""
     options = context.options
     if not options.path:
@@ -52,7 +52,7 @@ def run(context: Context[RebuildJob]) -> Outcome:
     if options.dry_run:
         log = directory.log()
         counts = {"state": state_of(Files(), root, logs).value, "files of the log": len(log.starts), "bytes": log.size}
-        return Outcome({**counts, "queues now": len(directory.queues())})
+        return JobResult({**counts, "queues now": len(directory.queues())})
     pairs = read_properties(Path(options.broker_config)) if options.broker_config else {}
     levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
     settings = StoreOptions.parse(pairs)
@@ -63,7 +63,7 @@ def run(context: Context[RebuildJob]) -> Outcome:
     return _outcome(made, time.monotonic() - began)
 
 
-def _outcome(made: Rebuilt, seconds: float) -> Outcome:
+def _outcome(made: Rebuilt, seconds: float) -> JobResult:
     counts: dict[str, int | str] = {
         "messages": made.messages,
         "queues": made.queues,
@@ -73,8 +73,8 @@ def _outcome(made: Rebuilt, seconds: float) -> Outcome:
         "seconds": f"{seconds:.1f}",
     }
     if made.stopped_by is None:
-        return Outcome(counts)
-    return Outcome(counts, (), [f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}"])
+        return JobResult(counts)
+    return JobResult(counts, (), [f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}"])
 
 
 JOB = Job(

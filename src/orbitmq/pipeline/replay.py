@@ -9,15 +9,15 @@ from importlib import import_module
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.send import send
 from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store, time_ms
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_client import Cluster, Retries
-from orbitmq.spark.cluster_options import ConnectionOptions, parts
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.cluster_options import ClusterOptions, parts
 from orbitmq.spark.sink_keys import COORDINATES
 from orbitmq.spark.stores.source import StoreSource
 
@@ -30,7 +30,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
-class ReplayJob(LakeOptions, LossOptions, ConnectionOptions, JobOptions):
+class ReplayJob(LakeOptions, LossOptions, ClusterOptions, JobOptions):
     """Which messages are sent again, where to, and how."""
 
     input: str = option("input", "lake", "Where messages come from.", choices=("lake", "store"))
@@ -79,7 +79,7 @@ class ReplayJob(LakeOptions, LossOptions, ConnectionOptions, JobOptions):
     )  # fmt: skip
 
 
-def run(context: Context[ReplayJob]) -> Outcome:
+def run(context: JobContext[ReplayJob]) -> JobResult:
     """Send them; the counts are the sink's."""
     options = context.options
     _check(options)
@@ -93,11 +93,11 @@ def run(context: Context[ReplayJob]) -> Outcome:
             {"topic": row.topic, "broker": row.brokerName, "queue": row.queueId, "messages": row["count"]}
             for row in rows
         ]
-        return Outcome({"messages": sum(int(row["messages"]) for row in table)}, table)
+        return JobResult({"messages": sum(int(row["messages"]) for row in table)}, table)
     _check_target(options)
     with tasks_shown(context, "replay"):
         sent = send(ordered(frame, options), connection(options) | sink_options(options))
-    return Outcome({"messages sent": sent.messages, "sent before": sent.skipped})
+    return JobResult({"messages sent": sent.messages, "sent before": sent.skipped})
 
 
 def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
@@ -171,7 +171,7 @@ def _check(options: ReplayJob) -> None:
 def _check_target(options: ReplayJob) -> None:
     """SourceError when a topic to send to is not there: tasks would find out much later."""
     goals = (options.target,) if options.target else parts(options.topics, ",")
-    Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).queues(*goals)
+    ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).queues(*goals)
 
 
 def _first_key() -> Column:

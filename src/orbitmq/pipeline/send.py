@@ -14,17 +14,17 @@ from orbitmq.spark.source import TopicSource
 
 
 @dataclass(frozen=True)
-class Sent:
+class SendCounts:
     """Messages that were stored, and those that were there already."""
 
     messages: int = 0
     skipped: int = 0
 
-    def __add__(self, other: Sent) -> Sent:
-        return Sent(self.messages + other.messages, self.skipped + other.skipped)
+    def __add__(self, other: SendCounts) -> SendCounts:
+        return SendCounts(self.messages + other.messages, self.skipped + other.skipped)
 
 
-def send(frame: DataFrame, sink: Mapping[str, str]) -> Sent:
+def send(frame: DataFrame, sink: Mapping[str, str]) -> SendCounts:
     """Write the frame with these options of the sink; returns when all of it is stored."""
     frame.sparkSession.createDataFrame([], "nothing INT")  # makes it this thread's session, where a write looks
     with tempfile.TemporaryDirectory(prefix="orbitmq-") as folder:
@@ -32,4 +32,4 @@ def send(frame: DataFrame, sink: Mapping[str, str]) -> Sent:
         writer = frame.write.format(TopicSource.name()).options(**sink).option("reportPath", str(report))
         writer.mode("append").save()
         told = json.loads(report.read_text(encoding="utf-8").splitlines()[-1])
-    return Sent(told["messages"], told["skipped"])
+    return SendCounts(told["messages"], told["skipped"])

@@ -11,7 +11,7 @@ from datetime import datetime
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.options import Options, option
-from orbitmq.spark.cluster_options import ConnectionOptions
+from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.stores.options import scan_options
 
 
@@ -39,9 +39,9 @@ def losses(options: LossOptions) -> dict[str, str]:
     return {key: value for key, value in options.pairs().items() if key in LossOptions.table()}
 
 
-def connection(options: ConnectionOptions) -> dict[str, str]:
+def connection(options: ClusterOptions) -> dict[str, str]:
     """How the cluster is reached, as options of a data source."""
-    return {key: value for key, value in options.pairs().items() if key in ConnectionOptions.table() and value}
+    return {key: value for key, value in options.pairs().items() if key in ClusterOptions.table() and value}
 
 
 def store(path: str, broker_name: str, *, needs_broker: bool = False) -> dict[str, str]:

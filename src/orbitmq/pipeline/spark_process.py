@@ -31,7 +31,7 @@ NOT_SAID = "it says nothing"
 END_SECONDS = 10.0  # for a JVM that failed to end by itself
 
 
-class Voice(threading.Thread):
+class StderrReader(threading.Thread):
     """Reads what is written into a pipe until all its writers have ended; `tell` gets the lines that are passed on."""
 
     def __init__(self, pipe: int, tell: Callable[[str], object], *, is_verbose: bool) -> None:
@@ -55,7 +55,7 @@ def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
     conf = SparkConf()
     conf.setAll(list(settings.items()))
     ear, mouth = os.pipe()
-    voice = Voice(ear, _on_stderr, is_verbose=is_verbose)
+    voice = StderrReader(ear, _on_stderr, is_verbose=is_verbose)
     voice.start()
     gateway = None
     try:
@@ -78,7 +78,7 @@ def _reason(error: Exception) -> str:
     return f" ({_plain(str(error).splitlines())})"
 
 
-def _said(voice: Voice) -> str:
+def _said(voice: StderrReader) -> str:
     return _plain(tuple(voice.last)) or NOT_SAID
 
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from pyspark import SparkContext
 
-from orbitmq.pipeline.job import Advance, Context, O
+from orbitmq.pipeline.job import Advance, JobContext, O
 
 LOOK_SECONDS = 0.5
 
 
 @contextmanager
-def tasks_shown(context: Context[O], what: str) -> Iterator[None]:
+def tasks_shown(context: JobContext[O], what: str) -> Iterator[None]:
     """Show how many tasks of Spark are done while `what` is under way, which starts the session."""
     spark = context.spark()
     with context.progress(what, "tasks") as advance, watched(spark.sparkContext, advance):

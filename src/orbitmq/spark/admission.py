@@ -15,7 +15,7 @@ SAMPLES_MAX = 1024  # messages whose sizes are remembered; half of their weight 
 
 
 @dataclass(frozen=True)
-class Limits:
+class TriggerLimits:
     """Limits of one batch; 0 means none."""
 
     rows_max: int = 0
@@ -24,7 +24,7 @@ class Limits:
     delay_max_ms: int = 0
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = TriggerLimits()
 
 
 class MeanSize:
@@ -47,12 +47,12 @@ class MeanSize:
         return count * self._bytes / self._count if self._count else 0.0
 
 
-def is_due(waiting: int, limits: Limits, since_last_ms: float) -> bool:
+def is_due(waiting: int, limits: TriggerLimits, since_last_ms: float) -> bool:
     """Whether a batch should be made of `waiting` messages now, or more be waited for."""
     return waiting >= limits.rows_min or since_last_ms >= limits.delay_max_ms
 
 
-def rows_allowed(waiting: int, limits: Limits, waiting_bytes: float) -> int:
+def rows_allowed(waiting: int, limits: TriggerLimits, waiting_bytes: float) -> int:
     """How many messages of those that wait a batch may have."""
     rows = min(waiting, limits.rows_max or waiting)
     if limits.bytes_max and waiting_bytes > limits.bytes_max:

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch, sound_units
-from orbitmq.spark.fetch import QueueRange, data_loss
+from orbitmq.spark.fetch import OffsetRange, data_loss
 from orbitmq.spark.forms import BODIES, FORMS, NATIVE
-from orbitmq.spark.pulls import PullSettings, RangeReader
+from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.row_filters import RowFilter
 from orbitmq.spark.units import Units, unit_positions
 
@@ -42,7 +42,7 @@ class BatchSettings:
 class RangeBatches:
     """The rows of one range. It keeps count of what came, so that nothing is lost without a word."""
 
-    def __init__(self, wanted: QueueRange, pulls: PullSettings, settings: BatchSettings) -> None:
+    def __init__(self, wanted: OffsetRange, pulls: FetchSettings, settings: BatchSettings) -> None:
         self._range = wanted
         self._pulls = pulls
         self._settings = settings
@@ -97,7 +97,7 @@ class RangeBatches:
         try:
             if settings.verify_crc and not BODIES.isdisjoint(settings.schema.names):
                 units.check_bodies()
-            rows = Rows(units, self._range.queue.broker_name, settings.decompress, settings.names)
+            rows = ColumnSource(units, self._range.queue.broker_name, settings.decompress, settings.names)
             batch = record_batch(rows, settings.schema, FORMS[settings.form])
         except UnitError as error:
             if settings.on_corrupt == "fail":

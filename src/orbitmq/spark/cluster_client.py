@@ -39,7 +39,7 @@ SAMPLE_SIZE = 32  # messages looked at for their size; what every broker gives a
 QUESTIONS_MAX = 500  # sent before answers are read; more might fill the buffers of both ends, and neither would go on
 
 
-class Place(NamedTuple):
+class BrokerAddresses(NamedTuple):
     """Where a queue lives: the addresses of its broker, the master's first."""
 
     addresses: Addresses
@@ -55,7 +55,7 @@ class Retries:
     pause: Callable[[float], None] = time.sleep
 
 
-class Cluster:
+class ClusterClient:
     """A cluster behind its name servers."""
 
     def __init__(
@@ -66,11 +66,11 @@ class Cluster:
         self._timeout_ms = timeout_ms
         self._retries = retries
 
-    def hurried(self) -> Cluster:
+    def hurried(self) -> ClusterClient:
         """The same cluster, asked once only: for brokers that are known not to answer."""
-        return Cluster(self._name_servers, self._timeout_ms, Retries(0, 0), self._protection)
+        return ClusterClient(self._name_servers, self._timeout_ms, Retries(0, 0), self._protection)
 
-    def queues(self, *topics: str) -> dict[MessageQueue, Place]:
+    def queues(self, *topics: str) -> dict[MessageQueue, BrokerAddresses]:
         """The readable queues of topics and where they are.
 
         SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows one of the topics.
@@ -80,12 +80,12 @@ class Cluster:
             raise error
         return found
 
-    def look_up(self, topics: Iterable[str]) -> tuple[dict[MessageQueue, Place], dict[str, SourceError]]:
+    def look_up(self, topics: Iterable[str]) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
         """The readable queues of those topics that exist, and why there are none of the others."""
         names = list(topics)
         asked = [request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)) for topic in names]
         answers = self._asking_name_server(lambda channel: call_all(channel, asked), f"topic {', '.join(names)}")
-        found: dict[MessageQueue, Place] = {}
+        found: dict[MessageQueue, BrokerAddresses] = {}
         unknown: dict[str, SourceError] = {}
         for topic, answer in zip(names, answers, strict=True):
             if answer.code == ResponseCode.SUCCESS:
@@ -166,9 +166,11 @@ class Cluster:
         raise SourceError(failure, f"{whom}: {last}") from last
 
 
-def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, Place]:
+def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, BrokerAddresses]:
     places = {
-        data.broker_name: Place(tuple(address for _, address in sorted(data.addresses.items())), 0 in data.addresses)
+        data.broker_name: BrokerAddresses(
+            tuple(address for _, address in sorted(data.addresses.items())), 0 in data.addresses
+        )
         for data in route.broker_datas
         if data.addresses
     }

@@ -12,31 +12,31 @@ from dataclasses import dataclass
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster_client import Cluster, Place
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient
 from orbitmq.spark.group_offsets import by_broker
-from orbitmq.spark.next_batch import Seen
+from orbitmq.spark.next_batch import ClusterSnapshot
 from orbitmq.spark.offsets import Bounds
-from orbitmq.spark.queue_selection import Selection
+from orbitmq.spark.queue_selection import QueueSelection
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Patience:
+class UnavailablePolicy:
     """Whether brokers that do not answer are waited for, and how long."""
 
     hold: bool
     timeout_ms: int
 
 
-class Survey:
+class ClusterMonitor:
     """What is known of the queues of a stream. `places` are those of the last look, for the tasks."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        selection: Selection,
-        patience: Patience,
+        cluster: ClusterClient,
+        selection: QueueSelection,
+        patience: UnavailablePolicy,
         *,
         strict: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -48,14 +48,14 @@ class Survey:
         self._strict = strict
         self._clock = clock
         self._down_since: dict[str, float] = {}
-        self.places: dict[MessageQueue, Place] = {}
+        self.places: dict[MessageQueue, BrokerAddresses] = {}
 
     @property
     def down(self) -> frozenset[str]:
         """The brokers that did not answer at the last look."""
         return frozenset(self._down_since)
 
-    def look(self, known: Iterable[MessageQueue]) -> Seen:
+    def look(self, known: Iterable[MessageQueue]) -> ClusterSnapshot:
         """The state of the cluster; `known` are the queues of the stream so far.
 
         SourceError when a broker did not answer for longer than allowed, or when brokers refuse.
@@ -70,9 +70,9 @@ class Survey:
                 failures.setdefault(queue.broker_name, "no name server knows it")
         self._bear(failures)
         held = frozenset(queue for queue in known if queue.broker_name in failures)
-        return Seen(bounds, held, frozenset(missing) - held)
+        return ClusterSnapshot(bounds, held, frozenset(missing) - held)
 
-    def _look_for_queues(self, known: frozenset[MessageQueue]) -> dict[MessageQueue, Place]:
+    def _look_for_queues(self, known: frozenset[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
         try:
             places, unknown = self._selection.look(self._cluster)
         except SourceError as error:

@@ -15,7 +15,7 @@ from orbitmq.wire.signature import Credentials
 
 
 @dataclass(frozen=True)
-class ConnectionOptions(Options):
+class ClusterOptions(Options):
     """How the cluster is reached."""
 
     name_server: str = option("nameServer", "", "Addresses of the name servers, `host:port;host:port`. Required.")
@@ -44,7 +44,7 @@ class ConnectionOptions(Options):
         return Protection(credentials, self.use_tls, self.verify_servers, self.check_host, self.trusted)
 
 
-T = TypeVar("T", bound=ConnectionOptions)
+T = TypeVar("T", bound=ClusterOptions)
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 

@@ -25,7 +25,7 @@ QUEUE_OFFSET_AT = 20
 
 
 @dataclass(frozen=True)
-class QueueRange:
+class OffsetRange:
     """The messages of one queue from offset `start` to before `end`."""
 
     queue: MessageQueue
@@ -74,7 +74,7 @@ class RangeFetch:
     an unfiltered range is an error, otherwise it is stepped over.
     """
 
-    def __init__(self, wanted: QueueRange, *, batch_size: int, pipeline: int, filtered: bool, strict: bool) -> None:
+    def __init__(self, wanted: OffsetRange, *, batch_size: int, pipeline: int, filtered: bool, strict: bool) -> None:
         self.range = wanted
         self._lane_size = max(FILTERED_LANE, batch_size) if filtered else batch_size
         self._batch_size = batch_size

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import KEYS
 from orbitmq.spark.cluster_options import bad_option
-from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column, Rows
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, ColumnSource, MessageColumn
 from orbitmq.spark.damage import CORRUPT
 from orbitmq.spark.row_options import RowOptions
 
@@ -34,51 +34,57 @@ HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructFie
 STORED = 1  # `timestampType` of Kafka for the time at which the broker stored a message; 0 would be the producer's
 
 
-def _first_keys(rows: Rows) -> pa.Array:
+def _first_keys(rows: ColumnSource) -> pa.Array:
     """The first key of each message: Kafka's messages have one."""
     keys = rows.units.properties.column(KEYS)
     return pc.list_element(pc.split_pattern(keys, " "), 0).cast(pa.binary())
 
 
-def _headers(rows: Rows) -> pa.Array:
+def _headers(rows: ColumnSource) -> pa.Array:
     maps = rows.units.properties.maps()
     type_ = to_arrow_type(HEADERS_TYPE)
     pairs = pa.StructArray.from_arrays([maps.keys, maps.items.cast(pa.binary())], fields=list(type_.value_type))
     return pa.ListArray.from_arrays(maps.offsets, pairs, type=type_)
 
 
-def _json_properties(rows: Rows) -> pa.Array:
+def _json_properties(rows: ColumnSource) -> pa.Array:
     maps = rows.units.properties.maps().to_pylist()
     return pa.array([json.dumps(dict(pairs), ensure_ascii=False) for pairs in maps], pa.string())
 
 
-KAFKA: dict[str, Column] = {
-    "key": Column(BinaryType(), _first_keys),
+KAFKA: dict[str, MessageColumn] = {
+    "key": MessageColumn(BinaryType(), _first_keys),
     "value": COLUMNS["body"],
     "topic": COLUMNS["topic"],
     "partition": COLUMNS["queueId"],
     "offset": COLUMNS["queueOffset"],
     "timestamp": COLUMNS["storeTimestamp"],
-    "timestampType": Column(IntegerType(), lambda rows: pa.repeat(pa.scalar(STORED, pa.int32()), len(rows.units))),
-    HEADERS: Column(HEADERS_TYPE, _headers),
+    "timestampType": MessageColumn(
+        IntegerType(), lambda rows: pa.repeat(pa.scalar(STORED, pa.int32()), len(rows.units))
+    ),
+    HEADERS: MessageColumn(HEADERS_TYPE, _headers),
     "brokerName": COLUMNS["brokerName"],
 }
-ROCKETMQ_SPARK: dict[str, Column] = {
+ROCKETMQ_SPARK: dict[str, MessageColumn] = {
     "topic": COLUMNS["topic"],
     "flag": COLUMNS["flag"],
     "body": COLUMNS["body"],
-    PROPERTIES: Column(StringType(), _json_properties),
+    PROPERTIES: MessageColumn(StringType(), _json_properties),
     "brokerName": COLUMNS["brokerName"],
     "queueId": COLUMNS["queueId"],
     "queueOffset": COLUMNS["queueOffset"],
     "bornTimestamp": COLUMNS["bornTimestamp"],
     "storeTimestamp": COLUMNS["storeTimestamp"],
 }
-TOPIC_COLUMNS: dict[str, Column] = {
+TOPIC_COLUMNS: dict[str, MessageColumn] = {
     **COLUMNS,
-    CORRUPT: Column(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
+    CORRUPT: MessageColumn(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
 }
-FORMS: dict[str, Mapping[str, Column]] = {NATIVE: TOPIC_COLUMNS, "kafka": KAFKA, "rocketmq-spark": ROCKETMQ_SPARK}
+FORMS: dict[str, Mapping[str, MessageColumn]] = {
+    NATIVE: TOPIC_COLUMNS,
+    "kafka": KAFKA,
+    "rocketmq-spark": ROCKETMQ_SPARK,
+}
 BODIES = frozenset(("body", "value"))
 
 
@@ -133,5 +139,5 @@ def _types(name: str, type_: DataType) -> Sequence[DataType]:
     return tuple(PROPERTIES_TYPES.values()) if is_native else (type_,)
 
 
-def _no_such_columns(names: Sequence[str], columns: Mapping[str, Column]) -> str:
+def _no_such_columns(names: Sequence[str], columns: Mapping[str, MessageColumn]) -> str:
     return f"no column {', '.join(names)}; there are {', '.join(columns)}"

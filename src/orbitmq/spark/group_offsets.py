@@ -14,7 +14,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster_client import Addresses, Cluster, Place, call_all, succeeded
+from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, call_all, succeeded
 from orbitmq.wire.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -45,7 +45,9 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     return brokers
 
 
-def stored_offsets(cluster: Cluster, group: str, queues: Mapping[MessageQueue, Addresses]) -> dict[MessageQueue, int]:
+def stored_offsets(
+    cluster: ClusterClient, group: str, queues: Mapping[MessageQueue, Addresses]
+) -> dict[MessageQueue, int]:
     """Where the group stands in those queues for which its brokers know."""
     found: dict[MessageQueue, int] = {}
     for name, on_broker in by_broker(queues).items():
@@ -64,7 +66,7 @@ def _query(group: str, queues: list[MessageQueue], channel: Channel) -> dict[Mes
     }
 
 
-def running_consumers(cluster: Cluster, group: str, places: Mapping[MessageQueue, Place]) -> list[str]:
+def running_consumers(cluster: ClusterClient, group: str, places: Mapping[MessageQueue, BrokerAddresses]) -> list[str]:
     """The consumers of the group that are connected to the brokers of these queues."""
     found: set[str] = set()
     for name, queues in by_broker(places).items():
@@ -79,16 +81,16 @@ def _running(group: str, channel: Channel) -> list[str]:
     return list(decode(ConsumerIdList, answer.body).consumer_id_list)
 
 
-class Mirror:
+class OffsetReporter:
     """Tells the brokers of a stream's queues how far it is. What cannot be told is logged; the stream goes on."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: ClusterClient, group: str) -> None:
         self._cluster = cluster.hurried()  # a broker that is down is told the next time
         self._group = group
         self._told: dict[MessageQueue, int] = {}
         self._enrolled: set[str] = set()
 
-    def tell(self, offsets: Mapping[MessageQueue, int], places: Mapping[MessageQueue, Place]) -> None:
+    def tell(self, offsets: Mapping[MessageQueue, int], places: Mapping[MessageQueue, BrokerAddresses]) -> None:
         """The offsets up to which everything is processed.
 
         SourceError when consumers of the group are running, whose offsets these would overwrite.

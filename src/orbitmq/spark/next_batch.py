@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import QueueRange, data_loss
+from orbitmq.spark.fetch import OffsetRange, data_loss
 from orbitmq.spark.offsets import Bounds
 from orbitmq.spark.stream_offset import StreamOffset
 
@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ClusterSnapshot:
     """What a look at the cluster showed."""
 
     bounds: Bounds
@@ -31,7 +31,7 @@ class Seen:
 
 
 @dataclass
-class Front:
+class NextBatch:
     """Where each queue stands before the batch, and up to where it could go."""
 
     at: dict[MessageQueue, int] = field(default_factory=dict)
@@ -49,14 +49,16 @@ class Front:
         return StreamOffset(at, self.begins, self.lost)
 
 
-def front(start: StreamOffset, seen: Seen, *, strict: bool, target: Mapping[MessageQueue, int] | None = None) -> Front:
+def next_batch(
+    start: StreamOffset, seen: ClusterSnapshot, *, strict: bool, target: Mapping[MessageQueue, int] | None = None
+) -> NextBatch:
     """Where the queues stand. Queues that are new begin with their first message; with a `target` there are none.
 
     What retention has deleted, what a store has lost and what went with its queue is data loss: SourceError when
     `strict`, otherwise the queue goes on with the first message there is, or is left out.
     """
     begins = start.kept_begins
-    found = Front(lost=start.lost)
+    found = NextBatch(lost=start.lost)
     for queue in sorted({*start.at, *seen.bounds}):
         if queue in seen.held:
             found.at[queue] = found.highs[queue] = start.at[queue]
@@ -72,7 +74,7 @@ def front(start: StreamOffset, seen: Seen, *, strict: bool, target: Mapping[Mess
 
 
 def _place(
-    found: Front,
+    found: NextBatch,
     queue: MessageQueue,
     start: StreamOffset,
     bounds: tuple[int, int],
@@ -103,4 +105,4 @@ def _lost(text: str, *, strict: bool) -> None:
 
 
 def _name(queue: MessageQueue) -> str:
-    return str(QueueRange(queue, 0, 0))
+    return str(OffsetRange(queue, 0, 0))

@@ -15,7 +15,7 @@ from typing import Any
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.fetch import QueueRange, data_loss
+from orbitmq.spark.fetch import OffsetRange, data_loss
 
 LOG = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ def ends(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue, 
     return offsets
 
 
-def split(ranges: Iterable[QueueRange], *, partitions_min: int, records_max: int) -> list[QueueRange]:
+def split(ranges: Iterable[OffsetRange], *, partitions_min: int, records_max: int) -> list[OffsetRange]:
     """The ranges that hold anything, in the order of their queues, long ones cut into even pieces.
 
     No piece has more than `records_max` messages (0: any number). Towards `partitions_min` pieces are cut in
@@ -130,7 +130,7 @@ def split(ranges: Iterable[QueueRange], *, partitions_min: int, records_max: int
         if records_max:
             count = max(count, -(-len(range_) // records_max))
         cuts = [range_.start + len(range_) * i // count for i in range(count + 1)]
-        pieces += [QueueRange(range_.queue, start, end) for start, end in pairwise(cuts)]
+        pieces += [OffsetRange(range_.queue, start, end) for start, end in pairwise(cuts)]
     return pieces
 
 

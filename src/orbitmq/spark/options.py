@@ -14,7 +14,7 @@ from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP, check_retry_topic
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_options import ConnectionOptions, bad_option, parse_options, parts
+from orbitmq.spark.cluster_options import ClusterOptions, bad_option, parse_options, parts
 from orbitmq.spark.row_options import RowOptions
 
 # What users of other sources write, and what they mean here.
@@ -35,7 +35,7 @@ MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_60
 
 
 @dataclass(frozen=True)
-class ReadOptions(RowOptions, ConnectionOptions):
+class ReadOptions(RowOptions, ClusterOptions):
     """How topics are read, once or as a stream."""
 
     namespace: str = option(

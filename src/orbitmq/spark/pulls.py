@@ -12,7 +12,7 @@ from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import PLAIN, Channel, Protection
-from orbitmq.spark.fetch import Lane, PullAnswer, QueueRange, RangeFetch
+from orbitmq.spark.fetch import Lane, OffsetRange, PullAnswer, RangeFetch
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
@@ -24,7 +24,7 @@ BROKEN = (RemotingError, FrameError, HeaderError)
 
 
 @dataclass(frozen=True)
-class PullSettings:
+class FetchSettings:
     """How ranges are pulled; the options of a read that a task needs."""
 
     group: str
@@ -48,9 +48,9 @@ class RangeReader:
 
     def __init__(
         self,
-        wanted: QueueRange,
+        wanted: OffsetRange,
         addresses: tuple[str, ...],
-        settings: PullSettings,
+        settings: FetchSettings,
         *,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:

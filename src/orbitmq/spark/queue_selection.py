@@ -11,14 +11,14 @@ from typing import Any
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.cluster_client import Cluster, Place
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient
 from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.topic_names import is_of_the_system
 
 
 @dataclass(frozen=True)
-class Selection:
+class QueueSelection:
     """What the options subscribe and subscribePattern name together, or what assign does."""
 
     topics: tuple[str, ...]
@@ -29,14 +29,14 @@ class Selection:
     names: Namespace = NO_NAMESPACE
     """Of the topics a pattern is matched with."""
 
-    def look(self, cluster: Cluster) -> tuple[dict[MessageQueue, Place], dict[str, SourceError]]:
+    def look(self, cluster: ClusterClient) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
         """The queues there are now, and the topics that are named and do not exist."""
         named = self.topics or tuple(self.assigned or ())
         found, unknown = cluster.look_up(dict.fromkeys((*named, *self._matching(cluster))))
         there = {queue: place for queue, place in found.items() if self.includes(queue)}
         return there, {topic: error for topic, error in unknown.items() if topic in named}
 
-    def queues(self, cluster: Cluster) -> dict[MessageQueue, Place]:
+    def queues(self, cluster: ClusterClient) -> dict[MessageQueue, BrokerAddresses]:
         """The queues there are now. SourceError when one that is named does not exist."""
         found, unknown = self.look(cluster)
         for error in unknown.values():
@@ -52,7 +52,7 @@ class Selection:
         level = self.assigned.get(queue.topic, [])
         return queue.queue_id in (level.get(queue.broker_name, []) if isinstance(level, dict) else level)
 
-    def _matching(self, cluster: Cluster) -> list[str]:
+    def _matching(self, cluster: ClusterClient) -> list[str]:
         if self.pattern is None:
             return []
         matching = [topic for topic in cluster.topics() if self._matches(topic)]
@@ -67,7 +67,7 @@ class Selection:
         is_ours = plain != topic or not self.names
         return is_ours and self.pattern is not None and self.pattern.fullmatch(plain) is not None
 
-    def _check_assigned(self, topic: str, level: Any, found: Mapping[MessageQueue, Place]) -> None:
+    def _check_assigned(self, topic: str, level: Any, found: Mapping[MessageQueue, BrokerAddresses]) -> None:
         wanted = level if isinstance(level, dict) else {None: level}
         there = {(queue.broker_name, queue.queue_id) for queue in found if queue.topic == topic}
         if None in wanted and len({broker for broker, _ in there}) > 1:
@@ -81,7 +81,7 @@ class Selection:
                     )
 
 
-def selection(options: ReadOptions) -> Selection:
+def queue_selection(options: ReadOptions) -> QueueSelection:
     """What the options name. SourceError for a pattern or an assignment that is none."""
     pattern = None
     if options.subscribe_pattern:
@@ -89,7 +89,7 @@ def selection(options: ReadOptions) -> Selection:
             pattern = re.compile(options.subscribe_pattern)
         except re.error as error:
             raise bad_option(f"option subscribePattern: {error}") from error
-    return Selection(
+    return QueueSelection(
         options.topics, pattern, options.system_topics, _assigned(options.assign, options.names), options.names
     )
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster_client import Addresses, Cluster
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.cluster_client import Addresses, ClusterClient
+from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, split, starts
 from orbitmq.spark.options import GROUP, ReadOptions
@@ -20,13 +20,15 @@ Queues = Mapping[MessageQueue, Addresses]
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
-def plan(cluster: Cluster, options: ReadOptions, queues: Queues, pushed: Pushed = NOTHING_PUSHED) -> list[QueueRange]:
+def plan(
+    cluster: ClusterClient, options: ReadOptions, queues: Queues, pushed: Pushed = NOTHING_PUSHED
+) -> list[OffsetRange]:
     """The ranges a batch reads, cut as the options want it. SourceError when they cannot be read as promised."""
     bounds = cluster.bounds(queues)
     begin = begins(cluster, options, queues, bounds, stream=False)
     end = _ends(cluster, options, queues, bounds)
     ranges = (
-        QueueRange(queue, begin[queue], end[queue])
+        OffsetRange(queue, begin[queue], end[queue])
         for queue in queues
         if pushed.includes(options.names.unwrap_queue(queue))
     )
@@ -34,24 +36,24 @@ def plan(cluster: Cluster, options: ReadOptions, queues: Queues, pushed: Pushed 
 
 
 def _narrowed(
-    cluster: Cluster, options: ReadOptions, range_: QueueRange, addresses: Addresses, pushed: Pushed
-) -> QueueRange:
+    cluster: ClusterClient, options: ReadOptions, range_: OffsetRange, addresses: Addresses, pushed: Pushed
+) -> OffsetRange:
     """The part of a range that conditions of the query leave."""
     low, high = max(range_.start, pushed.offsets[0]), min(range_.end, pushed.offsets[1])
     for place, time in enumerate(pushed.times_ms):
         if low < high and time != NOTHING_PUSHED.times_ms[place]:
             found = cluster.offset_at(range_.queue, addresses, (low, high), time, options.pulling_group)
             low, high = (found, high) if place == 0 else (low, found)
-    return QueueRange(range_.queue, low, high)
+    return OffsetRange(range_.queue, low, high)
 
 
-def cut(options: ReadOptions, ranges: Iterable[QueueRange]) -> list[QueueRange]:
+def cut(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     """The ranges that hold anything, one a task."""
     return split(ranges, partitions_min=options.partitions_min, records_max=options.partition_records_max)
 
 
 def begins(
-    cluster: Cluster, options: ReadOptions, queues: Queues, bounds: Bounds, *, stream: bool
+    cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds, *, stream: bool
 ) -> dict[MessageQueue, int]:
     """The offset each queue is read from. SourceError when the options ask for what is not there."""
     strict = options.fail_on_data_loss
@@ -66,7 +68,7 @@ def begins(
     return starts(given, bounds, strict=strict)
 
 
-def _starting_offsets(cluster: Cluster, options: ReadOptions, queues: Queues, *, stream: bool) -> Offsets:
+def _starting_offsets(cluster: ClusterClient, options: ReadOptions, queues: Queues, *, stream: bool) -> Offsets:
     text = options.starting_offsets.strip() or ("latest" if stream else "earliest")
     if text.lower() == GROUP:
         return stored_offsets(cluster, options.group, queues)
@@ -75,7 +77,7 @@ def _starting_offsets(cluster: Cluster, options: ReadOptions, queues: Queues, *,
     return parse_offsets("startingOffsets", text, queues, strict=options.fail_on_data_loss, names=options.names)
 
 
-def _ends(cluster: Cluster, options: ReadOptions, queues: Queues, bounds: Bounds) -> dict[MessageQueue, int]:
+def _ends(cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds) -> dict[MessageQueue, int]:
     strict = options.fail_on_data_loss
     times = _times("endingTimestamp", options.ending_timestamp, options.ending_timestamps, options, queues)
     if times is not None:
@@ -114,7 +116,7 @@ def _check_late(options: ReadOptions, found: Offsets, bounds: Bounds) -> None:
 
 
 def _offsets_at(
-    cluster: Cluster, options: ReadOptions, queues: Queues, bounds: Bounds, times: Mapping[MessageQueue, int]
+    cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds, times: Mapping[MessageQueue, int]
 ) -> dict[MessageQueue, int]:
     return {
         queue: cluster.offset_at(queue, queues[queue], bounds[queue], time, options.pulling_group)

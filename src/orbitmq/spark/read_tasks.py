@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.properties import KEYS, TAGS
 from orbitmq.spark.batches import BatchSettings, RangeBatches
-from orbitmq.spark.cluster_client import Addresses, Cluster, Place, Retries
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, Retries
+from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.options import ReadOptions
-from orbitmq.spark.pulls import PullSettings
+from orbitmq.spark.pulls import FetchSettings
 from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
 from orbitmq.spark.row_filters import PropertyIn, RowFilter, Sql92
 
@@ -28,7 +28,7 @@ PROPERTY_OF = {"tags": TAGS, "keys": KEYS}  # columns conditions are pushed on
 class RangePartition(InputPartition):
     """What one task reads, and the addresses of the broker that has it."""
 
-    range: QueueRange
+    range: OffsetRange
     addresses: Addresses
 
 
@@ -38,7 +38,7 @@ class RangeTasks:
     def __init__(self, options: ReadOptions, schema: StructType, pushed: Pushed = NOTHING_PUSHED) -> None:
         self._slaves = options.slaves
         expression, kind, filters = filtering(options, pushed)
-        self._pulls = PullSettings(
+        self._pulls = FetchSettings(
             group=options.pulling_group,
             expression=expression,
             kind=kind,
@@ -58,7 +58,7 @@ class RangeTasks:
             decompress=options.decompress,
         )
 
-    def partition(self, range_: QueueRange, place: Place) -> RangePartition:
+    def partition(self, range_: OffsetRange, place: BrokerAddresses) -> RangePartition:
         """The task of a range that lives at `place`."""
         return RangePartition(range_, preferred(place, self._slaves))
 
@@ -87,7 +87,7 @@ def filtering(options: ReadOptions, pushed: Pushed) -> tuple[str, str, tuple[Row
     return tags or SUBSCRIBE_ALL, TAG, tuple(filters)
 
 
-def preferred(place: Place, slaves: str) -> Addresses:
+def preferred(place: BrokerAddresses, slaves: str) -> Addresses:
     """The addresses in the order of option readFromSlave."""
     if not place.has_master or slaves == "auto":
         return place.addresses
@@ -95,7 +95,7 @@ def preferred(place: Place, slaves: str) -> Addresses:
     return (master,) if slaves == "never" else (*others, master)
 
 
-def cluster_of(options: ReadOptions) -> Cluster:
+def cluster_of(options: ReadOptions) -> ClusterClient:
     """The cluster a read asks."""
     retries = Retries(options.fetch_retries, options.fetch_retry_interval_ms)
-    return Cluster(options.name_servers, options.pull_timeout_ms, retries, options.protection)
+    return ClusterClient(options.name_servers, options.pull_timeout_ms, retries, options.protection)

@@ -36,12 +36,12 @@ from orbitmq.errors import SourceError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.spark.sink_brokers import NO_BROKERS, KnownBrokers
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
-from orbitmq.spark.sink_keys import Mark, TaskIdentity, row_keys
+from orbitmq.spark.sink_keys import TaskIdentity, TaskMark, row_keys
 from orbitmq.spark.sink_options import WriteOptions, require_topic
-from orbitmq.spark.sink_report import Written, together
-from orbitmq.spark.sink_requests import ANY_QUEUE, Encoded, Rows
-from orbitmq.spark.sink_sender import Sender, TopicRoute
-from orbitmq.spark.sink_stored import Stored, StoredKeys
+from orbitmq.spark.sink_report import WriteReport, merged
+from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SinkRows
+from orbitmq.spark.sink_sender import SinkSender, TopicRoute
+from orbitmq.spark.sink_stored import StoredKeys, StoredPlaces
 
 LOG = logging.getLogger(__name__)
 
@@ -52,12 +52,12 @@ OVERSIZE_COLUMNS = SinkColumns({"body": 0, "keys": 1, "properties": 2})
 
 
 @dataclass
-class Lane:
+class TopicProgress:
     """What a task knows of one topic: what it stored there before, and the mark its first messages carry, if any."""
 
     route: TopicRoute
-    stored: Stored
-    mark: Mark | None
+    stored: StoredPlaces
+    mark: TaskMark | None
 
 
 class SinkTask:
@@ -70,16 +70,16 @@ class SinkTask:
         self._columns = columns
         self._task = task
         self._known = known
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, TopicProgress] = {}
         self._rows = 0
         self._ids = _unique_ids()
-        self._sender: Sender
-        self.written = Written()
+        self._sender: SinkSender
+        self.written = WriteReport()
 
-    async def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    async def run(self, batches: Iterator[pa.RecordBatch]) -> WriteReport:
         """Send everything; returns when all of it is stored. SourceError tells what could not be."""
         try:
-            async with Sender(self._options, self.written) as self._sender:
+            async with SinkSender(self._options, self.written) as self._sender:
                 # The next batch is waited for beside the loop: answers and time limits go on meanwhile.
                 while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                     await self._write(batch)
@@ -94,10 +94,10 @@ class SinkTask:
         keyed = self._options.key_place != "none"
         keys = row_keys(batch, self._columns, self._task, self._rows) if keyed else []
         self._rows += batch.num_rows
-        for topic, rows in self._by_topic(Rows(batch, keys)):
+        for topic, rows in self._by_topic(SinkRows(batch, keys)):
             await self._write_topic(topic, rows, self._columns)
 
-    def _by_topic(self, rows: Rows) -> Iterator[tuple[str, Rows]]:
+    def _by_topic(self, rows: SinkRows) -> Iterator[tuple[str, SinkRows]]:
         """The rows of each topic, in their order; topics as brokers know them."""
         wrap = self._options.names.wrap
         if self._options.topic or not len(rows):
@@ -112,7 +112,7 @@ class SinkTask:
             require_topic("column topic", topic)
             yield wrap(topic), rows.where(codes == code)
 
-    async def _write_topic(self, topic: str, rows: Rows, columns: SinkColumns) -> None:
+    async def _write_topic(self, topic: str, rows: SinkRows, columns: SinkColumns) -> None:
         lane = self._lanes.get(topic)
         if lane is None:
             lane = self._lanes[topic] = await self._open(topic)
@@ -127,22 +127,22 @@ class SinkTask:
             rows, places = await self._send_marked(topic, rows, places, columns, lane.mark)
         await self._send(topic, rows, places, columns)
 
-    async def _open(self, topic: str) -> Lane:
+    async def _open(self, topic: str) -> TopicProgress:
         """The lane of a topic, after a look whether this task was there before."""
         if not self._options.effectively_once:
-            return Lane(await self._sender.route(topic), {}, None)
+            return TopicProgress(await self._sender.route(topic), {}, None)
         found = await self._sender.look(topic, self._task.mark, self._known)
         route = await self._sender.route(topic)
-        mark = Mark(self._task.mark, frozenset(route.masters))
+        mark = TaskMark(self._task.mark, frozenset(route.masters))
         if found.since_ms is None:
-            return Lane(route, {}, mark)
+            return TopicProgress(route, {}, mark)
         stored = await asyncio.to_thread(StoredKeys(self._options).since, topic, found.since_ms, list(route.masters))
         LOG.info("event=task_resumed topic=%s stored=%d", topic, len(stored))
-        return Lane(route, stored, mark)
+        return TopicProgress(route, stored, mark)
 
     async def _send_marked(
-        self, topic: str, rows: Rows, places: Places, columns: SinkColumns, mark: Mark
-    ) -> tuple[Rows, Places]:
+        self, topic: str, rows: SinkRows, places: Places, columns: SinkColumns, mark: TaskMark
+    ) -> tuple[SinkRows, Places]:
         """Send the first row to each broker that holds no mark and see all of them stored; returns the others."""
         fits = await self._fitting(topic, rows, self._encoded(topic, rows, columns))
         rows, places = rows.where(fits), places[fits]
@@ -154,7 +154,7 @@ class SinkTask:
         await self._sender.drain()
         return rows.where(~marked), places[~marked]
 
-    async def _send(self, topic: str, rows: Rows, places: Places, columns: SinkColumns) -> None:
+    async def _send(self, topic: str, rows: SinkRows, places: Places, columns: SinkColumns) -> None:
         if not len(rows):
             return
         encoded = self._encoded(topic, rows, columns)
@@ -167,18 +167,18 @@ class SinkTask:
         for request in encoded.requests(places):
             await self._sender.submit(request)
 
-    def _encoded(self, topic: str, rows: Rows, columns: SinkColumns, mark: Mark | None = None) -> Encoded:
+    def _encoded(self, topic: str, rows: SinkRows, columns: SinkColumns, mark: TaskMark | None = None) -> EncodedRows:
         now_ms = int(time.time() * 1000)
-        return Encoded(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), mark)
+        return EncodedRows(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), mark)
 
-    async def _fitting(self, topic: str, rows: Rows, encoded: Encoded) -> NDArray[np.bool_]:
+    async def _fitting(self, topic: str, rows: SinkRows, encoded: EncodedRows) -> NDArray[np.bool_]:
         """Which rows are small enough; the others are sent to the topic for those."""
         fits = encoded.fits()
         if not fits.all():
             await self._divert(topic, encoded, rows, fits)
         return fits
 
-    async def _divert(self, topic: str, encoded: Encoded, rows: Rows, fits: NDArray[np.bool_]) -> None:
+    async def _divert(self, topic: str, encoded: EncodedRows, rows: SinkRows, fits: NDArray[np.bool_]) -> None:
         """Send what is too large to the topic for it, cut and described; or fail."""
         first = int(np.argmin(fits))
         elsewhere = self._options.names.wrap(self._options.dead_letter_topic)
@@ -193,11 +193,13 @@ class SinkTask:
         names = ["body", "keys", "properties"]
         types = [pa.binary(), pa.string(), pa.map_(pa.string(), pa.string())]
         arrays = [pa.array(column, type_) for column, type_ in zip(zip(*cut, strict=True), types, strict=True)]
-        diverted = Rows(pa.RecordBatch.from_arrays(arrays, names), rows.where(~fits).keys)
+        diverted = SinkRows(pa.RecordBatch.from_arrays(arrays, names), rows.where(~fits).keys)
         self.written.oversize += len(diverted)
         await self._write_topic(elsewhere, diverted, OVERSIZE_COLUMNS)
 
-    def _cut(self, topic: str, encoded: Encoded, rows: Rows, row: int) -> tuple[bytes, str | None, dict[str, str]]:
+    def _cut(
+        self, topic: str, encoded: EncodedRows, rows: SinkRows, row: int
+    ) -> tuple[bytes, str | None, dict[str, str]]:
         body = self._columns.body(rows.batch)[row].as_py()
         keys = self._columns.keys(rows.batch)
         size, properties_size = encoded.size_of(row)
@@ -260,14 +262,14 @@ class Reporting:
         self._path = options.report_path
 
     def committed(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        total = together(message for message in messages if isinstance(message, Written))
+        total = merged(message for message in messages if isinstance(message, WriteReport))
         LOG.info("event=committed%s %s", _named(batch), total.summary())
         self._append(total.line("commit", batch))
 
     def aborted(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """What tasks stored before the write failed stays stored; a failed task's error says what it had stored."""
         failed = sum(message is None for message in messages)
-        total = together(message for message in messages if isinstance(message, Written))
+        total = merged(message for message in messages if isinstance(message, WriteReport))
         text = "event=aborted%s failed_tasks=%d already_stored=%s"
         LOG.warning(text, _named(batch), failed, total.summary())
         self._append(total.line("abort", batch, failed))
@@ -296,7 +298,7 @@ class TopicWriter(DataSourceArrowWriter):
         self._job = options.job_id or uuid.uuid4().hex
         self._reporting = Reporting(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         task = TaskIdentity(self._job, "", _task_context().partitionId())
         return asyncio.run(SinkTask(self._options, self._columns, task, self._known).run(iterator))
 
@@ -316,7 +318,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._known = known
         self._reporting = Reporting(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         context = _task_context()
         query, batch = (context.getLocalProperty(name) or "" for name in QUERY_AND_BATCH)
         task = TaskIdentity(self._options.job_id or query, batch, context.partitionId())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MASTER_ID
-from orbitmq.spark.cluster_client import Cluster, Retries
+from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.sink_options import WriteOptions
 
 RETRIES = Retries(3, 1000)
@@ -31,9 +31,9 @@ class KnownBrokers:
 NO_BROKERS = KnownBrokers({}, frozenset())
 
 
-def cluster_of(options: WriteOptions) -> Cluster:
+def cluster_of(options: WriteOptions) -> ClusterClient:
     """The cluster as the driver asks it, and the threads of a task."""
-    return Cluster(options.name_servers, options.send_timeout_ms, RETRIES, options.protection)
+    return ClusterClient(options.name_servers, options.send_timeout_ms, RETRIES, options.protection)
 
 
 def known_brokers(options: WriteOptions) -> KnownBrokers:
@@ -48,12 +48,12 @@ def known_brokers(options: WriteOptions) -> KnownBrokers:
     return KnownBrokers({**of_topics, topic: of_topics[topic] | options.broker_names}, frozenset())
 
 
-def masters(cluster: Cluster) -> frozenset[str]:
+def masters(cluster: ClusterClient) -> frozenset[str]:
     """The brokers of a cluster whose masters are registered."""
     return frozenset(name for name, data in cluster.info().brokers.items() if MASTER_ID in data.addresses)
 
 
-def _masters_of(cluster: Cluster, topic: str) -> frozenset[str]:
+def _masters_of(cluster: ClusterClient, topic: str) -> frozenset[str]:
     """None for a topic there is not: the tasks tell that."""
     places, _ = cluster.look_up([topic])
     return frozenset(queue.broker_name for queue, place in places.items() if place.has_master)

@@ -48,7 +48,7 @@ class TaskIdentity:
 
 
 @dataclass(frozen=True)
-class Mark:
+class TaskMark:
     """What tells that a task was here: a word among the KEYS, and the brokers it may write to."""
 
     word: str

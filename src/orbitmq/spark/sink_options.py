@@ -10,7 +10,7 @@ from orbitmq.errors import MessageIllegal, SourceError
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import check_send_allowed, check_topic
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_options import ConnectionOptions, bad_option, parse_options, parts
+from orbitmq.spark.cluster_options import ClusterOptions, bad_option, parse_options, parts
 
 EFFECTIVELY_ONCE = "effectively-once"
 DEAD_LETTER = "dlq:"
@@ -27,7 +27,7 @@ OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
 @dataclass(frozen=True)
-class WriteOptions(ConnectionOptions):
+class WriteOptions(ClusterOptions):
     """How messages are written."""
 
     namespace: str = option("namespace", "", "Namespace of the topics, which are given without it.")

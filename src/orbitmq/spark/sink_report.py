@@ -12,7 +12,7 @@ from orbitmq.message.model import MessageQueue
 
 
 @dataclass
-class QueueSpan:
+class StoredSpan:
     """Messages of one queue; other producers' ones may lie between `first` and `last`."""
 
     count: int = 0
@@ -27,7 +27,7 @@ class QueueSpan:
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WriteReport(WriterCommitMessage):
     """What was stored. `skipped` rows were there already, `oversize` ones went to the topic for those; `unconfirmed`
     counts answers by status that said stored, but not flushed or replicated as safely as configured.
     """
@@ -36,16 +36,16 @@ class Written(WriterCommitMessage):
     skipped: int = 0
     oversize: int = 0
     unconfirmed: dict[str, int] = field(default_factory=dict)
-    queues: dict[MessageQueue, QueueSpan] = field(default_factory=dict)
+    queues: dict[MessageQueue, StoredSpan] = field(default_factory=dict)
 
     def stored(self, queue: MessageQueue, offset: int, count: int) -> None:
         self.messages += count
-        self.queues.setdefault(queue, QueueSpan()).add(count, offset, offset + count - 1)
+        self.queues.setdefault(queue, StoredSpan()).add(count, offset, offset + count - 1)
 
     def not_confirmed(self, status: str, count: int) -> None:
         self.unconfirmed[status] = self.unconfirmed.get(status, 0) + count
 
-    def merge(self, other: Written) -> None:
+    def merge(self, other: WriteReport) -> None:
         """Add what another task has stored."""
         self.messages += other.messages
         self.skipped += other.skipped
@@ -53,7 +53,7 @@ class Written(WriterCommitMessage):
         for status, count in other.unconfirmed.items():
             self.not_confirmed(status, count)
         for queue, span in other.queues.items():
-            self.queues.setdefault(queue, QueueSpan()).add(span.count, span.first, span.last)
+            self.queues.setdefault(queue, StoredSpan()).add(span.count, span.first, span.last)
 
     def summary(self) -> str:
         """The counts in one line."""
@@ -72,9 +72,9 @@ class Written(WriterCommitMessage):
         return json.dumps({**about, **told, "unconfirmed": self.unconfirmed, "queues": queues})
 
 
-def together(parts: Iterable[Written]) -> Written:
+def merged(parts: Iterable[WriteReport]) -> WriteReport:
     """The sum of what tasks have stored."""
-    total = Written()
+    total = WriteReport()
     for part in parts:
         total.merge(part)
     return total

@@ -32,7 +32,7 @@ from orbitmq.message.properties import (
 )
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
-from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS, Mark
+from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS, TaskMark
 from orbitmq.spark.sink_options import WriteOptions
 
 TIMER_DELIVER = "TIMER_DELIVER_MS"  # the deliver time for brokers of RocketMQ 5; 4.x of the cloud reads the older name
@@ -65,7 +65,7 @@ class SendRequest:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SinkRows:
     """Rows of one topic with their idempotency keys, empty for none."""
 
     batch: pa.RecordBatch
@@ -74,17 +74,17 @@ class Rows:
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
-    def where(self, wanted: NDArray[np.bool_]) -> Rows:
+    def where(self, wanted: NDArray[np.bool_]) -> SinkRows:
         if wanted.all():
             return self
         keys = [self.keys[row] for row in np.flatnonzero(wanted).tolist()] if self.keys else []
-        return Rows(self.batch.filter(pa.array(wanted)), keys)
+        return SinkRows(self.batch.filter(pa.array(wanted)), keys)
 
-    def cut(self, start: int, end: int) -> Rows:
-        return Rows(self.batch.slice(start, end - start), self.keys[start:end])
+    def cut(self, start: int, end: int) -> SinkRows:
+        return SinkRows(self.batch.slice(start, end - start), self.keys[start:end])
 
 
-class Encoded:
+class EncodedRows:
     """The rows of one topic ready to be cut into requests. `mark` is what all rows shall carry of their task.
 
     SourceError ORBITMQ_BAD_ROW when a row cannot be a message, whatever its size.
@@ -92,12 +92,12 @@ class Encoded:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: SinkRows,
         columns: SinkColumns,
         options: WriteOptions,
         topic: str,
         new_id: Callable[[], str],
-        mark: Mark | None = None,
+        mark: TaskMark | None = None,
     ) -> None:
         self._rows = rows
         self._options = options

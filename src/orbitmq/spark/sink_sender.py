@@ -41,9 +41,9 @@ from orbitmq.operations import querying, routes, sending
 from orbitmq.spark.fetch import refused
 from orbitmq.spark.sink_brokers import KnownBrokers, require_brokers
 from orbitmq.spark.sink_options import WriteOptions
-from orbitmq.spark.sink_report import Written
+from orbitmq.spark.sink_report import WriteReport
 from orbitmq.spark.sink_requests import ANY_QUEUE, SendRequest
-from orbitmq.spark.sink_stored import StoredKeys, Traces, places_of, traces
+from orbitmq.spark.sink_stored import FoundMarks, StoredKeys, found_marks, places_of
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.signature import sign
@@ -67,10 +67,10 @@ class TopicRoute:
     known: Mapping[str, str]
 
 
-class Sender:
+class SinkSender:
     """Sends for one task and notes in `written` what is stored. Use it as an asynchronous context manager."""
 
-    def __init__(self, options: WriteOptions, written: Written) -> None:
+    def __init__(self, options: WriteOptions, written: WriteReport) -> None:
         self._options = options
         self._written = written
         self._stored = StoredKeys(options)
@@ -108,7 +108,7 @@ class Sender:
             self._routes[topic] = await self._ask_route(topic)
         return self._routes[topic]
 
-    async def look(self, topic: str, mark: str, known: KnownBrokers) -> Traces:
+    async def look(self, topic: str, mark: str, known: KnownBrokers) -> FoundMarks:
         """What the marks of a task tell that brokers of the topic hold.
 
         SourceError ORBITMQ_BROKER_UNAVAILABLE when one that may have messages of the task does not come back within the
@@ -127,7 +127,7 @@ class Sender:
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
 
-    async def _look(self, topic: str, mark: str, known: KnownBrokers) -> Traces:
+    async def _look(self, topic: str, mark: str, known: KnownBrokers) -> FoundMarks:
         if known.of_cluster:
             require_brokers(known.of_cluster, await asyncio.to_thread(self._stored.brokers))
         expected = known.of_topics.get(topic, frozenset())
@@ -138,7 +138,7 @@ class Sender:
                 require_brokers(expected, ())
             raise
         require_brokers(expected, route.masters)
-        found = traces([(broker, await self._search(broker, route, topic, mark)) for broker in route.known], mark)
+        found = found_marks([(broker, await self._search(broker, route, topic, mark)) for broker in route.known], mark)
         require_brokers(found.brokers, route.masters)
         return found
 

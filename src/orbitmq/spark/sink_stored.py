@@ -17,8 +17,8 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS
 from orbitmq.spark.batches import regions
 from orbitmq.spark.cluster_client import Addresses
-from orbitmq.spark.fetch import QueueRange
-from orbitmq.spark.pulls import PullSettings, RangeReader
+from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.sink_brokers import cluster_of, masters, require_brokers
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
 from orbitmq.spark.sink_options import WriteOptions
@@ -30,7 +30,7 @@ SKEW_MS = 60_000  # clocks of brokers and executors are believed to differ by le
 KEYS_MAX = 8_000_000  # keys held at a time: some 1 GiB of a worker
 READ_GROUP = "TOOLS_CONSUMER"  # every broker has it; its offsets never change
 
-Stored = dict[str, tuple[MessageQueue, int]]  # idempotency key -> where its message is
+StoredPlaces = dict[str, tuple[MessageQueue, int]]  # idempotency key -> where its message is
 
 
 class StoredKeys:
@@ -38,7 +38,7 @@ class StoredKeys:
 
     def __init__(self, options: WriteOptions) -> None:
         self._cluster = cluster_of(options)
-        self._pulls = PullSettings(
+        self._pulls = FetchSettings(
             group=READ_GROUP,
             expression=SUBSCRIBE_ALL,
             batch_size=1024,
@@ -52,7 +52,9 @@ class StoredKeys:
         """Those of the whole cluster whose masters are registered."""
         return masters(self._cluster)
 
-    def since(self, topic: str, time_ms: int, brokers: Collection[str], only: MessageQueue | None = None) -> Stored:
+    def since(
+        self, topic: str, time_ms: int, brokers: Collection[str], only: MessageQueue | None = None
+    ) -> StoredPlaces:
         """The keys of all messages of a topic, or of one queue, that were stored from a minute before `time_ms` on.
 
         SourceError ORBITMQ_BROKER_UNAVAILABLE when one of the `brokers` has no master or no queue that can be read:
@@ -64,13 +66,13 @@ class StoredKeys:
         if only is not None:
             queues = {only: _addresses_of(only, queues)}
         bounds = self._cluster.bounds(queues)
-        found: Stored = {}
+        found: StoredPlaces = {}
         for queue, addresses in queues.items():
             start = self._cluster.offset_at(queue, addresses, bounds[queue], time_ms - SKEW_MS, READ_GROUP)
-            self._list(QueueRange(queue, start, bounds[queue][1]), addresses, found)
+            self._list(OffsetRange(queue, start, bounds[queue][1]), addresses, found)
         return found
 
-    def _list(self, wanted: QueueRange, addresses: Addresses, found: Stored) -> None:
+    def _list(self, wanted: OffsetRange, addresses: Addresses, found: StoredPlaces) -> None:
         if not len(wanted):
             return
         for region in regions(RangeReader(wanted, addresses, self._pulls).bodies()):
@@ -90,7 +92,7 @@ def _addresses_of(queue: MessageQueue, queues: Mapping[MessageQueue, Addresses])
 
 
 @dataclass(frozen=True)
-class Traces:
+class FoundMarks:
     """What the marks of a task tell, those of all its earlier attempts together."""
 
     since_ms: int | None
@@ -101,12 +103,12 @@ class Traces:
     """Those the task may have written to."""
 
 
-def traces(bodies: Iterable[tuple[str, bytes]], mark: str) -> Traces:
+def found_marks(bodies: Iterable[tuple[str, bytes]], mark: str) -> FoundMarks:
     """Of units, each run with the broker it is from, those that have `mark` among their KEYS: an index finds hashes."""
     found = [(broker, *each) for broker, body in bodies if body for each in _marked(body, mark)]
     holders = frozenset(broker for broker, _, _ in found)
     told = {name for _, _, text in found for name in text.split(",") if name}
-    return Traces(min((time for _, time, _ in found), default=None), holders, holders | told)
+    return FoundMarks(min((time for _, time, _ in found), default=None), holders, holders | told)
 
 
 def _marked(body: bytes, mark: str) -> list[tuple[int, str]]:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from orbitmq.spark.forms import NATIVE, check_schema, require_corrupt, schema_read
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
 from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
-from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_plan import plan
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream import TopicStreamReader
@@ -54,7 +54,7 @@ class TopicReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._selection = selection(options)
+        self._selection = queue_selection(options)
         self._pushed = NOTHING_PUSHED
         self._tasks = RangeTasks(options, schema)
 

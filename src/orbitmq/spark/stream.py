@@ -28,13 +28,13 @@ from pyspark.sql.types import StructType
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.admission import NO_LIMITS, Limits, MeanSize, is_due, rows_allowed, shares
-from orbitmq.spark.cluster_monitor import Patience, Survey
-from orbitmq.spark.fetch import QueueRange, data_loss
-from orbitmq.spark.group_offsets import Mirror
-from orbitmq.spark.next_batch import Front, Seen, front
+from orbitmq.spark.admission import NO_LIMITS, MeanSize, TriggerLimits, is_due, rows_allowed, shares
+from orbitmq.spark.cluster_monitor import ClusterMonitor, UnavailablePolicy
+from orbitmq.spark.fetch import OffsetRange, data_loss
+from orbitmq.spark.group_offsets import OffsetReporter
+from orbitmq.spark.next_batch import ClusterSnapshot, NextBatch, next_batch
 from orbitmq.spark.options import ReadOptions
-from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_plan import begins, cut
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream_offset import StreamOffset, ranges
@@ -57,13 +57,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._options = options
         self._strict = options.fail_on_data_loss
-        self._limits = Limits(options.rows_max, options.bytes_max, options.rows_min, options.delay_max_ms)
+        self._limits = TriggerLimits(options.rows_max, options.bytes_max, options.rows_min, options.delay_max_ms)
         self._tasks = RangeTasks(options, schema)
-        self._selection = selection(options)
+        self._selection = queue_selection(options)
         self._cluster = cluster_of(options)
-        patience = Patience(options.unavailable == "hold", options.unavailable_timeout_ms)
-        self._survey = Survey(self._cluster, self._selection, patience, strict=self._strict, clock=clock)
-        self._mirror = Mirror(self._cluster, options.group) if options.commit_offsets else None
+        patience = UnavailablePolicy(options.unavailable == "hold", options.unavailable_timeout_ms)
+        self._survey = ClusterMonitor(self._cluster, self._selection, patience, strict=self._strict, clock=clock)
+        self._mirror = OffsetReporter(self._cluster, options.group) if options.commit_offsets else None
         self._clock = clock
         self._pause = pause
         self._initial: dict[str, Any] | None = None
@@ -108,7 +108,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = self._survey.look(begun.at)
             self._fix_late_targets(begun, seen)
             self._tell(begun)
-            found = front(begun, seen, strict=self._strict, target=self._target)
+            found = next_batch(begun, seen, strict=self._strict, target=self._target)
             end = self._end(found, limits)
             if (end.at, end.lost) != (begun.at, begun.lost):
                 return end.as_json()
@@ -136,7 +136,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one task."""
         yield from self._tasks.read(partition)
 
-    def _end(self, found: Front, limits: Limits) -> StreamOffset:
+    def _end(self, found: NextBatch, limits: TriggerLimits) -> StreamOffset:
         waiting = found.waiting
         total = sum(waiting.values())
         self._latest = StreamOffset(found.highs).as_json()
@@ -148,7 +148,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         size = self._size(found, waiting) if limits.bytes_max else 0.0
         return found.advanced(shares(waiting, rows_allowed(total, limits, size)))
 
-    def _size(self, found: Front, waiting: Mapping[MessageQueue, int]) -> float:
+    def _size(self, found: NextBatch, waiting: Mapping[MessageQueue, int]) -> float:
         """The bytes that wait, by the size of some messages of the longest queues."""
         longest = sorted(waiting, key=lambda queue: waiting[queue], reverse=True)[:SAMPLED_QUEUES]
         for queue in longest:
@@ -162,20 +162,20 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._mirror is not None:
             self._mirror.tell(begun.at, self._survey.places)
 
-    def _fix_late_targets(self, begun: StreamOffset, seen: Seen) -> None:
+    def _fix_late_targets(self, begun: StreamOffset, seen: ClusterSnapshot) -> None:
         """Brokers that were down when the targets were fixed have theirs from their first answer on."""
         if self._target is not None:
             for queue, (_, high) in seen.bounds.items():
                 if queue in begun.at or queue.broker_name in self._unsurveyed:
                     self._target.setdefault(queue, high)
 
-    def _is_short_of_target(self, begun: StreamOffset, seen: Seen) -> bool:
+    def _is_short_of_target(self, begun: StreamOffset, seen: ClusterSnapshot) -> bool:
         """Whether a broker that does not answer keeps messages of this run back, or may."""
         target = self._target or {}
         behind = any(queue not in target or begun.at[queue] < target[queue] for queue in seen.held)
         return behind or bool(self._unsurveyed & self._survey.down)
 
-    def _without(self, piece: QueueRange) -> bool:
+    def _without(self, piece: OffsetRange) -> bool:
         """Go on without a range whose queue is no more; SourceError when that is not allowed, or is not known."""
         if piece.queue.broker_name not in self._cluster.info().brokers:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{piece}: no name server knows its broker")

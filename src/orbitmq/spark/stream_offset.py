@@ -19,7 +19,7 @@ from typing import Any
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.fetch import OffsetRange
 
 VERSION = 1
 
@@ -59,13 +59,13 @@ class StreamOffset:
         return {queue: at for queue, at in self.begins.items() if self.at.get(queue) == at}
 
 
-def ranges(start: StreamOffset, end: StreamOffset) -> Iterator[QueueRange]:
+def ranges(start: StreamOffset, end: StreamOffset) -> Iterator[OffsetRange]:
     """What the batch from `start` to `end` reads; the same for the same offsets, whatever brokers have."""
     for queue, stop in end.at.items():
         begin = end.begins.get(queue, start.at.get(queue))
         if begin is None:
-            raise SourceError("ORBITMQ_BAD_CHECKPOINT", f"{QueueRange(queue, 0, stop)} has an end without a beginning")
-        yield QueueRange(queue, begin, stop)
+            raise SourceError("ORBITMQ_BAD_CHECKPOINT", f"{OffsetRange(queue, 0, stop)} has an end without a beginning")
+        yield OffsetRange(queue, begin, stop)
 
 
 def _nested(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:

@@ -232,14 +232,14 @@ class Units:
         return as_text(slices(self._data, self._properties_at, self._properties_end))
 
     @cached_property
-    def properties(self) -> Properties:
+    def properties(self) -> UnitProperties:
         """The properties of every unit, split."""
         # One byte more in front: the last of the length, whose place serves as a separator before the first pair.
         texts = slices(self._data, self._properties_at - 1, self._properties_end)
-        return Properties(texts)
+        return UnitProperties(texts)
 
 
-class Properties:
+class UnitProperties:
     """The properties of a run of units as flat arrays of names and values, split by column operations.
 
     Follows `orbitmq.message.properties.decode_properties`: the first 0x01 of a pair ends its name, pairs with an

@@ -15,7 +15,7 @@ from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import LakeWriter, merged, read_messages
 from orbitmq.pipeline.lake.parquet_log import ParquetLake
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from tests.support.lakes import batch, rows
 
@@ -25,7 +25,7 @@ QUERY, OTHER = "6d7c0c1e-query", "other"
 @pytest.fixture(params=FORMATS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Lake]:
     """Opens the same lake again, as another process would."""
-    return lambda: open_lake(request.param, Place(str(tmp_path / "lake")), SystemClock().now_ms)
+    return lambda: open_lake(request.param, StorageLocation(str(tmp_path / "lake")), SystemClock().now_ms)
 
 
 def written(lake: Lake, topic: str, offsets: range) -> list[LakeFile]:
@@ -124,26 +124,26 @@ def test_nothing_is_swept_where_nothing_is_published(opened: Callable[[], Lake])
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no lake format 'orc'; there are parquet, delta, iceberg"):
-        open_lake("orc", Place(str(tmp_path)), lambda: 0)
+        open_lake("orc", StorageLocation(str(tmp_path)), lambda: 0)
 
 
 def test_plain_parquet_wants_a_folder() -> None:
     with pytest.raises(LakeError, match="use the format delta or iceberg"):
-        open_lake(PARQUET, Place("s3://bucket/lake"), lambda: 0)
+        open_lake(PARQUET, StorageLocation("s3://bucket/lake"), lambda: 0)
 
 
 def test_a_log_of_a_later_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_orbit_log").mkdir()
     (tmp_path / "_orbit_log" / "lake.json").write_text('{"format": 2}')
     with pytest.raises(LakeError, match="a later format"):
-        open_lake(PARQUET, Place(str(tmp_path)), lambda: 0)
+        open_lake(PARQUET, StorageLocation(str(tmp_path)), lambda: 0)
 
 
 @pytest.fixture
 def folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ParquetLake]:
     """Opens a lake whose log is folded when it has four entries."""
     monkeypatch.setattr(parquet_log, "FOLDED_FROM", 4)
-    return lambda: ParquetLake(Place(str(tmp_path)), lambda: 0)
+    return lambda: ParquetLake(StorageLocation(str(tmp_path)), lambda: 0)
 
 
 def entries(lake: ParquetLake) -> dict[str, int]:
@@ -209,7 +209,7 @@ def test_who_reads_while_the_log_is_folded_misses_nothing(
 
 
 def test_a_damaged_log_entry_is_named(tmp_path: Path) -> None:
-    lake = open_lake(PARQUET, Place(str(tmp_path)), lambda: 0)
+    lake = open_lake(PARQUET, StorageLocation(str(tmp_path)), lambda: 0)
     lake.commit(QUERY, 0, written(lake, "T", range(1)))
     (entry,) = (tmp_path / "_orbit_log" / "batches" / QUERY).iterdir()
     entry.write_bytes(entry.read_bytes()[:-3])

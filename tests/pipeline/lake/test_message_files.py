@@ -13,16 +13,16 @@ from orbitmq.pipeline.lake import message_files
 from orbitmq.pipeline.lake.layout import file_path, is_message_file, topic_and_day
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
 from orbitmq.pipeline.lake.message_files import LakeWriter, merged, read_messages
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, batch, rows
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path))
+def place(tmp_path: Path) -> StorageLocation:
+    return StorageLocation(str(tmp_path))
 
 
-def ids(place: Place, file: LakeFile) -> list[str]:
+def ids(place: StorageLocation, file: LakeFile) -> list[str]:
     found: list[str] = read_messages(place, file.path)["msgId"].to_pylist()
     return found
 
@@ -32,7 +32,7 @@ def expected(topic: str, queue: int, offsets: range) -> list[str]:
 
 
 def test_large_topics_have_files_of_their_own_and_small_ones_share(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: StorageLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_files, "OWN_FILE_BYTES", 2000)
     writer = LakeWriter(place, "archive")
@@ -51,7 +51,7 @@ def test_large_topics_have_files_of_their_own_and_small_ones_share(
     assert ids(place, mixed) == expected("Small", 0, range(2)) + expected("Tiny", 0, range(3))
 
 
-def test_a_topic_that_is_alone_keeps_its_name_and_days_are_parted(place: Place) -> None:
+def test_a_topic_that_is_alone_keeps_its_name_and_days_are_parted(place: StorageLocation) -> None:
     writer = LakeWriter(place, "archive")
     midnight = FIRST_MS // DAY_MS * DAY_MS + DAY_MS
     writer.add(batch(rows("T", [1], stored_ms=midnight - 1), rows("T", [2], stored_ms=midnight)))
@@ -63,7 +63,7 @@ def test_a_topic_that_is_alone_keeps_its_name_and_days_are_parted(place: Place) 
 
 
 def test_row_groups_are_bounded_and_nothing_is_held_beyond_the_limit(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: StorageLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_files, "GROUP_ROWS_MAX", 10)
     monkeypatch.setattr(message_files, "HELD_BYTES_MAX", 1000)
@@ -76,7 +76,7 @@ def test_row_groups_are_bounded_and_nothing_is_held_beyond_the_limit(
     assert files["B"].rows == 5
 
 
-def test_many_small_topics_do_not_become_many_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_topics_do_not_become_many_files(place: StorageLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_files, "HELD_BYTES_MAX", 20_000)
     writer = LakeWriter(place, "archive")
     for start in range(0, 40, 4):
@@ -91,7 +91,7 @@ def test_many_small_topics_do_not_become_many_files(place: Place, monkeypatch: p
     )
 
 
-def test_large_messages_make_smaller_row_groups(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_messages_make_smaller_row_groups(place: StorageLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_files, "GROUP_BYTES_MAX", 4000)
     writer = LakeWriter(place, "archive")
     given = batch(rows("T", range(100)))
@@ -102,7 +102,7 @@ def test_large_messages_make_smaller_row_groups(place: Place, monkeypatch: pytes
     assert ids(place, file) == expected("T", 0, range(100))
 
 
-def test_what_cannot_be_removed_does_not_hide_why(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_does_not_hide_why(place: StorageLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_files, "GROUP_ROWS_MAX", 2)
     writer = LakeWriter(place, "archive")
     writer.add(batch(rows("A", range(4)), rows("B", range(4))))
@@ -120,7 +120,7 @@ def test_what_cannot_be_removed_does_not_hide_why(place: Place, monkeypatch: pyt
     assert gone != kept
 
 
-def test_a_task_that_fails_leaves_no_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_fails_leaves_no_file(place: StorageLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_files, "GROUP_ROWS_MAX", 2)
     writer = LakeWriter(place, "archive")
     writer.add(batch(rows("A", range(4))))
@@ -129,7 +129,7 @@ def test_a_task_that_fails_leaves_no_file(place: Place, monkeypatch: pytest.Monk
     assert not list(place.files())
 
 
-def test_columns_are_told_apart_by_what_readers_do_with_them(place: Place) -> None:
+def test_columns_are_told_apart_by_what_readers_do_with_them(place: StorageLocation) -> None:
     """Dictionaries are for what repeats, also inside the columns made of bodies; bounds for what is compared."""
     kind = pa.struct([("city", pa.string()), ("items", pa.list_(pa.string())), ("more", pa.map_("string", "string"))])
     value = pa.array([{"city": "Rome", "items": ["a", "b"], "more": [("k", "v")]}] * 20, kind)
@@ -148,14 +148,14 @@ def test_columns_are_told_apart_by_what_readers_do_with_them(place: Place) -> No
     assert compared == indexed | {"queueOffset", "msgId"}
 
 
-def test_no_message_makes_no_file(place: Place) -> None:
+def test_no_message_makes_no_file(place: StorageLocation) -> None:
     writer = LakeWriter(place, "archive")
     writer.add(batch())
     assert writer.finish() == []
     assert not list(place.files())
 
 
-def test_merging_parts_topics_and_brings_all_into_order(place: Place) -> None:
+def test_merging_parts_topics_and_brings_all_into_order(place: StorageLocation) -> None:
     parts = []
     for offsets in (range(5, 10), range(5)):
         writer = LakeWriter(place, "archive")
@@ -167,7 +167,7 @@ def test_merging_parts_topics_and_brings_all_into_order(place: Place) -> None:
     assert ids(place, made[0]) == expected("T", 0, range(10)) + expected("T", 1, range(10))
 
 
-def test_merging_takes_no_more_into_memory_than_it_may(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_takes_no_more_into_memory_than_it_may(place: StorageLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = []
     for offsets in (range(5, 10), range(5)):
         writer = LakeWriter(place, "archive")
@@ -180,7 +180,9 @@ def test_merging_takes_no_more_into_memory_than_it_may(place: Place, monkeypatch
 
 
 @pytest.mark.parametrize("portion", [1, 1 << 30])
-def test_merging_takes_bodies_of_an_older_schema(place: Place, monkeypatch: pytest.MonkeyPatch, portion: int) -> None:
+def test_merging_takes_bodies_of_an_older_schema(
+    place: StorageLocation, monkeypatch: pytest.MonkeyPatch, portion: int
+) -> None:
     monkeypatch.setattr(message_files, "PORTION_BYTES_MAX", portion)
     paths = []
     for offset, value in enumerate(({"city": "Rome"}, {"city": "Bonn", "zip": 53111})):

@@ -13,7 +13,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.audit.facts import QUEUE
 from orbitmq.pipeline.audit.messages import BARS_MAX, Bounds
 from orbitmq.pipeline.audit.options import BACKLOG, LOST, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, counted
+from orbitmq.pipeline.audit.results import AuditFinding, ChartBar, Field, ReportChart, Row, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 _FIELDS = (
@@ -30,7 +30,7 @@ _GROUPS = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class GroupOffset:
     """Where a group stands in a queue: the next offset it will read."""
 
     group: str
@@ -39,7 +39,7 @@ class Standing:
 
 
 def backlog(
-    facts: DataFrame, standings: Sequence[Standing], bounds: Bounds, options: AuditJob, tables: Tables, now_ms: int
+    facts: DataFrame, standings: Sequence[GroupOffset], bounds: Bounds, options: AuditJob, tables: Tables, now_ms: int
 ) -> Section:
     """One row a group and queue. `facts` must reach from the lowest standing of each queue to its end."""
     behind = _behind(facts, standings, bounds)
@@ -49,7 +49,7 @@ def backlog(
     rows.sort(key=lambda row: (-row["messages"], row["group"], row["topic"], row["brokerName"], row["queueId"]))
     groups = _groups(rows)
     bars = [
-        Bar(f"{row['group']} / {row['topic']}", row["messages"], _duration(row["seconds"]))
+        ChartBar(f"{row['group']} / {row['topic']}", row["messages"], _duration(row["seconds"]))
         for row in groups[:BARS_MAX]
         if row["messages"]
     ]
@@ -63,11 +63,11 @@ def backlog(
             tables.small("groups", "Groups", _GROUPS, groups),
             tables.small("backlog", "Queues", _FIELDS, rows),
         ),
-        (Chart("Messages behind", "bars", "count", bars),),
+        (ReportChart("Messages behind", "bars", "count", bars),),
     )
 
 
-def _behind(facts: DataFrame, standings: Sequence[Standing], bounds: Bounds) -> dict[tuple[MessageQueue, int], Row]:
+def _behind(facts: DataFrame, standings: Sequence[GroupOffset], bounds: Bounds) -> dict[tuple[MessageQueue, int], Row]:
     """Bytes and oldest message from each offset on at which a group stands.
 
     Spark counts between such offsets, once, however many groups there are; the sums from each one on are taken here.
@@ -103,7 +103,7 @@ def _behind(facts: DataFrame, standings: Sequence[Standing], bounds: Bounds) -> 
 
 
 def _row(
-    standing: Standing, bounds: tuple[int, int], behind: Mapping[tuple[MessageQueue, int], Row], now_ms: int
+    standing: GroupOffset, bounds: tuple[int, int], behind: Mapping[tuple[MessageQueue, int], Row], now_ms: int
 ) -> Row:
     low, high = bounds
     at = _clamped(standing.offset, bounds)
@@ -139,20 +139,20 @@ def _groups(rows: Sequence[Row]) -> list[Row]:
     return sorted(merged, key=lambda row: (-row["messages"], row["group"], row["topic"]))
 
 
-def _findings(rows: Sequence[Row], options: AuditJob) -> list[Finding]:
+def _findings(rows: Sequence[Row], options: AuditJob) -> list[AuditFinding]:
     findings = []
     for row in rows:
         where = f"group {row['group']} in queue {row['queueId']} of {row['topic']} on {row['brokerName']}"
         if row["lost"]:
             text = f"{where}: {counted(row['lost'], 'message')} deleted before it had read them"
-            findings.append(Finding(LOST, row["lost"], text))
+            findings.append(AuditFinding(LOST, row["lost"], text))
         if options.backlog_messages and row["messages"] > options.backlog_messages:
             findings.append(
-                Finding(BACKLOG, row["messages"], f"{where} is {counted(row['messages'], 'message')} behind")
+                AuditFinding(BACKLOG, row["messages"], f"{where} is {counted(row['messages'], 'message')} behind")
             )
         if options.backlog_age and row["seconds"] > options.backlog_age:
             text = f"{where}: a message waits for {_duration(row['seconds'])}"
-            findings.append(Finding(BACKLOG, row["messages"], text))
+            findings.append(AuditFinding(BACKLOG, row["messages"], text))
     return findings
 
 

@@ -30,7 +30,7 @@ from orbitmq.message.topics import (
 )
 from orbitmq.pipeline.archive import topics_wanted
 from orbitmq.pipeline.archive_stream import MESSAGES, STORED_SIZE
-from orbitmq.pipeline.audit.backlog import Standing
+from orbitmq.pipeline.audit.backlog import GroupOffset
 from orbitmq.pipeline.audit.facts import QUEUE, facts, within, wrong_checksum
 from orbitmq.pipeline.audit.messages import Bounds
 from orbitmq.pipeline.audit.options import ALL, BACKLOG, DAMAGE, DUPLICATES, OF_MESSAGES, AuditJob
@@ -38,11 +38,11 @@ from orbitmq.pipeline.lake_frame import messages as lake_messages
 from orbitmq.pipeline.shared_options import connection, ranges, time_ms
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster_client import Cluster, Place, Retries, succeeded
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, succeeded
 from orbitmq.spark.cluster_options import parts
 from orbitmq.spark.group_offsets import by_broker, stored_offsets
 from orbitmq.spark.options import read_options
-from orbitmq.spark.queue_selection import selection
+from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.options import scan_options
 from orbitmq.spark.stores.source import StoreSource
@@ -63,7 +63,7 @@ OP_COLUMNS = ("brokerName", "queueId", "queueOffset", "body")
 T = TypeVar("T")
 
 
-class Material(NamedTuple):
+class MessageFacts(NamedTuple):
     """What the checks of messages look at: `facts` of every message that is read, the `bounds` of queues as brokers
     know them, and `read`, the ranges that should be whole; both are empty where nobody knows."""
 
@@ -72,19 +72,19 @@ class Material(NamedTuple):
     read: Bounds
 
 
-class Source(Protocol):
+class AuditInput(Protocol):
     """One kind of input."""
 
     def plan(self) -> list[dict[str, int | str]]:
         """What would be read, a row a part of it."""
         ...
 
-    def material(self) -> Material: ...
+    def material(self) -> MessageFacts: ...
     def lows(self) -> Bounds:
         """The bounds as they are when everything was read: brokers delete meanwhile. Empty where nobody knows."""
         ...
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[GroupOffset]:
         """Where groups stand. OrbitMQError when brokers do not tell it; the rest is told all the same."""
         ...
 
@@ -98,31 +98,35 @@ class Source(Protocol):
         ...
 
 
-def source_of(spark: SparkSession, options: AuditJob) -> Source:
+def input_of(spark: SparkSession, options: AuditJob) -> AuditInput:
     """The input an audit is told. ConfigurationError when options are missing."""
     needed = {"pull": ("nameServer", options.name_server), "store": ("path", options.path)}
     key, value = needed.get(options.input, ("lake", options.lake))
     if not value:
         raise ConfigurationError(f"option {key} is missing; input {options.input} needs it")
-    kinds: dict[str, Callable[[SparkSession, AuditJob], Source]] = {"pull": Live, "store": Stored, "lake": Archived}
+    kinds: dict[str, Callable[[SparkSession, AuditJob], AuditInput]] = {
+        "pull": ClusterInput,
+        "store": StoreInput,
+        "lake": LakeInput,
+    }
     return kinds[options.input](spark, options)
 
 
 # ------------------------------------------------------------------------------------------------------------ cluster
 
 
-class Live:
+class ClusterInput:
     """Brokers, asked over the network. Queues end where they ended when the audit began."""
 
     def __init__(self, spark: SparkSession, options: AuditJob) -> None:
         self._spark = spark
         self._options = options
-        self._cluster = Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
-        chosen = selection(read_options(connection(options) | topics_wanted(options.topics)))
+        self._cluster = ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+        chosen = queue_selection(read_options(connection(options) | topics_wanted(options.topics)))
         self._places = chosen.queues(self._cluster)
         self._bounds: Bounds = {}
         self._closed: SourceError | None = None  # some topic to this account: checks of messages cannot be done
-        self._standings: list[Standing] = []
+        self._standings: list[GroupOffset] = []
         self._refusal: OrbitMQError | None = None  # of the question where groups stand; other checks do without
         self._ask_all()
 
@@ -150,7 +154,7 @@ class Live:
         if self._closed is not None:
             raise self._closed
 
-    def material(self) -> Material:
+    def material(self) -> MessageFacts:
         self._check_open()
         options, read = self._options, self._ranges()
         names = [*QUEUE, "queueOffset", "msgId", "keys", "bornTimestamp", "storeTimestamp", "size"]
@@ -158,12 +162,12 @@ class Live:
         names += ["body", "bodyCrc", "sysFlag"] if DAMAGE in options.wanted else []
         frame = self._read(read, names, failOnDataLoss="false", verifyCrc="false", decompress="false")
         damage = wrong_checksum(is_unpacked=False) if DAMAGE in options.wanted else None
-        return Material(facts(frame, f.col("size"), damage), self._bounds, read)
+        return MessageFacts(facts(frame, f.col("size"), damage), self._bounds, read)
 
     def lows(self) -> Bounds:
         return self._bounds_of(self._places)
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[GroupOffset]:
         if self._refusal is not None:
             raise self._refusal
         return self._standings
@@ -212,7 +216,7 @@ class Live:
             "due", f.unix_millis("storeTimestamp") + f.col("delay")
         )
 
-    def _levels(self, name: str, place: Place) -> Sequence[int]:
+    def _levels(self, name: str, place: BrokerAddresses) -> Sequence[int]:
         settings = decode_settings(self._ask(name, place, RequestCode.GET_BROKER_CONFIG))
         if LEVELS not in settings:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {name} does not tell its {LEVELS}")
@@ -232,16 +236,16 @@ class Live:
             found[queue] = max(low, min(start, needed.get(queue, high))), high
         return found
 
-    def _start(self, queue: MessageQueue, place: Place, bounds: tuple[int, int], begin_ms: int) -> int:
+    def _start(self, queue: MessageQueue, place: BrokerAddresses, bounds: tuple[int, int], begin_ms: int) -> int:
         if not begin_ms:
             return bounds[0]
         return self._cluster.offset_at(queue, place.addresses, bounds, begin_ms, TOOLS_CONSUMER_GROUP)
 
-    def _asked_standings(self) -> list[Standing]:
+    def _asked_standings(self) -> list[GroupOffset]:
         options = self._options
         if options.groups.strip() != ALL:
             return [
-                Standing(group, queue, offset)
+                GroupOffset(group, queue, offset)
                 for group in parts(options.groups, ",")
                 for queue, offset in stored_offsets(self._cluster, group, _addresses(self._places)).items()
             ]
@@ -251,11 +255,11 @@ class Live:
             found += _standings(decode(ConsumerOffsetTable, told), name, self._places)
         return found
 
-    def _queues_of(self, topic: str) -> dict[MessageQueue, Place]:
+    def _queues_of(self, topic: str) -> dict[MessageQueue, BrokerAddresses]:
         """Nothing for a topic that nobody has written to yet."""
         return self._cluster.look_up([topic])[0]
 
-    def _bounds_of(self, queues: Mapping[MessageQueue, Place]) -> dict[MessageQueue, tuple[int, int]]:
+    def _bounds_of(self, queues: Mapping[MessageQueue, BrokerAddresses]) -> dict[MessageQueue, tuple[int, int]]:
         return self._cluster.bounds(_addresses(queues))
 
     def _read(self, wanted: Bounds, names: Collection[str], **how: str) -> DataFrame:
@@ -266,7 +270,7 @@ class Live:
         reader = self._spark.read.format(TopicSource.name()).options(**connection(self._options), **ranges(filled))
         return reader.options(columns=",".join(names), **how).load()
 
-    def _ask(self, name: str, place: Place, code: RequestCode) -> bytes:
+    def _ask(self, name: str, place: BrokerAddresses, code: RequestCode) -> bytes:
         def question(channel: Channel) -> list[Command]:
             return channel.call(request(code))
 
@@ -274,11 +278,11 @@ class Live:
         return bytes(succeeded(f"{code.name} of {name}", answer).body)
 
 
-def _addresses(queues: Mapping[MessageQueue, Place]) -> dict[MessageQueue, tuple[str, ...]]:
+def _addresses(queues: Mapping[MessageQueue, BrokerAddresses]) -> dict[MessageQueue, tuple[str, ...]]:
     return {queue: place.addresses for queue, place in queues.items()}
 
 
-def _standings(table: ConsumerOffsetTable, broker: str, queues: Collection[MessageQueue]) -> list[Standing]:
+def _standings(table: ConsumerOffsetTable, broker: str, queues: Collection[MessageQueue]) -> list[GroupOffset]:
     """The offsets of one broker that are about these queues."""
     found = []
     for key, offsets in table.offset_table.items():
@@ -286,14 +290,14 @@ def _standings(table: ConsumerOffsetTable, broker: str, queues: Collection[Messa
         for queue_id, offset in offsets.items():
             queue = MessageQueue(topic, broker, queue_id)
             if queue in queues:
-                found.append(Standing(group, queue, offset))
+                found.append(GroupOffset(group, queue, offset))
     return found
 
 
 # ------------------------------------------------------------------------------------------------------------- stores
 
 
-class Stored:
+class StoreInput:
     """Store directories, with the offsets that brokers save beside them; these may be some seconds old."""
 
     def __init__(self, spark: SparkSession, options: AuditJob) -> None:
@@ -307,7 +311,7 @@ class Stored:
             for name, store in self._stores.items()
         ]
 
-    def material(self) -> Material:
+    def material(self) -> MessageFacts:
         wanted = self._options.wanted
         names = [*QUEUE, "queueOffset", "msgId", "keys", "bornTimestamp", "storeTimestamp", "size", "corrupt"]
         names += ["properties"] if DUPLICATES in wanted else []
@@ -315,12 +319,12 @@ class Stored:
         how = {"onCorruptRecord": "raw" if DAMAGE in wanted else "skip", "decompress": "false"}
         frame = self._read(names, topics=self._options.topics, **how)
         bounds = self._bounds()
-        return Material(facts(frame, f.col("size"), f.col("corrupt")), bounds, bounds)
+        return MessageFacts(facts(frame, f.col("size"), f.col("corrupt")), bounds, bounds)
 
     def lows(self) -> Bounds:
         return {}
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[GroupOffset]:
         names = None if self._options.groups.strip() == ALL else parts(self._options.groups, ",")
         bounds, found = self._bounds(), []
         for broker in self._stores:
@@ -385,7 +389,7 @@ class Stored:
 # --------------------------------------------------------------------------------------------------------------- lake
 
 
-class Archived:
+class LakeInput:
     """A lake: messages, and traces if they were archived."""
 
     def __init__(self, spark: SparkSession, options: AuditJob) -> None:
@@ -403,15 +407,15 @@ class Archived:
             for topic, (files, rows, size) in sorted(found.items())
         ]
 
-    def material(self) -> Material:
+    def material(self) -> MessageFacts:
         names = topic_names(self._options.topics)
         frame = self._messages(() if names.stars else names.names).where(of_topics(names))
-        return Material(facts(frame, f.octet_length("body"), wrong_checksum(is_unpacked=True)), {}, {})
+        return MessageFacts(facts(frame, f.octet_length("body"), wrong_checksum(is_unpacked=True)), {}, {})
 
     def lows(self) -> Bounds:
         return {}
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[GroupOffset]:
         return []
 
     def traces(self) -> DataFrame:

@@ -14,7 +14,7 @@ from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.pipeline.audit import messages
 from orbitmq.pipeline.audit.backlog import backlog
 from orbitmq.pipeline.audit.facts import within
-from orbitmq.pipeline.audit.inputs import Source, source_of
+from orbitmq.pipeline.audit.inputs import AuditInput, input_of
 from orbitmq.pipeline.audit.options import (
     BACKLOG,
     DAMAGE,
@@ -28,13 +28,13 @@ from orbitmq.pipeline.audit.options import (
     AuditJob,
 )
 from orbitmq.pipeline.audit.overdue import delayed_messages, half_messages
-from orbitmq.pipeline.audit.report import Head, page
-from orbitmq.pipeline.audit.results import Finding, Section, Table, plain
+from orbitmq.pipeline.audit.report import ReportHead, page
+from orbitmq.pipeline.audit.results import AuditFinding, Section, Table, plain
 from orbitmq.pipeline.audit.tables import Tables
 from orbitmq.pipeline.audit.traces import latency
 from orbitmq.pipeline.command import ERROR_OF_OURS
-from orbitmq.pipeline.job import Context, Job, Outcome
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.job import Job, JobContext, JobResult
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.shared_options import time_ms
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.clock import SystemClock
@@ -48,33 +48,33 @@ TITLES = {
 }  # fmt: skip
 
 
-def run(context: Context[AuditJob]) -> Outcome:
+def run(context: JobContext[AuditJob]) -> JobResult:
     """Look, and write what was found."""
     options = context.options
     wanted, fatal = options.wanted, options.fatal
     times = [time_ms(key, text) for key, text in (("from", options.begin), ("until", options.end))]
     spark, now_ms = context.spark(), SystemClock().now_ms()
-    source = source_of(spark, options)
+    source = input_of(spark, options)
     if options.dry_run:
         rows = source.plan()
-        return Outcome({"messages to read": sum(int(row.get("messages", 0)) for row in rows)}, rows)
+        return JobResult({"messages to read": sum(int(row.get("messages", 0)) for row in rows)}, rows)
     if not options.out:
         raise ConfigurationError("option out is missing; give a folder or URI for report and tables")
-    place = Place(options.out)
-    sections = Looking(context, spark, source, Tables(place, options.rows_max), now_ms, times[0], times[1]).look(wanted)
-    head = Head(now_ms, options.input, _where(options), sorted(wanted), sorted(fatal))
+    place = StorageLocation(options.out)
+    sections = Audit(context, spark, source, Tables(place, options.rows_max), now_ms, times[0], times[1]).look(wanted)
+    head = ReportHead(now_ms, options.input, _where(options), sorted(wanted), sorted(fatal))
     _write(place, SUMMARY, json.dumps(summary(head, sections), indent=1))
     _write(place, REPORT, page(head, sections))
     return _outcome(sections, fatal, place)
 
 
 @dataclass(frozen=True)
-class Looking:
+class Audit:
     """One audit under way; times are milliseconds since the epoch, 0 for none."""
 
-    context: Context[AuditJob]
+    context: JobContext[AuditJob]
     spark: SparkSession
-    source: Source
+    source: AuditInput
     tables: Tables
     now_ms: int
     begin_ms: int
@@ -156,7 +156,7 @@ def _reason(error: OrbitMQError | PySparkException) -> str:
 # --------------------------------------------------------------------------------------------------------- what is told
 
 
-def summary(head: Head, sections: Sequence[Section]) -> dict[str, object]:
+def summary(head: ReportHead, sections: Sequence[Section]) -> dict[str, object]:
     """All of it for machines; tables with the first rows only."""
     return {
         "version": VERSION,
@@ -177,11 +177,11 @@ def _table(table: Table) -> dict[str, object]:
     return {"rows": table.total, "first": [dict(row) for row in table.rows]}
 
 
-def _findings(sections: Sequence[Section]) -> list[Finding]:
+def _findings(sections: Sequence[Section]) -> list[AuditFinding]:
     return [finding for section in sections for finding in section.findings]
 
 
-def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: Place) -> Outcome:
+def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: StorageLocation) -> JobResult:
     rows: list[dict[str, int | str]] = [
         {
             "check": section.name,
@@ -195,14 +195,14 @@ def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: Place) -
         failed = [*failed[:FAILED_MAX], f"and {len(failed) - FAILED_MAX} findings more; see the report"]
     failed += [f"{section.name}: {section.missing}" for section in sections if section.missing]
     figures = {name: value for section in sections for name, value in section.figures.items()}
-    return Outcome({**figures, "findings": len(_findings(sections)), "report": place.uri(REPORT)}, rows, failed)
+    return JobResult({**figures, "findings": len(_findings(sections)), "report": place.uri(REPORT)}, rows, failed)
 
 
 def _where(options: AuditJob) -> str:
     return {"pull": options.name_server, "store": options.path, "lake": options.lake}[options.input]
 
 
-def _write(place: Place, name: str, text: str) -> None:
+def _write(place: StorageLocation, name: str, text: str) -> None:
     with place.open(name) as sink:
         sink.write(text.encode())
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.audit.facts import QUEUE
 from orbitmq.pipeline.audit.options import DAMAGE, DUPLICATES, GAPS, KEYS, SKEW, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, counted
+from orbitmq.pipeline.audit.results import AuditFinding, ChartBar, Field, ReportChart, Row, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 POINTS_MAX = 60  # bars of the chart of time: more cannot be told apart on a phone
@@ -83,11 +83,13 @@ def traffic(facts: DataFrame, bounds: Bounds, options: AuditJob, tables: Tables)
         row for row in topics if row["messages"] >= SKEW_MESSAGES_MIN and row["skewPercent"] >= options.skew_percent
     ]
     findings = [
-        Finding(SKEW, 1, f"{row['topic']}: its fullest queue has {row['skewPercent']:.0f} % of the mean of its queues")
+        AuditFinding(
+            SKEW, 1, f"{row['topic']}: its fullest queue has {row['skewPercent']:.0f} % of the mean of its queues"
+        )
         for row in skewed
     ]
     spread = sorted(queues, key=lambda row: -row["messages"])[:BARS_MAX]
-    bars = [Bar(_place(row), row["messages"], f"{row['percent']:.1f} % of the topic") for row in spread]
+    bars = [ChartBar(_place(row), row["messages"], f"{row['percent']:.1f} % of the topic") for row in spread]
     section = Section(
         "messages",
         "Messages",
@@ -95,7 +97,7 @@ def traffic(facts: DataFrame, bounds: Bounds, options: AuditJob, tables: Tables)
         {"messages": sum(of_topics.values()), "bytes": sum(int(row["bytes"]) for row in queues)},
         findings,
         (tables.small("topics", "Topics", _TOPICS, topics), tables.small("queues", "Queues", _QUEUES, queues)),
-        (_over_time(whole, queues), Chart("Messages by queue", "bars", "count", bars)),
+        (_over_time(whole, queues), ReportChart("Messages by queue", "bars", "count", bars)),
     )
     return Traffic(section, of_topics)
 
@@ -147,10 +149,10 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _over_time(whole: DataFrame, queues: Sequence[Row]) -> Chart:
+def _over_time(whole: DataFrame, queues: Sequence[Row]) -> ReportChart:
     times = [row[name] for row in queues for name in ("oldest", "newest") if row[name] is not None]
     if not times:
-        return Chart("Messages over time", "columns", "count", ())
+        return ReportChart("Messages over time", "columns", "count", ())
     span = max(times) - min(times)
     step = next(
         (step for step in STEPS_MS if span // step < POINTS_MAX),
@@ -160,9 +162,10 @@ def _over_time(whole: DataFrame, queues: Sequence[Row]) -> Chart:
     slot = f.floor((f.col("stored") - begin) / step)
     counts = {row.slot: row["count"] for row in whole.groupBy(slot.alias("slot")).count().collect()}
     points = [
-        Bar(str(begin + number * step), counts.get(number, 0)) for number in range((max(times) - begin) // step + 1)
+        ChartBar(str(begin + number * step), counts.get(number, 0))
+        for number in range((max(times) - begin) // step + 1)
     ]
-    return Chart("Messages over time", "columns", "count", points)
+    return ReportChart("Messages over time", "columns", "count", points)
 
 
 # ----------------------------------------------------------------------------------------------------- what is wrong
@@ -196,7 +199,7 @@ def duplicates(facts: DataFrame, tables: Tables) -> Section:
         {kind: f.when(f.col("kind") == kind, f.col("messages") - 1).otherwise(0) for kind in SAME.values()},
     )
     findings = [
-        Finding(DUPLICATES, count, f"{counted(count, 'message')} with the {kind} of an earlier one of the topic")
+        AuditFinding(DUPLICATES, count, f"{counted(count, 'message')} with the {kind} of an earlier one of the topic")
         for kind, count in copies.items()
         if count and kind != SAME["keys"]
     ]
@@ -242,7 +245,7 @@ def _gaps(found: DataFrame, read: Bounds, lows: Bounds, tables: Tables) -> Secti
     )
     count = sums["messages"]
     findings = (
-        [Finding(GAPS, count, f"no message at {counted(count, 'offset')}, in {counted(table.total, 'gap')}")]
+        [AuditFinding(GAPS, count, f"no message at {counted(count, 'offset')}, in {counted(table.total, 'gap')}")]
         if count
         else []
     )
@@ -283,7 +286,7 @@ def damage(facts: DataFrame, tables: Tables) -> Section:
     frame = facts.where("damage IS NOT NULL").withColumnRenamed("damage", "reason")
     order = *map(f.col, QUEUE), f.col("queueOffset"), f.col("reason")
     table, _ = tables.large("damage", "What is damaged", _DAMAGE, frame, order)
-    findings = [Finding(DAMAGE, table.total, f"{counted(table.total, 'message')} damaged")] if table.total else []
+    findings = [AuditFinding(DAMAGE, table.total, f"{counted(table.total, 'message')} damaged")] if table.total else []
     text = "Every body was compared with the checksum its producer's broker stored."
     return Section(DAMAGE, "Damage", text, {"damaged": table.total}, findings, (table,))
 
@@ -301,17 +304,19 @@ def keys(facts: DataFrame, of_topics: Mapping[str, int], options: AuditJob, tabl
     rows: list[Row] = [row.asDict() for row in first.limit(KEYS_MAX).collect()]
     hot = [row for row in rows if row["hot"]]
     findings = [
-        Finding(
+        AuditFinding(
             KEYS, row["messages"], f"{row['percent']:.1f} % of the messages of {row['topic']} have the key {row['key']}"
         )
         for row in hot
     ]
-    bars = [Bar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in rows[:BARS_MAX]]
+    bars = [
+        ChartBar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in rows[:BARS_MAX]
+    ]
     text = "The keys that most messages share. What is ordered or spread by such a key is crowded."
     table = tables.small("hot_keys", "Keys", _KEYS, rows)
     return Section(
         KEYS, "Hot keys", text, {"hot keys": len(hot)}, findings, (table,),
-        (Chart("Messages by key", "bars", "count", bars),),
+        (ReportChart("Messages by key", "bars", "count", bars),),
     )  # fmt: skip
 
 

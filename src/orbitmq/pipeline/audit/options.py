@@ -9,7 +9,7 @@ from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_options import ConnectionOptions, parts
+from orbitmq.spark.cluster_options import ClusterOptions, parts
 
 BACKLOG, DUPLICATES, GAPS, DAMAGE, KEYS, LATENCY, HALF, DELAYED = CHECKS = (
     "backlog", "duplicates", "gaps", "damage", "keys", "latency", "half", "delayed",
@@ -22,7 +22,7 @@ ALL = "*"
 
 
 @dataclass(frozen=True)
-class AuditJob(LakeOptions, ConnectionOptions, JobOptions):
+class AuditJob(LakeOptions, ClusterOptions, JobOptions):
     """What is looked at, and what is worth a finding."""
 
     input: str = option(

@@ -17,7 +17,7 @@ from orbitmq.message.properties import (
     TRANSACTION_CHECK_TIMES,
 )
 from orbitmq.pipeline.audit.options import DELAYED, HALF, AuditJob
-from orbitmq.pipeline.audit.results import Field, Finding, Section, Table, counted
+from orbitmq.pipeline.audit.results import AuditFinding, Field, Section, Table, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 PLACE = ("brokerName", "queueId", "queueOffset")
@@ -72,7 +72,7 @@ def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tab
         "Half messages",
         "Messages of transactions that are neither committed nor rolled back: no consumer gets them.",
         {"undecided": count, "overdue half messages": table.total},
-        [Finding(HALF, table.total, text)] if table.total else (),
+        [AuditFinding(HALF, table.total, text)] if table.total else (),
         (table,),
     )
 
@@ -97,7 +97,7 @@ def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms
         "Delayed messages",
         "Messages that wait for their time, and those whose time has passed.",
         {"waiting": count, "overdue delayed messages": table.total},
-        [Finding(DELAYED, table.total, text)] if table.total else (),
+        [AuditFinding(DELAYED, table.total, text)] if table.total else (),
         (table,),
     )
 

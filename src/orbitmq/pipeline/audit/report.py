@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 
-from orbitmq.pipeline.audit.results import Bar, Chart, Section, Strip, plain
+from orbitmq.pipeline.audit.results import ChartBar, LatencyStrip, ReportChart, Section, plain
 
 TEMPLATE = "report.html"
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -21,7 +21,7 @@ NONE = "–"
 
 
 @dataclass(frozen=True)
-class Head:
+class ReportHead:
     """What was looked at: `now_ms` is when, milliseconds since the epoch; `fatal` are kinds of findings."""
 
     now_ms: int
@@ -31,7 +31,7 @@ class Head:
     fatal: Sequence[str]
 
 
-def page(head: Head, sections: Sequence[Section]) -> str:
+def page(head: ReportHead, sections: Sequence[Section]) -> str:
     """The whole page. It needs the package jinja2."""
     from jinja2 import Environment, StrictUndefined  # not wanted by executors, which import this package, too
 
@@ -91,9 +91,9 @@ def _duration(seconds: int) -> str:
 # ------------------------------------------------------------------------------------------------------------- drawings
 
 
-def _bars(chart: Chart) -> list[dict[str, Any]]:
+def _bars(chart: ReportChart) -> list[dict[str, Any]]:
     """Each with its width as a part of the longest one, in percent."""
-    points = [point for point in chart.points if isinstance(point, Bar)]
+    points = [point for point in chart.points if isinstance(point, ChartBar)]
     most = max((point.value for point in points), default=0) or 1
     return [
         {"label": point.label, "width": round(100 * point.value / most, 2), "value": shown(point.value, chart.unit),
@@ -102,10 +102,10 @@ def _bars(chart: Chart) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _columns(chart: Chart) -> dict[str, Any]:
+def _columns(chart: ReportChart) -> dict[str, Any]:
     """Bars side by side in a drawing of 100 units in height and one a bar in width. Labels are times, or with unit ms
     the limit the bar's values lie below."""
-    points = [point for point in chart.points if isinstance(point, Bar)]
+    points = [point for point in chart.points if isinstance(point, ChartBar)]
     most = max((point.value for point in points), default=0) or 1
     names = [f"≤ {int(point.label):,} ms" if chart.unit == "ms" else _time(int(point.label)) for point in points]
     bars = [
@@ -117,9 +117,9 @@ def _columns(chart: Chart) -> dict[str, Any]:
     return {"bars": bars, "most": shown(most, "count"), "marks": marks}
 
 
-def _strips(chart: Chart) -> dict[str, Any]:
+def _strips(chart: ReportChart) -> dict[str, Any]:
     """Each from its half to its 99 of a hundred on one logarithmic scale, places in percent of the width."""
-    points = [point for point in chart.points if isinstance(point, Strip)]
+    points = [point for point in chart.points if isinstance(point, LatencyStrip)]
     power = max(1, math.ceil(math.log10(max((point.nearly_all for point in points), default=1) + 1)))
     rows = [
         {

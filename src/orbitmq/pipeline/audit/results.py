@@ -43,7 +43,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """Something that somebody should look at. `count` says how much of it."""
 
     kind: str
@@ -51,7 +51,7 @@ class Finding:
     text: str
 
 
-class Bar(NamedTuple):
+class ChartBar(NamedTuple):
     """One line of a chart: a value in the chart's unit, and what else there is to say."""
 
     label: str
@@ -59,7 +59,7 @@ class Bar(NamedTuple):
     note: str = ""
 
 
-class Strip(NamedTuple):
+class LatencyStrip(NamedTuple):
     """The spread of a latency in milliseconds: half, 95 and 99 of a hundred are below."""
 
     label: str
@@ -69,13 +69,13 @@ class Strip(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chart:
+class ReportChart:
     """`kind` is bars, columns (bars side by side, in the order of time or size) or strips. `unit` as a field's kind."""
 
     title: str
     kind: str
     unit: str
-    points: Sequence[Bar] | Sequence[Strip]
+    points: Sequence[ChartBar] | Sequence[LatencyStrip]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Section:
     title: str
     text: str
     figures: Mapping[str, int] = field(default_factory=dict)
-    findings: Sequence[Finding] = ()
+    findings: Sequence[AuditFinding] = ()
     tables: Sequence[Table] = ()
-    charts: Sequence[Chart] = ()
+    charts: Sequence[ReportChart] = ()
     missing: str = ""

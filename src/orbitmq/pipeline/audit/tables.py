@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
 from orbitmq.pipeline.audit.results import Field, Row, Table
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 TYPES = {"text": pa.string(), "percent": pa.float64(), "flag": pa.bool_()}  # the others are whole numbers
 ROWS = "rows"
@@ -26,7 +26,7 @@ NOTHING: Mapping[str, Column] = {}
 class Tables:
     """Writes below `place`; `rows_max` rows of each table are shown."""
 
-    place: Place
+    place: StorageLocation
     rows_max: int
 
     def small(self, name: str, title: str, fields: Sequence[Field], rows: Sequence[Row]) -> Table:
@@ -62,6 +62,6 @@ class Tables:
 
     def _clear(self, name: str) -> None:
         """Remove what an earlier audit has left."""
-        own = Place(self.place.uri(name))
+        own = StorageLocation(self.place.uri(name))
         for found in list(own.files()):
             own.remove(found.path)

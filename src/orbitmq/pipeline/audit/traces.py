@@ -11,7 +11,7 @@ from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Published, dec
 from orbitmq.errors import BodyError
 from orbitmq.pipeline.audit.messages import BARS_MAX, PERCENTILES
 from orbitmq.pipeline.audit.options import LATENCY, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, Strip
+from orbitmq.pipeline.audit.results import AuditFinding, ChartBar, Field, LatencyStrip, ReportChart, Row, Section
 from orbitmq.pipeline.audit.tables import Tables
 
 SENT, BEGUN, ENDED, UNREADABLE = "sent", "begun", "ended", "unreadable"
@@ -68,15 +68,17 @@ def _latency(told: DataFrame, options: AuditJob, tables: Tables) -> Section:
     sends = _rows_of(_sends(told), ("cost",))
     rows = _rows_of(_by_group(deliveries), ("wait", "work", "done_"))
     charts = (
-        Chart("Send to done, by group", "strips", "ms", _strips(rows)),
-        Chart("How long messages took from send to done", "columns", "ms", _histogram(deliveries)),
+        ReportChart("Send to done, by group", "strips", "ms", _strips(rows)),
+        ReportChart("How long messages took from send to done", "columns", "ms", _histogram(deliveries)),
     )
     deliveries.unpersist()
     slow = [
         row for row in rows if options.latency_ms and row["doneP99"] is not None and row["doneP99"] > options.latency_ms
     ]
     findings = [
-        Finding(LATENCY, row["done"], f"{row['topic']} is done by {row['group']} within {row['doneP99']:,} ms (p99)")
+        AuditFinding(
+            LATENCY, row["done"], f"{row['topic']} is done by {row['group']} within {row['doneP99']:,} ms (p99)"
+        )
         for row in slow
     ]
     figures = {"sends traced": counts.get(SENT, 0), "deliveries traced": counts.get(BEGUN, 0)}
@@ -145,19 +147,19 @@ def _rows_of(frame: DataFrame, spreads: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _strips(rows: Sequence[Row]) -> list[Strip]:
+def _strips(rows: Sequence[Row]) -> list[LatencyStrip]:
     done = sorted((row for row in rows if row["doneP99"] is not None), key=lambda row: -row["doneP99"])
     return [
-        Strip(f"{row['group']} / {row['topic']}", row["doneP50"], row["doneP95"], row["doneP99"])
+        LatencyStrip(f"{row['group']} / {row['topic']}", row["doneP50"], row["doneP95"], row["doneP99"])
         for row in done[:BARS_MAX]
     ]
 
 
-def _histogram(deliveries: DataFrame) -> list[Bar]:
+def _histogram(deliveries: DataFrame) -> list[ChartBar]:
     """Messages by the power of two their latency is below."""
     power = f.floor(f.log2(f.greatest(f.col("done_"), f.lit(0)) + 1))
     found = deliveries.where("done_ IS NOT NULL").groupBy(power.alias("power")).count().collect()
     counts = {row.power: row["count"] for row in found}
     if not counts:
         return []
-    return [Bar(str((1 << power + 1) - 1), counts.get(power, 0)) for power in range(min(counts), max(counts) + 1)]
+    return [ChartBar(str((1 << power + 1) - 1), counts.get(power, 0)) for power in range(min(counts), max(counts) + 1)]

@@ -24,7 +24,7 @@ from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.lake.avro import arrow_type, parsed_schema
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import read_schema
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Misfit(ValueError):
 
 
 @dataclass
-class Found:
+class ParsedBody:
     """What was made of one body. `errors` say what did not fit."""
 
     value: Mapping[str, Any] | None
@@ -63,7 +63,7 @@ class Bodies:
         if self.mode != RAW and not pa.types.is_struct(self._type()):
             raise ConfigurationError("option bodySchema: give a record, whose fields become the columns")
 
-    def check_fit(self, place: Place, files: Sequence[LakeFile]) -> None:
+    def check_fit(self, place: StorageLocation, files: Sequence[LakeFile]) -> None:
         """ConfigurationError for raw bodies where the lake's files have columns, or the other way round: engines that
         go by the schema of a table would not show what is in some of them."""
         if not files:
@@ -87,7 +87,7 @@ class Bodies:
         whole = whole.append_column(RESCUED, pa.array(texts, pa.string()))
         return whole.filter(pa.array([not each.errors for each in found])) if bad and self.on_bad == SKIP else whole
 
-    def _tell(self, batch: pa.RecordBatch, bad: list[int], found: list[Found]) -> None:
+    def _tell(self, batch: pa.RecordBatch, bad: list[int], found: list[ParsedBody]) -> None:
         names = ("topic", "brokerName", "queueId", "queueOffset")
         place = "/".join(str(batch.column(name)[bad[0]].as_py()) for name in names)
         if self.on_bad == SUSPEND:
@@ -101,7 +101,7 @@ class Bodies:
     def _type(self) -> pa.DataType:
         return arrow_type(parsed_schema(self.schema))
 
-    def _reader(self) -> Callable[[bytes], Found]:
+    def _reader(self) -> Callable[[bytes], ParsedBody]:
         return json_reader(self._type()) if self.mode == JSON else avro_reader(self.schema)
 
 
@@ -115,7 +115,7 @@ def _as_json(rescued: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------------------------- Avro
 
 
-def avro_reader(schema: str) -> Callable[[bytes], Found]:
+def avro_reader(schema: str) -> Callable[[bytes], ParsedBody]:
     """Reads a datum of exactly this schema, bare or with the schema's fingerprint before it."""
     import fastavro
     from fastavro.schema import fingerprint, to_parsing_canonical_form
@@ -123,46 +123,46 @@ def avro_reader(schema: str) -> Callable[[bytes], Found]:
     parsed = parsed_schema(schema)
     known = SINGLE_OBJECT + bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))[::-1]
 
-    def read(body: bytes) -> Found:
+    def read(body: bytes) -> ParsedBody:
         data = io.BytesIO(body.removeprefix(known))
         try:
             value = fastavro.schemaless_reader(data, parsed)
         except Exception as error:  # the library has no root for what it raises at bytes of another schema
             return _nothing(body, f"{type(error).__name__}: {error}")
         rest = len(data.getbuffer()) - data.tell()
-        return _nothing(body, f"{rest} bytes too many") if rest else Found(value)  # type: ignore[arg-type]
+        return _nothing(body, f"{rest} bytes too many") if rest else ParsedBody(value)  # type: ignore[arg-type]
 
     return read
 
 
-def _nothing(body: bytes, error: str) -> Found:
+def _nothing(body: bytes, error: str) -> ParsedBody:
     try:
-        return Found(None, {"": body.decode()}, [error])
+        return ParsedBody(None, {"": body.decode()}, [error])
     except UnicodeDecodeError:
-        return Found(None, {"": base64.b64encode(body).decode()}, [error])
+        return ParsedBody(None, {"": base64.b64encode(body).decode()}, [error])
 
 
 # ---------------------------------------------------------------------------------------------------------------- JSON
 
 
-def json_reader(kind: pa.StructType) -> Callable[[bytes], Found]:
+def json_reader(kind: pa.StructType) -> Callable[[bytes], ParsedBody]:
     """Reads an object, field by field."""
 
-    def read(body: bytes) -> Found:
+    def read(body: bytes) -> ParsedBody:
         try:
             value = json.loads(body)
         except (ValueError, RecursionError) as error:
             return _nothing(body, str(error))
         if not isinstance(value, dict):
             return _nothing(body, "it is no JSON object")
-        found = Found(None)
+        found = ParsedBody(None)
         found.value = _record(value, kind, "", found)
         return found
 
     return read
 
 
-def _record(value: Mapping[str, Any], kind: pa.StructType, path: str, found: Found) -> dict[str, Any]:
+def _record(value: Mapping[str, Any], kind: pa.StructType, path: str, found: ParsedBody) -> dict[str, Any]:
     """The fields that fit; what else there is goes into `found`, by its path."""
     known = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
     fields: dict[str, Any] = {}
@@ -195,7 +195,7 @@ def _fit(value: Any, kind: pa.DataType, path: str, new: dict[str, Any]) -> Any:
         pairs = ((_text(name, kind.key_type), each) for name, each in value.items())
         return [(name, _fit(each, kind.item_type, f"{path}.{name}", new)) for name, each in pairs]
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        inner = Found(None)
+        inner = ParsedBody(None)
         fields = _record(value, kind, f"{path}.", inner)
         if inner.errors:
             raise Misfit(inner.errors[0])

@@ -21,7 +21,7 @@ from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import read_schema
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 REPLACE_TRIES = 5  # each batch of an archive that runs beside a compaction takes one away
 
@@ -29,7 +29,7 @@ REPLACE_TRIES = 5  # each batch of an archive that runs beside a compaction take
 class DeltaLake:
     """The table at `place`; it is made with the first batch. `now_ms` gives milliseconds since the epoch."""
 
-    def __init__(self, place: Place, now_ms: Callable[[], int]) -> None:
+    def __init__(self, place: StorageLocation, now_ms: Callable[[], int]) -> None:
         self.place = place
         self._now_ms = now_ms
 

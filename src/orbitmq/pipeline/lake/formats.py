@@ -8,14 +8,14 @@ from orbitmq.errors import ConfigurationError, LakeError
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.layout import LOG_FOLDER, TABLE_FOLDER
 from orbitmq.pipeline.lake.parquet_log import ParquetLake
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
 MARKS = {PARQUET: LOG_FOLDER, DELTA: "_delta_log", ICEBERG: TABLE_FOLDER}  # folders that a lake's first batch makes
 Now = Callable[[], int]
 
 
-def open_lake(kind: str, place: Place, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
+def open_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
     """The lake at `place`, one of FORMATS; `catalog` is Iceberg's. ConfigurationError for another format, or one whose
     library is not installed; LakeError for a place that does not suit it, or holds a lake of another format: to that
     one all files there would be nobody's.
@@ -43,13 +43,13 @@ def open_lake(kind: str, place: Place, now_ms: Now, catalog: Mapping[str, str] |
     raise ConfigurationError(f"there is no lake format {kind!r}; there are {', '.join(FORMATS)}")
 
 
-def existing_lake(kind: str, place: Place, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
+def existing_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
     """The same of a lake that something was archived into; LakeError where nothing was."""
     if not formats_at(place):
         raise LakeError(f"there is no lake at {place.root}: nothing was archived there yet")
     return open_lake(kind, place, now_ms, catalog)
 
 
-def formats_at(place: Place) -> list[str]:
+def formats_at(place: StorageLocation) -> list[str]:
     """The formats that have published something there: one, unless somebody mixed them."""
     return [kind for kind, folder in MARKS.items() if place.has_folder(folder)]

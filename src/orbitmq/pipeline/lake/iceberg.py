@@ -20,7 +20,7 @@ from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import TABLE_FOLDER, topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import read_schema
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"
@@ -34,7 +34,7 @@ class IcebergLake:
     catalog, for a place that is a folder.
     """
 
-    def __init__(self, place: Place, catalog: Mapping[str, str] | None = None) -> None:
+    def __init__(self, place: StorageLocation, catalog: Mapping[str, str] | None = None) -> None:
         self.place = place
         self._properties = dict(catalog) if catalog else _own_catalog(place)
 
@@ -126,7 +126,7 @@ class IcebergLake:
 class _Changing:
     """Foreign errors of a change in our own words."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StorageLocation) -> None:
         self._place = place
 
     def __enter__(self) -> None:
@@ -139,7 +139,7 @@ class _Changing:
             raise LakeError(f"the Iceberg table at {self._place.root} cannot be written: {error}") from error
 
 
-def _own_catalog(place: Place) -> dict[str, str]:
+def _own_catalog(place: StorageLocation) -> dict[str, str]:
     if not place.is_local:
         raise LakeError(f"an Iceberg table at {place.root} needs a catalog: give its properties (uri, type, ...)")
     place.folder.mkdir(parents=True, exist_ok=True)

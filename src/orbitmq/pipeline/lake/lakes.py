@@ -11,7 +11,7 @@ from typing import Protocol
 
 from orbitmq.pipeline.lake.layout import is_message_file
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 HOUR_MS = 3_600_000
 ORPHAN_AGE_MS = 24 * HOUR_MS  # no task lives as long: what is older and unpublished is left over
@@ -21,7 +21,7 @@ GRACE_MS = HOUR_MS  # readers that began before a compaction still read the file
 class Lake(Protocol):
     """Published message files below one place. Errors are LakeError; LakeConflict where another job was faster."""
 
-    place: Place
+    place: StorageLocation
 
     def last_batch(self, query_id: str) -> int:
         """The number of the last published batch of a query, -1 for none."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from orbitmq.pipeline.lake.layout import file_path
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000
@@ -49,7 +49,7 @@ class _Share:
 class _File:
     """A Parquet file under way."""
 
-    def __init__(self, place: Place, topic: str, day: str, writer: str, compression: str) -> None:
+    def __init__(self, place: StorageLocation, topic: str, day: str, writer: str, compression: str) -> None:
         self._place = place
         self._topic = topic
         self._day = day
@@ -125,7 +125,7 @@ class LakeWriter:
     Batches need the columns of ORDER and `storeTimestamp`; all have one schema. `writer` goes into the names of files.
     """
 
-    def __init__(self, place: Place, writer: str, compression: str = "zstd") -> None:
+    def __init__(self, place: StorageLocation, writer: str, compression: str = "zstd") -> None:
         self._place = place
         self._writer = writer
         self._compression = compression
@@ -270,7 +270,7 @@ def _joined(known: QueueSpan | None, more: QueueSpan) -> QueueSpan:
     )  # fmt: skip
 
 
-def merged(place: Place, paths: Sequence[str], writer: str, compression: str = "zstd") -> list[LakeFile]:
+def merged(place: StorageLocation, paths: Sequence[str], writer: str, compression: str = "zstd") -> list[LakeFile]:
     """The messages of several files as new ones, a topic and a day each, in the order of broker, queue and offset: of
     all of them where they fit into memory, else of PORTION_BYTES_MAX and the next.
     """
@@ -289,7 +289,7 @@ def merged(place: Place, paths: Sequence[str], writer: str, compression: str = "
         raise
 
 
-def _portions(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
+def _portions(place: StorageLocation, paths: Sequence[str]) -> Iterator[pa.Table]:
     """The messages of files as tables of one schema: that of the bodies may have got more fields."""
     schemas = [read_schema(place, path) for path in paths]
     empty = pa.unify_schemas(schemas, promote_options="permissive").empty_table()
@@ -304,7 +304,7 @@ def _portions(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held, promote_options="permissive")
 
 
-def _row_groups(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
+def _row_groups(place: StorageLocation, paths: Sequence[str]) -> Iterator[pa.Table]:
     for path in paths:
         with place.read(path) as source:
             file = pq.ParquetFile(source)
@@ -312,13 +312,13 @@ def _row_groups(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
                 yield file.read_row_group(number)
 
 
-def read_schema(place: Place, path: str) -> pa.Schema:
+def read_schema(place: StorageLocation, path: str) -> pa.Schema:
     """The columns of a file of the lake."""
     with place.read(path) as source:
         return pq.read_schema(source).remove_metadata()
 
 
-def read_messages(place: Place, path: str) -> pa.Table:
+def read_messages(place: StorageLocation, path: str) -> pa.Table:
     """A whole file of the lake."""
     with place.read(path) as source:
         return pq.ParquetFile(source).read()

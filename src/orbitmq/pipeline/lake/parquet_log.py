@@ -28,7 +28,7 @@ from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import LOG_FOLDER
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.storage import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 FORMAT = 1
 DIGITS = 12
@@ -77,7 +77,7 @@ class ParquetLake:
     """`now_ms` gives milliseconds since the epoch. LakeError for a place that is no folder, or a log of a later
     format."""
 
-    def __init__(self, place: Place, now_ms: Callable[[], int]) -> None:
+    def __init__(self, place: StorageLocation, now_ms: Callable[[], int]) -> None:
         if not place.is_local:
             raise LakeError(
                 f"a plain Parquet lake must lie in a folder, and {place.root} is none: object stores cannot make a "

@@ -24,7 +24,7 @@ class Listed:
     changed_ms: int
 
 
-class Place:
+class StorageLocation:
     """The root of a lake. It travels to tasks: the file system is opened where it is used."""
 
     def __init__(self, root: str) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from orbitmq.errors import SourceError, StoreError, UnitError
 from orbitmq.message.flags import COMPRESSED
-from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch
 from orbitmq.spark.fetch import data_loss
 from orbitmq.spark.stores.columns import (
@@ -109,7 +109,7 @@ class LogBatches:
         try:
             if self._check_bodies:
                 units.check_bodies()
-            rows = Rows(units, self._split.broker_name, settings.decompress)
+            rows = ColumnSource(units, self._split.broker_name, settings.decompress)
             batch = record_batch(rows, settings.schema, self._columns)
         except UnitError as error:
             if len(units) == 1:

@@ -13,7 +13,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.properties import REAL_QID, REAL_TOPIC
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.spark.cluster_options import bad_option
-from orbitmq.spark.columns import PROPERTIES, PROPERTIES_TYPES, Column
+from orbitmq.spark.columns import PROPERTIES, PROPERTIES_TYPES, MessageColumn
 from orbitmq.spark.forms import TOPIC_COLUMNS
 from orbitmq.spark.units import Units
 
@@ -61,10 +61,10 @@ def resolved_queue_ids(units: Units) -> pa.Int32Array:
     return pc.if_else(hidden, pc.coalesce(number.cast(pa.int32()), queue_ids), queue_ids)
 
 
-RESOLVED: dict[str, Column] = {
+RESOLVED: dict[str, MessageColumn] = {
     **LOG_COLUMNS,
-    "topic": Column(StringType(), lambda rows: resolved_topics(rows.units)),
-    "queueId": Column(IntegerType(), lambda rows: resolved_queue_ids(rows.units)),
+    "topic": MessageColumn(StringType(), lambda rows: resolved_topics(rows.units)),
+    "queueId": MessageColumn(IntegerType(), lambda rows: resolved_queue_ids(rows.units)),
 }
 
 

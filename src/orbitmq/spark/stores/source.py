@@ -43,7 +43,7 @@ class StoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = scan_options(self.options)
-        return StoreReader(options, settings(options, schema))
+        return StoreBatchReader(options, settings(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from orbitmq.spark.stores.stream import StoreStreamReader
@@ -87,7 +87,7 @@ def read_partition(partition: InputPartition, settings: StoreSettings) -> Iterat
     return iter(()) if split is None else index_batches(split, settings)
 
 
-class StoreReader(DataSourceReader):
+class StoreBatchReader(DataSourceReader):
     """Plans a batch read on the driver and runs its tasks; it travels to the executors."""
 
     def __init__(self, options: ScanOptions, settings: StoreSettings) -> None:
