@@ -34,6 +34,7 @@ class Bench:
         options = StoreOptions.parse(where | of_store)
         self.store = MessageStore(options, clock=self.clock, delay_levels=levels)
         self.store.open()
+        self.store.consume_queues.find_or_create("Orders", 0).make_room()
         self.directory = directory / "config"
         self.delivery = self.new_delivery(levels)
 
@@ -223,8 +224,8 @@ def test_a_message_that_could_not_be_stored_is_tried_again(
     bench.clock.advance(1000)
     put, outcomes = bench.store.put, iter([True, False])
 
-    def sometimes(record: PutRecord) -> PutResult:
-        return put(record) if next(outcomes, True) else PutResult(status)
+    def sometimes(record: PutRecord, at_once: bool) -> PutResult:
+        return put(record, at_once) if next(outcomes, True) else PutResult(status)
 
     monkeypatch.setattr(bench.store, "put", sometimes)
     bench.delivery.deliver_due(1)

@@ -148,9 +148,11 @@ async def test_one_pull_looks_at_800_entries(tmp_path: Path) -> None:
 
 
 async def test_a_consumer_outside_the_queue_leaves_an_event_for_monitors(tmp_path: Path) -> None:
-    async with live(tmp_path) as client:
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
         await fill(client, 3)
         await client.pull("Orders", 0, 9, consumer_group="lost")
+        await until(lambda: broker.store.max_offset("OFFSET_MOVED_EVENT", 0) == 1, "its queue has a file")
         (event,) = await client.read("OFFSET_MOVED_EVENT")
         assert json.loads(event.body) == {
             "consumerGroup": "lost",

@@ -183,3 +183,24 @@ def test_room_is_not_waited_for_while_the_worker_is_at_the_queue(bench: Bench) -
     assert not bench.room.take(queue, 1)
     done.set()
     worker.join()
+
+
+def test_who_is_called_and_finds_no_room_after_all_waits_on_before_all_others(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    lacking = [RoomAwaited([queue], 1)]
+
+    def put(error: OSError | None) -> None:
+        bench.told.append(("a", error))
+        if lacking:
+            bench.room.wait(lacking.pop(), put)
+
+    bench.room.wait(RoomAwaited([queue], 1), put)
+    bench.wait(queue, "b")
+    bench.room.step()
+    bench.turn()
+    assert bench.told == [("a", None)]
+    assert not bench.room.take(queue, 1), "there is room, but not for who comes now"
+    bench.room.step()
+    while bench.delivered:
+        bench.turn()
+    assert bench.told == [("a", None), ("a", None), ("b", None)]

@@ -28,11 +28,14 @@ from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageHeader, SendMessageV2Header
 from orbitmq.wire.objects import encode
-from tests.support.loops import turned_loop
+from tests.support.loops import settle, turned_loop, until
 
 BROKER, CLUSTER = "broker-a", "DefaultCluster"
 CALL_TIMEOUT_MS = 600_000  # far beyond the time tests let pass: what a broker holds back is to be seen
 BORN_MS = 1_650_000_000_000
+
+
+_running: list[Broker] = []  # in this process
 
 
 class Time:
@@ -41,9 +44,15 @@ class Time:
     def __init__(self) -> None:
         self.clock = ManualClock()
 
-    async def pass_by(self, seconds: float) -> None:
+    async def pass_by(self, seconds: float, *, while_disks_stand: bool = False) -> None:
+        """Let so much time pass, and all happen that is due. Disks take real time: what waits for room in a queue gets
+        it, unless the test keeps the disk from it.
+        """
         self.clock.advance(round(seconds * 1000))
         await turned_loop().turn(seconds)
+        while not while_disks_stand and any(broker.store._room._waiting for broker in _running):
+            await until(lambda: not any(broker.store._room._waiting for broker in _running), "room in the queues")
+            await settle()
 
 
 def made_broker(directory: Path, clock: Clock | None = None, **pairs: str) -> Broker:
@@ -161,9 +170,11 @@ def bounds(answer: Command) -> tuple[int, int, int]:
 @asynccontextmanager
 async def running(broker: Broker) -> AsyncIterator[Broker]:
     await broker.start()
+    _running.append(broker)
     try:
         yield broker
     finally:
+        _running.remove(broker)
         await broker.stop()
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from orbitmq.message.unit import INT32, Unit, decode_unit
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store.engine import MessageStore
+from orbitmq.store.engine import MessageStore, call
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.pull_batch import GetResult
+from orbitmq.store.queue_room import Deliver
 from orbitmq.store.records import PutRecord
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
@@ -35,9 +36,14 @@ def small_options(root: Path, **changes: Any) -> StoreOptions:
 
 
 def open_store(
-    root: Path, clock: ManualClock | None = None, files: Files | None = None, **changes: Any
+    root: Path,
+    clock: ManualClock | None = None,
+    files: Files | None = None,
+    *,
+    deliver: Deliver = call,
+    **changes: Any,
 ) -> MessageStore:
-    store = MessageStore(small_options(root, **changes), clock=clock or ManualClock(), files=files)
+    store = MessageStore(small_options(root, **changes), clock=clock or ManualClock(), files=files, deliver=deliver)
     store.open()
     return store
 

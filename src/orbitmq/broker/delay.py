@@ -17,6 +17,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +33,8 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.records import PutRecord, PutStatus
+from orbitmq.store.queue_room import RoomAwaited
+from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.bodies import DelayOffsetTable
 from orbitmq.wire.objects import decode, plain
 
@@ -72,6 +75,8 @@ class DelayedDelivery:
         self._begin = 0  # the level the next turn begins with, counted from 0
         self._waits_for: dict[int, int] = {}  # level -> offset of a message that was told to hold it up
         self._resting: dict[int, int] = {}  # level that has failed -> when it is looked at again
+        self._awaiting: set[int] = set()  # levels whose next message has no room in its queue yet
+        self._room_made = asyncio.Event()  # for one of them
         self._lines = Refusals()
         self._changed = False
         self._safe: dict[int, int] = {}  # the progress that may be saved
@@ -110,6 +115,7 @@ class DelayedDelivery:
     async def _run(self) -> None:
         is_paused = False
         while True:
+            self._room_made.clear()
             try:
                 pause_s = 0.0 if self.deliver_turn() else TICK_SECONDS
                 is_paused = False
@@ -117,7 +123,8 @@ class DelayedDelivery:
                 if not is_paused:  # a store that has failed stays so until the restart: one line is enough
                     _log.error("event=delivery_paused error=%s", error)
                 is_paused, pause_s = True, TICK_SECONDS
-            await asyncio.sleep(pause_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._room_made.wait(), pause_s)
 
     def deliver_turn(self) -> bool:
         """Deliver what is due, as much as one turn of the event loop may take; True when more is waiting. StoreError
@@ -140,7 +147,11 @@ class DelayedDelivery:
         return not left
 
     def _deliver_level(self, level: int, limit: int) -> int:
-        """`deliver_due`, unless the level rests: one that has failed for a reason of its own does so alone."""
+        """`deliver_due`, unless the level waits for room, or rests: one that has failed for a reason of its own does so
+        alone.
+        """
+        if level in self._awaiting:
+            return 0
         now_ms = self._clock.now_ms()
         looked_at_ms = self._resting.get(level, 0)
         if now_ms < looked_at_ms <= now_ms + round(FAILURE_PAUSE_SECONDS * 1000):  # further away: the clock was set
@@ -160,7 +171,9 @@ class DelayedDelivery:
         return [*range(1, levels + 1), *(level for level in self._further if level > levels)]
 
     def deliver_due(self, level: int, limit: int = TURN_MAX) -> int:
-        """Deliver what is due of one level, at most `limit` messages; how many are done with."""
+        """Deliver what is due of one level, at most `limit` messages; how many are done with. It ends before a message
+        whose queue has no room yet, which the store makes: `_run` hears of that.
+        """
         offset = self._position(level)
         now_ms = self._clock.now_ms()
         # A due time further away than the level's whole delay comes from a longer table: deliver now.
@@ -216,7 +229,11 @@ class DelayedDelivery:
             is_known=True,
         )
         try:
-            result = self._store.put(record)
+            result = self._store.put(record, True)
+        except RoomAwaited as awaited:
+            self._awaiting.add(unit.queue_id + 1)
+            self._store.when_room(awaited, partial(self._go_on, unit))
+            return False
         except MessageIllegal as error:
             self._drop(unit, properties, str(error))
             return True
@@ -228,6 +245,14 @@ class DelayedDelivery:
             return True
         self._delivered(topic, result.size)
         return True
+
+    def _go_on(self, unit: Unit, refused: PutResult | None) -> None:
+        """The message may be stored that its level waits with, or there is no room for it now."""
+        self._awaiting.discard(unit.queue_id + 1)
+        if refused is None:
+            self._room_made.set()
+        else:
+            self._wait(unit, refused.status)
 
     def _wait(self, unit: Unit, status: PutStatus) -> None:
         """Say once of a message that its level waits for it."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from orbitmq.broker.events import offset_moved_event
@@ -31,6 +32,8 @@ from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.positions import QueueOffset
 from orbitmq.store.pull_batch import GetResult, GetStatus, Selection
+from orbitmq.store.queue_room import RoomAwaited
+from orbitmq.store.records import PutRecord, PutResult
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import LANGUAGE, Command
 from orbitmq.wire.headers import PullMessageHeader
@@ -183,7 +186,7 @@ class Pulling:
             if code == ResponseCode.PULL_OFFSET_MOVED:
                 code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, self._home(header)
         if code == ResponseCode.PULL_OFFSET_MOVED:
-            self._store.put(offset_moved_event(header, result.next_offset, self._options, self.store_host, self._clock))
+            self._put_event(offset_moved_event(header, result.next_offset, self._options, self.store_host, self._clock))
         answer = command.response(code, _REMARKS[result.status])
         answer.ext = {
             "suggestWhichBrokerId": suggested,
@@ -193,6 +196,14 @@ class Pulling:
         }
         answer.body_parts = result.buffers
         return answer
+
+    def _put_event(self, event: PutRecord, refused: PutResult | None = None) -> None:
+        """Store an event, later if its queue has no room yet. Where it is refused, nobody hears of it."""
+        try:
+            if refused is None:
+                self._store.put(event, True)
+        except RoomAwaited as awaited:
+            self._store.when_room(awaited, partial(self._put_event, event))
 
     def _suggested(self, header: PullMessageHeader, result: GetResult) -> str:
         """The broker id to ask next: a group that reads what is no longer in memory may be sent to a slave."""

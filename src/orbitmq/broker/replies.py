@@ -119,7 +119,7 @@ class Replies:
         """Message id and queue offset of the stored reply. What keeps it from being stored is no matter of its sender,
         for the reply has reached whom it was for, or has not."""
         try:
-            result = self._writing.put(record)
+            result = await self._writing.put_with_room(record)
             if result.status is PutStatus.PUT_OK and self._writing.can_wait and waits_for_store(text):
                 await self._writing.durable(result)
         except OrbitMQError as error:

@@ -103,7 +103,7 @@ class Sending:
         groups: Groups,
         options: BrokerOptions,
         clock: Clock,
-        prepare: Callable[[PutRecord, str], PutResult],
+        prepare: Callable[[PutRecord, str, bool], PutResult],
     ) -> None:
         self._writing = writing
         self._prepare = prepare  # stores the half of a transaction
@@ -135,7 +135,7 @@ class Sending:
         self._writing.refuse_if_busy()
         try:
             header = command.header(kind)
-            return self._store_and_answer(connection, command, header, at_once=True)
+            return self._store_and_answer(connection, command, header)
         except RoomAwaited as awaited:
             connection.owe(command)
             self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
@@ -152,9 +152,12 @@ class Sending:
         answer: Answer | Awaitable[Answer]
         try:
             if refused is None:
-                answer = self._store_and_answer(connection, command, header, at_once=False)
+                answer = self._store_and_answer(connection, command, header)
             else:
                 answer = self.answer(command, refused, header.queue_id)
+        except RoomAwaited as awaited:
+            self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
+            return
         except RequestRejected as error:
             answer = self.refusal(command, error.code, error.remark)
         except OrbitMQError as error:
@@ -164,10 +167,10 @@ class Sending:
         connection.settle(command, answer)
 
     def _store_and_answer(
-        self, connection: Connection, command: Command, header: AnySendHeader, *, at_once: bool
+        self, connection: Connection, command: Command, header: AnySendHeader
     ) -> Answer | Awaitable[Answer]:
         topic = self.topic_of(header)
-        result, queue_id = self._store(connection, command, header, topic, at_once)
+        result, queue_id = self._store(connection, command, header, topic)
         if command.flag & FLAG_ONEWAY:
             return None
         waits = (
@@ -230,21 +233,21 @@ class Sending:
     # ------------------------------------------------------------------------------------------------------ storing
 
     def _store(
-        self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig, at_once: bool
+        self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
     ) -> tuple[PutResult, int]:
-        """What became of the message, and the queue the sender is told."""
+        """What became of the message, and the queue the sender is told. RoomAwaited when its queue has no room yet."""
         text = header.properties or ""
         record = self.record_of(connection, command, header, topic)
         queue_id = record.queue_id
         if header.batch:
             record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
-            return self._put_batch(record, at_once), queue_id
+            return self._put_batch(record), queue_id
         if topic.name.startswith(RETRY_PREFIX):
             self._bury(record, header, command.version)
         if TRAN_MSG in text and is_transactional(text):
-            return self._prepare(record, with_cluster(text, self._options.broker_cluster_name)), queue_id
+            return self._prepare(record, with_cluster(text, self._options.broker_cluster_name), True), queue_id
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
-        result = self._writing.put(record, at_once)
+        result = self._writing.put(record, True)
         if result.status is PutStatus.PROPERTIES_SIZE_EXCEEDED and topic.name.startswith(RETRY_PREFIX):
             result = self._bury_at_once(connection, command, header, topic)
         return result, queue_id
@@ -272,9 +275,9 @@ class Sending:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _put_batch(self, record: PutRecord, at_once: bool) -> PutResult:
+    def _put_batch(self, record: PutRecord) -> PutResult:
         try:
-            return self._writing.put_batch(record, at_once=at_once)
+            return self._writing.put_batch(record, at_once=True)
         except BodyError as error:
             raise RequestRejected(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
@@ -293,18 +296,18 @@ class Sending:
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
     ) -> PutResult:
         """A message sent to a retry topic that has no room for a delay: its consumer would send it for ever."""
-        text = "event=dead_letter_without_retry group=%.300s topic=%.300s reason=%s"
         group = topic.name.removeprefix(RETRY_PREFIX)
-        self._lines.tell(_log, text, group, topic.name, PutStatus.PROPERTIES_SIZE_EXCEEDED.name)
         grave = self._topics.create_for_system(dlq_topic(group), 1)
         sent, result = decode_properties(header.properties or ""), PROPERTIES_TOO_LONG
         for properties in for_grave({**sent, DELAY: "0", CLUSTER: self._options.broker_cluster_name}):
             record = self.record_of(connection, command, header, topic)
             record.topic, record.queue_id = grave.name, 0
             record.properties = encode_properties(properties).encode()
-            result = self._writing.put(record)
+            result = self._writing.put(record, True)
             if result.status is not PutStatus.PROPERTIES_SIZE_EXCEEDED:
                 break
+        text = "event=dead_letter_without_retry group=%.300s topic=%.300s reason=%s"
+        self._lines.tell(_log, text, group, topic.name, PutStatus.PROPERTIES_SIZE_EXCEEDED.name)
         return result
 
     def answer(self, command: Command, result: PutResult, queue_id: int) -> Command:

@@ -60,7 +60,9 @@ class Writing:
         """Store a message, in the schedule topic first if it is delayed. MessageIllegal as the store raises it; with
         `at_once` RoomAwaited where its queue has no room yet.
         """
-        refusal = self._put_aside(record) if _DELAY_PAIR in record.properties else None
+        refusal = None
+        if _DELAY_PAIR in record.properties and record.topic != SCHEDULE_TOPIC:  # it was put aside and found no room
+            refusal = self._put_aside(record)
         return self.put_here(record, at_once) if refusal is None else refusal
 
     def put_here(self, record: PutRecord, at_once: bool = False) -> PutResult:
@@ -88,19 +90,26 @@ class Writing:
 
     async def put_durably(self, record: PutRecord) -> PutStatus:
         """Store a message and wait until it is as safe as the store is configured to make it."""
-        try:
-            result = self.put(record, at_once=True)
-        except RoomAwaited as awaited:
-            result = await self.room(awaited) or self.put_here(record)
+        result = await self.put_with_room(record)
         if result.status is PutStatus.PUT_OK and self.can_wait:
             return await self.durable(result)
         return result.status
 
-    async def room(self, awaited: RoomAwaited) -> PutResult | None:
-        """What `when_room` calls back with."""
-        future: asyncio.Future[PutResult | None] = asyncio.get_running_loop().create_future()
-        self.when_room(awaited, partial(_settle, future))
-        return await future
+    async def put_with_room(self, record: PutRecord) -> PutResult:
+        """Store a message as soon as its queue has room."""
+        return await self.with_room(partial(self.put, record, at_once=True), _itself)
+
+    async def with_room(self, act: Callable[[], T], refused: Callable[[PutResult], T]) -> T:
+        """What `act` gives. It is called again when there is room for what it puts `at_once`; `refused` when there will
+        be none.
+        """
+        while True:
+            try:
+                return act()
+            except RoomAwaited as awaited:
+                refusal = await room(self.when_room, awaited)
+            if refusal is not None:
+                return refused(refusal)
 
     def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
         """Call back when a message may be stored that found no room in its queue; with its refusal when it may not."""
@@ -193,6 +202,19 @@ class _Both:
     def _tell(self) -> None:
         if self._flush is not None and self._copy is not None:
             self._done(self._copy if self._copy is not PutStatus.PUT_OK else self._flush)
+
+
+async def room(
+    when_room: Callable[[RoomAwaited, Callable[[PutResult | None], object]], object], awaited: RoomAwaited
+) -> PutResult | None:
+    """What `when_room`, that of the store or of `Writing`, calls back with."""
+    future: asyncio.Future[PutResult | None] = asyncio.get_running_loop().create_future()
+    when_room(awaited, partial(_settle, future))
+    return await future
+
+
+def _itself(result: PutResult) -> PutResult:
+    return result
 
 
 def _settle(future: asyncio.Future[T], result: T) -> None:

@@ -450,6 +450,10 @@ class MessageStore:
             self._queues.has_light_queues(self.options.max_lmq_consume_queue_num)
         )
 
+    def need_room(self, topic: str, queue_id: int) -> None:
+        """RoomAwaited where a message put `at_once` into this queue would raise it."""
+        self._room.need([self._queues.find_or_create(topic, queue_id)], 1)
+
     def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
         """Call back, as `deliver` does, when a put that was to be made at once may be made; with its refusal when it
         may not. Those that wait for a queue are called in their order; what is put `at_once` meanwhile waits behind.
@@ -461,14 +465,7 @@ class MessageStore:
     ) -> PutResult | None:
         """Room for the units and for their entries, before anything is written; the refusal when there is none."""
         try:
-            for queue in queues:
-                if not queue.has_room(entries):
-                    if at_once and not self._room.take(queue, entries):
-                        raise RoomAwaited(queues, entries)
-                    if not at_once:
-                        self._room.make(queue, entries)
-                    if queue.wants_room:
-                        self._room.ask(queue)
+            (self._room.need if at_once else self._room.make)(queues, entries)
             if self._log.end + size > self._log.limit:
                 if self._arrivals.is_overfull:
                     return BUSY

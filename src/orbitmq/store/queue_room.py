@@ -47,18 +47,32 @@ class QueueRoom:
         self._asked: deque[tuple[Sequence[ConsumeQueue], int]] = deque()
         self._under_way: set[ConsumeQueue] = set()
         self._waiting: dict[ConsumeQueue, deque[tuple[int, RoomCallback]]] = {}
+        self._called: tuple[ConsumeQueue, int] | None = None  # whose turn it is now in this queue, and its deadline
 
     def take(self, queue: ConsumeQueue, entries: int) -> bool:
         """Whether the queue has room that a put may use now, without a wait for a disk or past those that wait."""
-        return queue not in self._waiting and queue.take_room(entries)
+        return (self._is_called(queue) or queue not in self._waiting) and queue.take_room(entries)
 
-    def make(self, queue: ConsumeQueue, entries: int) -> None:
-        """Make room here and now, whatever the disk takes, for a put of so many entries that waits for nobody. OSError
-        as the queue raises it. Those who wait still come before whoever comes now.
+    def need(self, queues: Sequence[ConsumeQueue], entries: int) -> None:
+        """Take room in all of these for a put that comes now. RoomAwaited when one has none yet."""
+        for queue in queues:
+            if not queue.has_room(entries):
+                if not self.take(queue, entries):
+                    raise RoomAwaited(queues, entries)
+                if queue.wants_room:
+                    self.ask(queue)
+
+    def make(self, queues: Sequence[ConsumeQueue], entries: int) -> None:
+        """The same for a put that waits for nobody: make room here and now, whatever the disk takes. OSError as a queue
+        raises it. Those who wait still come before whoever comes now.
         """
-        queue.make_room(entries)
-        if queue in self._waiting:
-            queue.limit = min(queue.limit, queue.end + entries * ENTRY_SIZE)
+        for queue in queues:
+            if not queue.has_room(entries):
+                queue.make_room(entries)
+                if queue in self._waiting:
+                    queue.limit = min(queue.limit, queue.end + entries * ENTRY_SIZE)
+                if queue.wants_room:
+                    self.ask(queue)
 
     def ask(self, *queues: ConsumeQueue, entries: int = 0) -> None:
         """Have the worker make room for so many entries in each, and the next room if a queue wants it."""
@@ -69,11 +83,17 @@ class QueueRoom:
 
     def wait(self, awaited: RoomAwaited, done: RoomCallback) -> None:
         """Call `done` when there is room and it is its turn; with an error when there will be none: that of the disk,
-        or TimeoutError.
+        or TimeoutError. Who finds none although it was called, for its batch is larger or a further queue has none,
+        waits on before all others.
         """
         queue = awaited.queues[0]
         queue.limit = min(queue.limit, queue.end)
-        self._waiting.setdefault(queue, deque()).append((self._clock.now_ms() + self._patience_ms, done))
+        waiting = self._waiting.setdefault(queue, deque())
+        if self._called is not None and self._is_called(queue):
+            waiting.appendleft((self._called[1], done))
+            self._called = None
+        else:
+            waiting.append((self._clock.now_ms() + self._patience_ms, done))
         self.ask(*awaited.queues, entries=awaited.entries)
 
     def expire(self) -> None:
@@ -107,10 +127,18 @@ class QueueRoom:
             return
         try:
             for _ in range(min(CALLED_A_TURN, len(waiting))):
-                waiting.popleft()[1](error)
+                deadline_ms, done = waiting.popleft()
+                self._called = queue, deadline_ms
+                done(error)
+                if not self._is_called(queue):
+                    break  # it waits on
         finally:
-            if not self._go_on(queue):
+            self._called = None
+            if not self._go_on(queue) and queue not in self._under_way:
                 self._deliver(partial(self._call, queue, error))
+
+    def _is_called(self, queue: ConsumeQueue) -> bool:
+        return self._called is not None and self._called[0] is queue
 
     def _go_on(self, queue: ConsumeQueue) -> bool:
         """Whether nobody waits for the queue any more; else what comes now has to wait, too."""

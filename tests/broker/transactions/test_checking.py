@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -51,7 +52,8 @@ class Bench:
         self.directory = directory
         self.clock = ManualClock()
         self.pairs = {"storePathRootDir": str(directory), "mappedFileSizeCommitLog": "65536", **pairs}
-        self.store = MessageStore(StoreOptions.parse(self.pairs), clock=self.clock)
+        self.loop: asyncio.AbstractEventLoop | None = None  # of a round
+        self.store = MessageStore(StoreOptions.parse(self.pairs), clock=self.clock, deliver=self._deliver)
         self.store.open()
         self.offsets = ConsumerOffsets(directory / "config")
         self.peer = Peer()
@@ -67,6 +69,12 @@ class Bench:
         topics = Topics(self.directory / "config", options, self.clock)
         self.checking = Checking(self.store, self.ledger, topics, self.offsets, self.producers, options, self.clock)
         self.checking.store_host = HOST
+
+    def _deliver(self, job: Callable[[], object]) -> None:
+        if self.loop is None or self.loop.is_closed():
+            job()
+        else:
+            self.loop.call_soon_threadsafe(job)
 
     def register(self, peer: Peer) -> None:
         connection = cast("Connection", peer)
@@ -98,6 +106,7 @@ class Bench:
         """Who is asked in a round."""
         self.clock.advance(after_ms)
         self.peer.asked.clear()
+        self.loop = asyncio.get_running_loop()
         await self.checking.round()
         return list(self.peer.asked)
 
@@ -167,8 +176,8 @@ async def test_a_full_disk_ends_the_round_and_the_next_goes_on(bench: Bench, mon
         bench.prepare()
     put, room = bench.store.put, iter([True, False])
 
-    def sometimes(record: PutRecord) -> PutResult:
-        return put(record) if next(room, True) else PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+    def sometimes(record: PutRecord, at_once: bool) -> PutResult:
+        return put(record, at_once) if next(room, True) else PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
 
     monkeypatch.setattr(bench.store, "put", sometimes)
     assert await bench.round() == ["u1"]

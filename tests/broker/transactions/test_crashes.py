@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from inspect import isawaitable
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -55,6 +56,7 @@ class History:
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.directory = directory
+        self.loop = asyncio.new_event_loop()
         self.dice = Random(seed)
         self.clock = ManualClock()
         self.saved: dict[str, dict[int, int]] = {}  # consumerOffset.json, as it was written last
@@ -69,7 +71,7 @@ class History:
 
     def start(self) -> None:
         self.disk = FaultyDisk()
-        self.store = open_store(self.directory, self.clock, self.disk)
+        self.store = open_store(self.directory, self.clock, self.disk, deliver=self.loop.call_soon_threadsafe)
         self.offsets = ConsumerOffsets(self.directory / "config")
         self.offsets.table = {key: dict(offsets) for key, offsets in self.saved.items()}
         options = BrokerOptions.parse({"brokerName": "b", "transactionCheckMax": "1000000"})
@@ -81,7 +83,7 @@ class History:
         writing = Writing(self.store, 18, Statistics(self.store, "c", self.clock), replicas)
         self.transactions = Transactions(self.store, writing, topics, self.offsets, producers, options, self.clock)
         self.transactions.use_host(HOST)
-        asyncio.run(self.transactions.checking.restore())
+        self.loop.run_until_complete(self.transactions.checking.restore())
 
     @property
     def takes_more(self) -> bool:
@@ -123,13 +125,19 @@ class History:
         """Once or twice; a refusal is an answer, too."""
         for _ in range(self.dice.choice((1, 1, 2))):
             try:
-                self.transactions.deciding.end(cast("Connection", self), request(RequestCode.END_TRANSACTION, header))
+                self.loop.run_until_complete(self._end(header))
             except RequestRejected:
                 return
 
+    async def _end(self, header: EndTransactionHeader) -> None:
+        command = request(RequestCode.END_TRANSACTION, header)
+        answer = self.transactions.deciding.end(cast("Connection", self), command)
+        if isawaitable(answer):
+            await answer
+
     def round(self) -> None:
         self.clock.advance(60_000)
-        asyncio.run(self.transactions.checking.round())
+        self.loop.run_until_complete(self.transactions.checking.round())
 
     def flush(self) -> None:
         self.store._log_flusher.flush()
@@ -137,7 +145,7 @@ class History:
         self.unflushed.clear()
 
     def keep_progress(self) -> None:
-        asyncio.run(self.transactions.checking._keep_progress())
+        self.loop.run_until_complete(self.transactions.checking._keep_progress())
 
     def save(self) -> None:
         self.saved = {key: dict(offsets) for key, offsets in self.offsets.table.items()}
@@ -177,6 +185,7 @@ class History:
             for unit in units(self.store, "Orders")
         )
         self.store.close()
+        self.loop.close()
         return delivered
 
 

@@ -31,6 +31,7 @@ from orbitmq.broker.transactions.half import (
 )
 from orbitmq.broker.transactions.ledger import Ledger, State
 from orbitmq.broker.transactions.verdict import HOUR_MS, Limits, Verdict, judge
+from orbitmq.broker.writing import room
 from orbitmq.errors import OrbitMQError, UnitError
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
@@ -40,6 +41,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
@@ -129,7 +131,10 @@ class Checking:
         try:
             more = True
             while more:
-                more = self._step(started_ms)
+                try:
+                    more = self._step(started_ms)
+                except RoomAwaited as awaited:
+                    more = await self._finds_room(awaited)
                 await asyncio.sleep(STEP_PAUSE_SECONDS)
         except OrbitMQError as error:
             _log.error("event=transaction_checks_paused error=%s", error)
@@ -141,8 +146,15 @@ class Checking:
             _log.log(level, "event=transactions_checked %s", counts)
             self._counts.clear()
 
+    async def _finds_room(self, awaited: RoomAwaited) -> bool:
+        """Wait until a message that the round copies has room in its queue; False when there will be none."""
+        refused = await room(self._store.when_room, awaited)
+        if refused is not None:
+            self._refused(refused)
+        return refused is None
+
     def _step(self, started_ms: int) -> bool:
-        """Look at some messages; False when the round is over."""
+        """Look at some messages; False when the round is over. RoomAwaited as the store raises it: then go on later."""
         ledger, store, limits = self._ledger, self._store, self.limits
         if ledger.position < (low := store.min_offset(HALF_TOPIC, QUEUE_ID)):
             ledger.pass_over(low - 1)  # their files are gone
@@ -203,12 +215,15 @@ class Checking:
         self._counts[verdict.name.lower()] += 1
         return True
 
-    def _put(self, record: PutRecord) -> PutResult | None:
-        result = self._store.put(record)
+    def _put(self, record: PutRecord, at_once: bool = True) -> PutResult | None:
+        result = self._store.put(record, at_once)
         if result.status is PutStatus.PUT_OK:
             return result
-        _log.error("event=transaction_checks_paused status=%s", result.status.name)
+        self._refused(result)
         return None
+
+    def _refused(self, result: PutResult) -> None:
+        _log.error("event=transaction_checks_paused status=%s", result.status.name)
 
     # ---------------------------------------------------------------------------------------------- asking producers
 
@@ -275,7 +290,7 @@ class Checking:
 
     def _complete(self, half: Half) -> None:
         """Store the op message that a crash has prevented."""
-        if self._put(op_record(half.offset, self._clock.now_ms(), self.store_host)) is not None:
+        if self._put(op_record(half.offset, self._clock.now_ms(), self.store_host), at_once=False) is not None:
             self._ledger.restore_end(half.offset, half.identity)
 
     def _is_delivered(self, half: Half) -> bool:

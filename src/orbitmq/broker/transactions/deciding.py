@@ -6,9 +6,12 @@ and one that names an older copy of a message counts for the newest.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import isawaitable
+from typing import TypeAlias
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.sending import outcome_of
@@ -22,6 +25,7 @@ from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.finishing import Finishing
 from orbitmq.store.engine import MessageStore
+from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -34,6 +38,8 @@ NOT_FOUND = "Find prepared transaction message failed"
 WRONG_GROUP = "The producer group wrong"
 WRONG_QUEUE_OFFSET = "The transaction state table offset wrong"
 WRONG_LOG_OFFSET = "The commit log offset wrong"
+
+_Done: TypeAlias = "asyncio.Future[None]"
 
 
 class Deciding:
@@ -48,6 +54,7 @@ class Deciding:
         self._options = options
         self._clock = clock
         self._finishing = Finishing()
+        self._under_way: dict[int, _Done] = {}  # place of a half message -> its last decision that is made later
         self.store_host = b""  # known when the port is
         self.on_end: Callable[[str, bool, int], object] | None = None
         """Told topic, whether it was committed, and milliseconds since the half message, while somebody wants to know
@@ -58,9 +65,9 @@ class Deciding:
         self._finishing = router.finishing
         router.add(RequestCode.END_TRANSACTION, self.end)
 
-    def prepare(self, record: PutRecord, text: str) -> PutResult:
-        """Store a message as the half of a transaction; `text` is its properties. RequestRejected, and MessageIllegal
-        as the store raises it.
+    def prepare(self, record: PutRecord, text: str, at_once: bool = False) -> PutResult:
+        """Store a message as the half of a transaction; `text` is its properties. RequestRejected, and what
+        `Writing.put` raises.
         """
         if self._options.reject_transaction_message:
             remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"
@@ -73,7 +80,7 @@ class Deciding:
         refusal = self._store.refused_later(record, topic, COPY_GROWTH)
         if refusal is not None:
             return refusal
-        result = self._writing.put_here(record)
+        result = self._writing.put_here(record, at_once)
         if result.status is PutStatus.PUT_OK and result.queue_offset < self._ledger.position:
             # The queue was removed, as queues are of which no message is left, and begins anew.
             self._ledger.begin(result.queue_offset, self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID))
@@ -86,17 +93,42 @@ class Deciding:
             return None  # the producer does not know yet, and expects no answer either
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
-        if self._store.readable_offset <= header.commit_log_offset < self._store.commit_log_max_offset:
-            # Its sender did not wait until it can be read, and may not wait now.
-            return self._finishing.run(self._decide_when_readable(command, header))
-        return self._decide(command, header)
+        place = header.commit_log_offset
+        earlier = self._under_way.get(place)
+        if earlier is None and not self._is_hidden(place):
+            try:
+                return self._decide(command, header)
+            except RoomAwaited:
+                pass
+        self._under_way[place] = done = asyncio.get_running_loop().create_future()
+        return self._finishing.run(self._decide_later(command, header, earlier, done))
 
-    async def _decide_when_readable(self, command: Command, header: EndTransactionHeader) -> Answer:
-        await self._writing.flushed()
-        answer = self._decide(command, header)
+    def _is_hidden(self, place: int) -> bool:
+        """Of a half message whose sender did not wait until it can be read, and may not wait now."""
+        return self._store.readable_offset <= place < self._store.commit_log_max_offset
+
+    async def _decide_later(
+        self, command: Command, header: EndTransactionHeader, earlier: _Done | None, done: _Done
+    ) -> Answer:
+        """When the half message can be read, and there is room for what ends it; the decision that came first comes
+        first.
+        """
+        place = header.commit_log_offset
+        try:
+            if earlier is not None:
+                await asyncio.wait((earlier,))
+            if self._is_hidden(place):
+                await self._writing.flushed()
+            decide, refused = partial(self._decide, command, header), partial(self._refusal, command)
+            answer = await self._writing.with_room(decide, refused)
+        finally:
+            done.set_result(None)
+            if self._under_way.get(place) is done:
+                del self._under_way[place]
         return await answer if isawaitable(answer) else answer
 
     def _decide(self, command: Command, header: EndTransactionHeader) -> Answer | Awaitable[Answer]:
+        """RoomAwaited when the message, or the op message that must follow it at once, has no room yet."""
         half = self._named(header)
         state, offset = self._ledger.state(half.offset, half.identity)
         if state is State.DECIDED:
@@ -104,8 +136,9 @@ class Deciding:
         if state is State.OVER:
             remark = "the transaction is decided, or its producer has been asked about a newer copy of the message"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+        self._store.need_room(OP_HALF_TOPIC, QUEUE_ID)
         if header.commit_or_rollback == TRANSACTION_COMMIT:
-            result = self._writing.put(committed(half))
+            result = self._writing.put(committed(half), True)
             if result.status is not PutStatus.PUT_OK:
                 return self._refusal(command, result)
         return self._finish(command, header, half, offset)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
+from typing import NoReturn
 
 from orbitmq.broker.transactions.checking import Checking
 from orbitmq.broker.transactions.half import QUEUE_ID, Half, copy_record, read_half, resumed_copy
 from orbitmq.broker.transactions.ledger import Ledger, State
 from orbitmq.broker.transactions.verdict import due_ms
+from orbitmq.broker.writing import Writing
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id, offset_message_id
 from orbitmq.message.properties import KEYS
@@ -16,7 +19,7 @@ from orbitmq.message.topics import HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.records import PutStatus
+from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.wire.bodies_transaction import PendingTransaction, PendingTransactions
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
@@ -31,8 +34,9 @@ STEP_MESSAGES = 128  # looked at in one turn of the event loop
 class Pending:
     """Handlers over the half queue."""
 
-    def __init__(self, store: MessageStore, ledger: Ledger, checking: Checking, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, writing: Writing, ledger: Ledger, checking: Checking, clock: Clock) -> None:
         self._store = store
+        self._writing = writing
         self._ledger = ledger
         self._checking = checking
         self._clock = clock
@@ -84,16 +88,19 @@ class Pending:
             next_check=next_ms + rounds * interval_ms,
         )
 
-    def resume(self, _connection: object, command: Command) -> Command:
+    async def resume(self, _connection: object, command: Command) -> Command:
         """Copy a message that was given up, or one that is pending, behind the others as if nobody had been asked."""
+        return await self._writing.with_room(partial(self._resume, command), _refuse)
+
+    def _resume(self, command: Command) -> Command:
         half = self._found(command.header(ResumeCheckHalfMessageHeader).msg_id)
         if half is None:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, f"there is no undecided message of that id in {HALF_TOPIC}"
             )
-        result = self._store.put(copy_record(resumed_copy(half)))
+        result = self._store.put(copy_record(resumed_copy(half)), True)
         if result.status is not PutStatus.PUT_OK:
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the message is not stored: {result.status.name}")
+            _refuse(result)
         self._ledger.copied(result.queue_offset, half.identity)
         return command.response(ResponseCode.SUCCESS)
 
@@ -111,6 +118,10 @@ class Pending:
             return None
         # Without an identity the copy could not take the place of its original.
         return half if half.offset >= self._ledger.position and half.identity is not None else None
+
+
+def _refuse(result: PutResult) -> NoReturn:
+    raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the message is not stored: {result.status.name}")
 
 
 def _page(command: Command, found: list[PendingTransaction], next_offset: int) -> Command:

@@ -32,7 +32,7 @@ class Transactions:
         self.ledger = ledger = Ledger()
         self.checking = Checking(store, ledger, topics, offsets, producers, options, clock)
         self.deciding = Deciding(store, writing, ledger, options, clock)
-        self._pending = Pending(store, ledger, self.checking, clock)
+        self._pending = Pending(store, writing, ledger, self.checking, clock)
         self.prepare = self.deciding.prepare
 
     def use_host(self, store_host: bytes) -> None:
