@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.broker import Broker
 from orbitmq.message.topics import OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.runtime.refusals import Limit
 from orbitmq.store.files import Files, MappedFile
@@ -19,8 +20,10 @@ from orbitmq.store.records import PutResult
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers import SendMessageResponseHeader
 from tests.broker.test_live_full_properties import LARGEST, filled
+from tests.broker.test_live_slave import caught_up, made_slave, pair
 from tests.support.live import Time, client_of, made_broker, running, send_header
 from tests.support.loops import LoopFactory, until
+from tests.support.stores import units
 from tests.support.transactions import COMMIT, ROLLBACK, raw_producer
 
 HELD_SECONDS = 8  # far longer than a test holds anything
@@ -59,6 +62,10 @@ class SlowDisk(Files):
             if self.refusal is not None:
                 raise self.refusal
         return super().create(path, size)
+
+
+def bodies(broker: Broker, topic: str) -> list[bytes]:
+    return [bytes(unit.body) for unit in units(broker.store, topic)]
 
 
 @pytest.fixture
@@ -282,3 +289,53 @@ async def test_a_dead_letter_waits_for_its_files(tmp_path: Path, disk: SlowDisk)
     async with running(broker), client_of(broker) as client:
         assert (await client.send("%RETRY%g", properties=filled(LARGEST, DELAY="3"), queue_id=0)).code == 0
         assert broker.store.max_offset("%DLQ%g", 0) == 1
+
+
+async def test_a_slave_enters_messages_when_their_queue_has_its_files_and_serves_others_meanwhile(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    async with pair(tmp_path) as (master, at_master, slave, at_slave):
+        await at_master.send("Orders", b"0")
+        await until(lambda: slave.store.readable_offset == master.store.commit_log_max_offset)
+        disk.hold("slave/consumequeue")
+        for number in range(3):
+            await at_master.send("New", b"%d" % number)
+        await at_master.send("Orders", b"1")
+        await until(lambda: disk.asked == 4, "the file is being made")
+        assert bodies(slave, "Orders") == [b"0"], "readers see what is entered"
+        assert (await at_slave.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0, "others are served meanwhile"
+        disk.go_on()
+        await until(lambda: slave.store.readable_offset == master.store.commit_log_max_offset)
+        assert (bodies(slave, "New"), bodies(slave, "Orders")) == ([b"0", b"1", b"2"], [b"0", b"1"])
+
+
+async def test_a_slave_whose_disk_is_full_enters_messages_when_there_is_room(tmp_path: Path, disk: SlowDisk) -> None:
+    async with pair(tmp_path) as (master, at_master, slave, _):
+        await at_master.send("Orders", b"0")
+        await until(lambda: slave.store.readable_offset == master.store.commit_log_max_offset)
+        await at_master.send("New", b"0", queue_id=1)
+        await until(lambda: slave.store.readable_offset == master.store.commit_log_max_offset)
+        disk.hold("slave/consumequeue")
+        await at_master.send("New", b"1")
+        await until(lambda: disk.asked == 6)
+        disk.refusal = OSError(errno.ENOSPC, "the disk is full")
+        disk.go_on()
+        await until(lambda: slave.store.refuses_for_disk)
+        disk.refusal = None
+        await at_master.send("New", b"2")
+        await until(lambda: slave.store.readable_offset == master.store.commit_log_max_offset)
+        assert bodies(slave, "New") == [b"1", b"2"]
+
+
+async def test_a_slave_that_begins_in_the_middle_makes_its_fillers_beside_the_loop(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    async with running(made_broker(tmp_path / "master")) as master, client_of(master) as client:
+        for number in range(30):
+            await client.send("Orders", b"%d" % number * 50_000)
+        assert len(master.store.commit_log.files.files) > 1
+        async with running(made_slave(tmp_path / "slave", master, haCopyWholeLog="false")) as slave:
+            await caught_up(slave, master)
+            first = slave.store.min_offset("Orders", 0)
+            assert 0 < first < slave.store.max_offset("Orders", 0) == 30
+            assert bodies(slave, "Orders") == bodies(master, "Orders")[first:]

@@ -45,7 +45,7 @@ def replica(broker: Broker) -> ReplicaStore:
 
 
 async def caught_up(slave: Broker, master: Broker) -> None:
-    await until(lambda: replica(slave).copied_to == master.store.commit_log_max_offset, "the slave has everything")
+    await until(lambda: slave.store.readable_offset == master.store.commit_log_max_offset, "the slave has everything")
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ class FullStore:
         self.is_full = True
         self.copied_to = self.safe_to = 0
 
-    def copy(self, offset: int, data: memoryview) -> bool:
+    def copy(self, offset: int, data: memoryview, _at_once: bool) -> bool:
         if offset != self.copied_to:
             raise LogsDiffer(f"{offset} does not follow")
         if not self.is_full:

@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.files import Files, MappedFile
-from orbitmq.store.queue import CLAIMED_LEAST, ENTRY_SIZE, ConsumeQueue
+from orbitmq.store.queue import CLAIMED_LEAST, ENTRY_SIZE, FILLER_SIZE, ConsumeQueue
 from orbitmq.store.queue_room import CALLED_A_TURN, QueueRoom, RoomAwaited
 from orbitmq.store.queues import ConsumeQueues
 
@@ -204,3 +204,38 @@ def test_who_is_called_and_finds_no_room_after_all_waits_on_before_all_others(be
     while bench.delivered:
         bench.turn()
     assert bench.told == [("a", None), ("a", None), ("b", None)]
+
+
+@pytest.mark.parametrize("offset", [0, 1, FILE_ENTRIES - 1, FILE_ENTRIES, 3 * FILE_ENTRIES + 5000])
+def test_a_queue_that_begins_in_the_middle_gets_its_file_and_its_fillers_by_the_worker(
+    bench: Bench, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, waits = bench.queues.create("T", 0), []
+    queue.begin_at(offset)
+    try:
+        bench.room.need([queue], 1)
+    except RoomAwaited as awaited:
+        waits.append(awaited)
+        bench.room.wait(awaited, lambda error: bench.told.append(("a", error)))
+    bench.room.step()
+    assert (queue.min_offset, queue.max_offset, queue.readable_offset) == (0, 0, 0), "readers see nothing of it yet"
+    bench.turn()
+    assert (len(waits), bench.told) == (1, [("a", None)])
+    monkeypatch.setattr(ConsumeQueue, "claim", None)
+    bench.room.need([queue], 1)
+    queue.put(offset, 100, 10, 7)
+    start = offset // FILE_ENTRIES * FILE_ENTRIES
+    assert [queue.entry(number) for number in range(start, offset)] == [(0, FILLER_SIZE, 0)] * (offset - start)
+    assert queue.entry(offset) == (100, 10, 7)
+    assert queue.entry(offset + 1) is None
+    assert (queue.min_offset, queue.max_offset) == (offset, offset + 1)
+
+
+def test_a_queue_that_is_to_begin_elsewhere_forgets_what_was_made_for_it(bench: Bench) -> None:
+    queue = bench.queues.create("T", 0)
+    queue.begin_at(3 * FILE_ENTRIES)
+    queue.claim(1)
+    queue.put(5, 100, 10, 7)
+    assert [file.path.name for file in queue.files.files] == ["0" * 20]
+    assert (queue.entry(4), queue.entry(5)) == ((0, FILLER_SIZE, 0), (100, 10, 7))
+    assert len(list(queue.files.directories[0].iterdir())) == 1

@@ -30,7 +30,7 @@ CONNECT_SECONDS = 5.0
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 0.1, 5.0  # RocketMQ waits 5 s each time
 REFUSED_PAUSE_SECONDS = 10.0  # logs that differ do so until somebody does something
 TURN_BYTES = 32 << 10  # entered before other work gets its turn of the event loop: some hundred messages
-TURN_SECONDS = 0.004  # or for so long: the first message of a queue makes files, which takes as long as fifty others
+TURN_SECONDS = 0.004  # or for so long
 PART_BYTES, PART_BYTES_SLOW = 8 << 10, 2 << 10  # entered before the clock is looked at; where that was too long
 BACKLOG_MAX = 4 << 20  # bytes that have come and have no room yet; the master is not read then
 PIECE_BYTES = 256  # what a piece takes in memory besides its own: signs of life and single bytes fill the backlog, too
@@ -64,6 +64,7 @@ class MasterLink(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Exception] = loop.create_future()
         self._store = store
+        store.on_room = self._go_on
         self._state = state
         self._loop = loop
         self._pieces = Pieces()
@@ -114,6 +115,12 @@ class MasterLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _go_on(self) -> None:
+        """Messages are entered that had found no room in their queues."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._copy()
+
     def _copy(self) -> None:
         """A bounded part of what waits; the rest in the next turn, or when there is room again."""
         self._timer = None
@@ -124,7 +131,7 @@ class MasterLink(asyncio.Protocol):
             while self._waiting and budget > 0 and self._loop.time() - begun < TURN_SECONDS:
                 place, data = self._waiting[0]
                 part = data[: min(budget, self._part)]
-                if not self._store.copy(place, part):
+                if not self._store.copy(place, part, True):
                     self._timer = self._loop.call_later(NO_ROOM_SECONDS, self._copy)
                     break
                 budget -= len(part) or 1
@@ -284,12 +291,12 @@ class Following:
 
     async def _connected(self, address: str, master: str) -> tuple[asyncio.Transport, MasterLink]:
         """A link that begins where this log, compared and without half a message, ends on disk or in memory."""
-        is_entered = self._store.forget_half()
+        self._store.forget_half(True)
         await self._settled()
         begin, end = await log_limits(self._remoting, master)
         self.state.master_end, self.state.master_end_at = end, asyncio.get_running_loop().time()
         await self._observer.greet(master)
-        if not is_entered:
+        if not self._store.forget_half(True):
             raise StoreError("messages that were copied have no room in their queues, so the log cannot be compared")
         await check_agreement(self._store, self._remoting, master, begin, end)
         await self._observer.agreed()
@@ -310,7 +317,7 @@ class Following:
 
     async def _begin_at_the_first(self, master: str, begin: int) -> None:
         """A master gives an empty slave its last file only; one with the first message gets all the rest."""
-        if not self._store.copy(begin, await view_message(self._remoting, master, begin)):
+        if not self._store.copy(begin, await view_message(self._remoting, master, begin), True):
             raise StoreError("there is no room for the first message of the master's log")
 
     async def _watch(self, link: MasterLink) -> None:

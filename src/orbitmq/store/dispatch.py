@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 _DELAY: Final = (DELAY + NAME_END).encode()
 
+NeedRoom = Callable[[Sequence[ConsumeQueue], int], object]  # for so many entries in each
 FilterBitmap = Callable[[str, bytes], bytes]  # topic and properties of a message -> which filters of the topic take it
 
 
@@ -128,19 +129,28 @@ class Dispatcher:
             _log.warning("event=not_extended topic=%s queue=%d error=%s", queue.topic, queue.queue_id, error)
             return code
 
-    def dispatch(self, unit: Unit) -> list[tuple[ConsumeQueue, int, int]]:
-        """Make all entries of a message read from the log: queue, offset there, and what the entry says."""
+    def dispatch(self, unit: Unit, need_room: NeedRoom | None = None) -> list[tuple[ConsumeQueue, int, int]]:
+        """Make all entries of a message read from the log: queue, offset there, and what the entry says. Raises what
+        `need_room` raises, before any entry is made; without it OSError when the disk is full.
+        """
         if not is_queued(unit.sys_flag):
             return []
         properties = unit.properties.encode()
         queue = self._queues.find_or_create(unit.topic, unit.queue_id)
+        # RocketMQ stores a message for a topic that is no directory, and fails when it makes it.
+        entered = [(queue, unit.queue_offset)]
+        entered += [
+            (self._queues.find_or_create(topic, queue_id), queue_offset)
+            for topic, queue_id, queue_offset in self.multi_dispatch.entries(unit.topic, unit.queue_id, properties)
+            if is_storable(topic)
+        ]
+        if need_room is not None:
+            for one, queue_offset in entered:
+                one.begin_at(queue_offset)
+            need_room([one for one, _ in entered], 1)
         code = self.enter(
             queue, unit.queue_offset, unit.physical_offset, unit.size, properties, unit.store_timestamp
         )  # fmt: skip
-        made = [(queue, unit.queue_offset, code)]
-        for topic, queue_id, queue_offset in self.multi_dispatch.entries(unit.topic, unit.queue_id, properties):
-            if is_storable(topic):  # RocketMQ stores such a message and fails when it makes the directory
-                further = self._queues.find_or_create(topic, queue_id)
-                further.put(queue_offset, unit.physical_offset, unit.size, code)
-                made.append((further, queue_offset, code))
-        return made
+        for other, queue_offset in entered[1:]:
+            other.put(queue_offset, unit.physical_offset, unit.size, code)
+        return [(one, queue_offset, code) for one, queue_offset in entered]

@@ -68,9 +68,10 @@ class ConsumeQueue:
         self.end = 0
         self.readable = 0
         self.limit = 0
-        self._claims = threading.RLock()  # guards `_claimed`, `_ahead` and `_is_gone`: a worker claims, too
+        self._claims = threading.RLock()  # guards the next three and `_is_gone`: a worker claims, too
         self._claimed = 0  # disk blocks are there up to here
         self._ahead: list[MappedFile] = []  # made, not yet part of the queue
+        self._beginning: int | None = None  # of a queue without files: where its first entry is to be, if not at `end`
         # Bytes of room that a queue in use should have left; files that are small get theirs when they are needed.
         self._least = CLAIMED_LEAST if files.file_size >= 2 * RESERVE_STEP else 0
         self._is_gone = False  # closed, or removed: nothing may be made for it any more
@@ -144,7 +145,7 @@ class ConsumeQueue:
     def claim(self, count: int) -> None:
         """The part of `make_room` that may have to wait for a disk. For any thread; OSError as there."""
         with self._claims:
-            while self._claimed < self.end + count * ENTRY_SIZE and not self._is_gone:
+            while self._claimed < self._next + count * ENTRY_SIZE and not self._is_gone:
                 self._claim_step()
 
     def claim_ahead(self) -> None:
@@ -158,7 +159,7 @@ class ConsumeQueue:
         if not self._claims.acquire(blocking=False):
             return False
         try:
-            is_there = self._claimed >= self.end + count * ENTRY_SIZE
+            is_there = self._claimed >= self._next + count * ENTRY_SIZE
             if is_there:
                 self._use_claimed(count)
             return is_there
@@ -170,7 +171,27 @@ class ConsumeQueue:
         """Whether the next room should be claimed before it is needed. The next file is made when it is needed."""
         return self._claimed - self.limit < self._least and self._claimed < self.files.end
 
+    def begin_at(self, queue_offset: int) -> None:
+        """The next room of a queue without files is for this entry. Where the log begins in the middle, so does the
+        queue: with fillers from the start of the entry's file.
+        """
+        if self.files.files or self._beginning == queue_offset * ENTRY_SIZE:
+            return
+        with self._claims:
+            self._discard_ahead()
+            self._beginning = queue_offset * ENTRY_SIZE
+            self._claimed = self.files.start_of(self._beginning)
+
+    @property
+    def _next(self) -> int:
+        return self.end if self._beginning is None else self._beginning
+
     def _use_claimed(self, count: int) -> None:
+        if self._beginning is not None:
+            self._min = self.end = self.readable = self._beginning
+            self.flushed = self.files.start_of(self._min)
+            self._beginnings += 1
+            self._beginning = None
         if not self.files.files or self.end == self.files.end:
             if self.files.files:
                 self.files.files[-1].expect_reads(is_likely=True)
@@ -192,6 +213,10 @@ class ConsumeQueue:
         else:
             (file or self._ahead[-1]).reserve(position, step)
         self._claimed += step
+        if self._beginning is not None:
+            first, last = position // ENTRY_SIZE, min(position + step, self._beginning - start) // ENTRY_SIZE
+            if first < last:
+                self._ahead[-1].data[first * ENTRY_SIZE : last * ENTRY_SIZE] = FILLER * (last - first)
 
     def _write_into(self, file: MappedFile) -> None:
         self._data = file.data
@@ -209,7 +234,8 @@ class ConsumeQueue:
             if is_gone or queue_offset == 0:
                 self.files.cut(self.files.start)  # the extension goes on: it may have the next entry's unit already
             if not self.files.files:
-                self._fill_up_to(queue_offset)
+                self.begin_at(queue_offset)
+                self.make_room()
                 return
         self._note_shift(queue_offset)
 
@@ -220,20 +246,6 @@ class ConsumeQueue:
                 "event=queue_offset_skipped topic=%s queue=%d expected=%d found=%d",
                 self.topic, self.queue_id, self.max_offset, queue_offset,
             )  # fmt: skip
-
-    def _fill_up_to(self, queue_offset: int) -> None:
-        """A queue that begins in the middle, because the log does, has fillers from the start of its first file."""
-        self._discard_ahead()
-        self._min = queue_offset * ENTRY_SIZE
-        self.end = self.limit = self._claimed = self.flushed = self.files.start_of(self._min)
-        self._beginnings += 1
-        while self.end < self._min:
-            if self.end >= self.limit:
-                self.make_room()
-            count = (min(self.limit, self._min) - self.end) // ENTRY_SIZE
-            position = self.end - self._file_start
-            self._data[position : position + count * ENTRY_SIZE] = FILLER * count
-            self.end += count * ENTRY_SIZE
 
     # ------------------------------------------------------------------------------------------------------ reading
 
@@ -342,6 +354,7 @@ class ConsumeQueue:
 
     def _end_at(self, end: int) -> None:
         self.end = self.readable = self.flushed = self.limit = self._claimed = end
+        self._beginning = None
         self._beginnings += 1
         if self.files.files:
             self._write_into(self.files.files[-1])

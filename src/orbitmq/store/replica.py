@@ -8,11 +8,15 @@ harm. Knows neither how the bytes come nor who sends them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 
 from orbitmq.errors import LogsDiffer
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, TOPIC_LENGTHS, Unit
+from orbitmq.store.dispatch import NeedRoom
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.positions import PhysicalOffset
+from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import UNAVAILABLE, PutRecord, PutResult
 from orbitmq.store.walk import Walk
 
@@ -20,9 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaStore(MessageStore):
-    """A message store with role SLAVE. `copy` is the only way in, for the thread that owns the store."""
+    """A message store with role SLAVE. `copy` is the only way in, for the thread that owns the store. `on_room` is
+    called, as `deliver` does, when messages are entered that had found no room in their queues.
+    """
 
     def open(self) -> None:
+        self.on_room: Callable[[], object] = _nothing
+        self._awaits_room = False
         super().open()
         self._log.whole = self._log.end  # recovery has taken a half unit off
 
@@ -57,14 +65,14 @@ class ReplicaStore(MessageStore):
         files = self._log.files
         return not files.files or (self._log.end == files.start and len(files.files) == 1)
 
-    def forget_half(self) -> bool:
+    def forget_half(self, at_once: bool = False) -> bool:
         """Take a part of a message off the end. It is the beginning of what the last master sent, and what the next one
         has there may be something else. Messages that are whole stay; False while there is no room to enter them, and
-        then the log cannot be compared with another, for `last_message` is not its last.
+        then the log cannot be compared with another, for `last_message` is not its last. `at_once` as in `copy`.
         """
         self._log.end_whole()
         self._waits.give_up_behind(self._log.end)
-        return self._refusal is not None or self._enter_whole()  # a store that is poisoned enters nothing
+        return self._refusal is not None or self._enter_whole(at_once)  # a store that is poisoned enters nothing
 
     @property
     def copied_to(self) -> PhysicalOffset:
@@ -105,9 +113,10 @@ class ReplicaStore(MessageStore):
             position += length
         return places
 
-    def copy(self, offset: int, data: memoryview | bytes) -> bool:
+    def copy(self, offset: int, data: memoryview | bytes, at_once: bool = False) -> bool:
         """Append bytes that the master has at `offset`; they must not go beyond the end of its file. False while there
-        is no room for them, or for entries of what came before, and nothing is appended then.
+        is no room for them, or for entries of what came before, and nothing is appended then. With `at_once` nobody
+        waits for a disk to make room for entries: they come later.
 
         LogsDiffer when they do not continue the log, or are not what a log holds; StoreError while not open.
         """
@@ -126,11 +135,11 @@ class ReplicaStore(MessageStore):
             raise LogsDiffer(
                 f"the master's bytes at {offset} go beyond a file of this log: mappedFileSizeCommitLog must be the same"
             )
-        if not self._enter_whole() or (data and not self._has_room_for(len(data))):
+        if not self._enter_whole(at_once) or (data and not self._has_room_for(len(data))):
             return False
         if data:
             log.append(bytes(data), log.last_store_timestamp)
-            self._enter_whole()  # what finds no room is entered by the next call; the log has it, as with RocketMQ's
+            self._enter_whole(at_once)  # what finds no room is entered later; the log has it, as with RocketMQ's
             if self._wakes_flusher:
                 self._wake_flusher()
         return True
@@ -149,9 +158,11 @@ class ReplicaStore(MessageStore):
         self._reserve_worker.wake()
         return True
 
-    def _enter_whole(self) -> bool:
-        """Enter every message that is complete; False when the disk has no room for the entries, which come later."""
-        log = self._log
+    def _enter_whole(self, at_once: bool) -> bool:
+        """Enter every message that is complete; False when there is no room for the entries, which come later."""
+        if self._awaits_room:
+            return False
+        log, need_room = self._log, self._room.need if at_once else None
         while log.whole is not None and log.whole < log.end:
             file_start = log.files.start_of(log.whole)
             file = log.files.find(log.whole)
@@ -160,19 +171,30 @@ class ReplicaStore(MessageStore):
             walk = Walk(data, file_start, log.whole - file_start)
             try:
                 for unit in walk:
-                    self._show(unit)
-            except BlockingIOError:
+                    self._show(unit, need_room)
+            except RoomAwaited as awaited:
+                self._awaits_room = True
+                self._room.wait(awaited, self._go_on)
                 return False
             except OSError as error:
-                self._full(error)
+                self._refused(error)
                 return False
             if not self._passes_blank(data, file_start):
                 return True
         return True
 
-    def _show(self, unit: Unit) -> None:
+    def _go_on(self, error: OSError | None) -> None:
+        self._awaits_room = False
+        if error is not None:
+            self._refused(error)
+        elif self._refusal is None:
+            with suppress(LogsDiffer):  # which the next call of `copy` says again
+                self._enter_whole(at_once=True)
+            self.on_room()
+
+    def _show(self, unit: Unit, need_room: NeedRoom | None) -> None:
         end = PhysicalOffset(unit.physical_offset + unit.size)
-        made = self._dispatcher.dispatch(unit)
+        made = self._dispatcher.dispatch(unit, need_room)
         self._log.whole = end
         if self._log.shows_at_once:
             self._log.readable = end
@@ -206,3 +228,7 @@ class ReplicaStore(MessageStore):
             if log.shows_at_once:
                 log.readable = file_end
         return is_complete
+
+
+def _nothing() -> None:
+    pass
