@@ -349,9 +349,7 @@ class Consumer(Client):
         """Join the group: offsets, routes, heartbeat, first rebalance, then the services."""
         instance.add_consumer(self)
         self._started_ms = self._clock.now_ms()
-        if self._store is None:
-            self._store = self._make_store(instance)
-        await self._store.open()
+        await self._ensure_store(instance).open()
         await self._find_routes(instance)
         for subscription in self._subscriptions.values():
             await self._check(instance, subscription)
@@ -426,6 +424,11 @@ class Consumer(Client):
         await super()._abandon(instance)
         if self._store is not None:
             self._store.close()
+
+    def _ensure_store(self, instance: Instance) -> OffsetStore:
+        if self._store is None:
+            self._store = self._make_store(instance)
+        return self._store
 
     def _make_store(self, instance: Instance) -> OffsetStore:
         if self._message_model is MessageModel.CLUSTERING:

@@ -121,8 +121,8 @@ class BrokerOffsets:
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
         outcomes: list[BaseException | None] = []
-        for call in self._in_turn(self.table.own(queues)):
-            commits = (self._commit(queue, offset) for queue, offset in call)
+        for batch in self._in_turn(self.table.own(queues)):
+            commits = (self._commit(queue, offset) for queue, offset in batch)
             outcomes += await asyncio.gather(*commits, return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias, TypeVar, Unpack, cast
+from typing import TypeVar, Unpack
 
 from orbitmq.client.background import Background, one_round
+from orbitmq.client.concurrent_delivery import ConcurrentDelivery
 from orbitmq.client.consumer import REBALANCE_AGAIN_S, HeldQueue
 from orbitmq.client.consumer_stats import ConsumerStats
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.consume import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
+from orbitmq.client.core.consume import RECONSUME_TIMES_MAX, as_the_listener_sees
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -31,7 +32,7 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.listener_hooks import with_hooks
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.orderly import Orderly
+from orbitmq.client.orderly_delivery import OrderlyDelivery
 from orbitmq.client.puller import Puller
 from orbitmq.client.queue_locks import LOCK_AGAIN_S, RENEW_S, OwnedQueues
 from orbitmq.client.reading_consumer import HOLD_LOOK_S, ReadingConsumer
@@ -65,9 +66,6 @@ _log = logging.getLogger(__name__)
 
 SUSPEND_MS = 15_000  # how long a broker may hold a pull; half of the pull's own time limit
 PULL_TIMEOUT_MS = 30_000
-RESUBMIT_S = 5.0  # messages that could not be sent back are tried here again
-OVERDUE_DELAY_LEVEL = 3
-OVERDUE_COUNT_MAX = 16  # messages of one queue given up in one look
 ANY_SPAN = 2**31 - 1  # in order an old message that is not done holds back the others anyway
 
 RESULTS = {
@@ -83,7 +81,6 @@ RESULTS = {
 
 L = TypeVar("L", bound=Listener)
 IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
-_Concurrently: TypeAlias = ConsumeConcurrentlyStatus | None
 
 
 class PushConsumer(ReadingConsumer):
@@ -142,7 +139,8 @@ class PushConsumer(ReadingConsumer):
         )
         self._listener: Listener | OrderlyListener | None = None
         self._is_orderly = False
-        self._orderly: Orderly | None = None
+        self._concurrent: ConcurrentDelivery | None = None
+        self._orderly: OrderlyDelivery | None = None
         self._locks: OwnedQueues | None = None
         self._given_up: dict[HeldQueue, asyncio.Task[None]] = {}
         """Queues whose listener must be done before another member may have them, each with who sees to that."""
@@ -153,9 +151,9 @@ class PushConsumer(ReadingConsumer):
         self._paused = False
         self._puller: Puller | None = None
         self._workers: ListenerWorkers | None = None
-        self._sends_back: RetrySender | None = None
+        self._retry_sender: RetrySender | None = None
         self._traces: TraceDispatcher | None = None
-        self._returning = Background(f"{self._name()}, sending back")
+        self._retries = Background(f"{self._name()}, sending back")
         times = self._settings["max_reconsume_times"]
         self._times_max = times
 
@@ -251,7 +249,7 @@ class PushConsumer(ReadingConsumer):
         takes it.
         """
         self._check_running()
-        await self._returns.send_back(message, delay_level, broker_name)
+        await self._running_retry_sender.send_back(message, delay_level, broker_name)
 
     # -------------------------------------------------------------------------------------------------- for operators
 
@@ -315,7 +313,7 @@ class PushConsumer(ReadingConsumer):
         self._puller = self._puller_of(instance, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
         usual_max = RECONSUME_IN_ORDER_MAX if self._is_orderly else RECONSUME_TIMES_MAX
         times_max = usual_max if self._times_max < 0 else self._times_max
-        self._sends_back = RetrySender(instance, self.group, times_max, namespace=self._namespace)
+        self._retry_sender = RetrySender(instance, self.group, times_max, namespace=self._namespace)
         if self._settings["enable_trace"]:
             self._traces = trace_dispatcher(instance, self.group, "CONSUME", self._settings["trace_topic"])
             ids = instance.unique_ids
@@ -329,16 +327,40 @@ class PushConsumer(ReadingConsumer):
             if self._message_model is MessageModel.CLUSTERING:
                 self._locks = OwnedQueues(instance, self.group)
                 self._background.spawn(self._renew_locks(self._locks))
+        self._make_delivery(self._workers, self._retry_sender, self._ensure_store(instance))
         await self._begin_consuming(instance)
         if not self._is_orderly:
-            self._background.spawn(self._look_for_overdue())
+            timeout_ms = self._settings["consume_timeout_min"] * 60_000
+            overdue = self._concurrent_delivery.give_up_overdue(self._name(), self._held.values, timeout_ms)
+            self._background.spawn(overdue)
         self._background.spawn(self._sample_regularly())
+
+    def _make_delivery(self, workers: ListenerWorkers, retry_sender: RetrySender, store: OffsetStore) -> None:
+        batch_size = self._settings["consume_batch_max_size"]
+        if self._is_orderly:
+            self._orderly = OrderlyDelivery(
+                workers.submit, self._retries.spawn, store, retry_sender, self._locks,
+                batch_size=batch_size,
+                suspend_ms=self._settings["suspend_current_queue_ms"],
+                reconsume_times_max=RECONSUME_IN_ORDER_MAX if self._times_max < 0 else self._times_max,
+                count=self._count,
+                namespace=self._namespace,
+            )  # fmt: skip
+            return
+        self._concurrent = ConcurrentDelivery(
+            workers.submit, self._retries.spawn, store, retry_sender, self._clock,
+            group=self.group,
+            drops_failed=self._message_model is MessageModel.BROADCASTING,
+            batch_size=batch_size,
+            count=self._count,
+            namespace=self._namespace,
+        )  # fmt: skip
 
     async def _end(self, instance: Instance) -> None:
         await self._end_services()
         grace_s = self._settings["await_termination_ms"] / 1000
         await self._running_workers.close(grace_s)
-        await self._returning.finish(grace_s, but=self._waits_for_us())
+        await self._retries.finish(grace_s, but=self._waits_for_us())
         if self._traces is not None:
             await self._traces.close()
         await self._end_consuming(instance)
@@ -358,9 +380,19 @@ class PushConsumer(ReadingConsumer):
             await self._locks.unlock_all(but=at_work)
 
     @property
-    def _returns(self) -> RetrySender:
-        assert self._sends_back is not None, "start makes it"
-        return self._sends_back
+    def _running_retry_sender(self) -> RetrySender:
+        assert self._retry_sender is not None, "start makes it"
+        return self._retry_sender
+
+    @property
+    def _concurrent_delivery(self) -> ConcurrentDelivery:
+        assert self._concurrent is not None, "start makes it unless the listener is orderly"
+        return self._concurrent
+
+    @property
+    def _orderly_delivery(self) -> OrderlyDelivery:
+        assert self._orderly is not None, "start makes it for an orderly listener"
+        return self._orderly
 
     @property
     def _running_workers(self) -> ListenerWorkers:
@@ -418,8 +450,7 @@ class PushConsumer(ReadingConsumer):
             if self._is_orderly:
                 held.arrived.set()
                 return
-            for batch in chunks(result.messages, self._settings["consume_batch_max_size"]):
-                self._submit(held, batch)
+            self._concurrent_delivery.deliver(held, result.messages)
         elif not held.cached.count:  # what is at work in order counts, too
             self._offsets.table.raise_to(held.queue, result.next_begin_offset)
 
@@ -467,32 +498,14 @@ class PushConsumer(ReadingConsumer):
         held.idle.set()
         if self._is_orderly:
             before = [one for one in self._given_up if one.queue == queue]
-            self._background.spawn(self._in_order.serve(held, before))
-
-    @property
-    def _in_order(self) -> Orderly:
-        if self._orderly is None:
-            settings = self._settings
-            self._orderly = Orderly(
-                self._running_workers.submit,
-                self._returning.spawn,
-                self._offsets.table,
-                self._returns,
-                self._locks,
-                batch_size=settings["consume_batch_max_size"],
-                suspend_ms=settings["suspend_current_queue_ms"],
-                reconsume_times_max=RECONSUME_IN_ORDER_MAX if self._times_max < 0 else self._times_max,
-                count=self._count,
-                namespace=self._namespace,
-            )
-        return self._orderly
+            self._background.spawn(self._orderly_delivery.serve(held, before))
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
         released = [self._held[queue] for queue in queues]
         await super()._release(queues)
         if self._is_orderly:
             for held in released:
-                self._given_up[held] = self._returning.spawn(self._let_go(held))
+                self._given_up[held] = self._retries.spawn(self._let_go(held))
 
     async def _let_go(self, held: HeldQueue) -> None:
         """Another member gets the queue when our listener is done with it: that is what order means."""
@@ -519,12 +532,6 @@ class PushConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------------ consuming
 
-    def _submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
-        self._running_workers.submit(ListenerCall(held, held.cached, messages, self._context(held)))
-
-    def _context(self, held: HeldQueue) -> ConcurrentContext:
-        return ConcurrentContext(self._namespace.unwrap_queue(held.queue))
-
     def _prepare(self, call: ListenerCall) -> None:
         """Where the listener runs, right before it."""
         now = str(self._clock.now_ms())
@@ -541,15 +548,7 @@ class PushConsumer(ReadingConsumer):
         if call.skipped or call.cached.dropped:
             return
         call.cached.last_consume_ms = self._clock.now_ms()
-        context, status = cast("ConcurrentContext", call.context), cast("_Concurrently", call.status)
-        failed = call.messages[first_failed(status, context, len(call.messages)) :]
-        self._count(call, len(failed))
-        if failed and self._message_model is MessageModel.CLUSTERING:
-            self._returning.spawn(self._return(call, failed, context.delay_level_when_next_consume))
-            return
-        if failed:
-            _log.warning("event=messages_dropped group=%s queue=%s count=%d", self.group, call.held.queue, len(failed))
-        self._settle(call.held, call.cached, call.messages)
+        self._concurrent_delivery.finished(call)
 
     def _count(self, call: ListenerCall, failed: int) -> None:
         now_ms = call.cached.last_consume_ms
@@ -558,52 +557,7 @@ class PushConsumer(ReadingConsumer):
         if failed:
             self._last_failure = {LAST_ERROR: error_text(call.error), LAST_ERROR_AT: str(now_ms)}
 
-    def _settle(self, held: HeldQueue, cached: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """These messages are done: their queue has room, its offset may rise."""
-        offset = cached.remove(messages)
-        if offset >= 0 and not cached.dropped:
-            self._offsets.table.raise_to(held.queue, offset)
-        held.room.set()
-
-    async def _return(self, call: ListenerCall, failed: Sequence[MessageExt], delay_level: int) -> None:
-        """Send failed messages back; those that nobody takes are tried here again after a while."""
-        kept: list[MessageExt] = []
-        for message in failed:
-            try:
-                await self._returns.send_back(message, delay_level)
-            except OrbitMQError as error:
-                _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
-                message.reconsume_times += 1
-                kept.append(message)
-        done = [message for message in call.messages if not any(message is other for other in kept)]
-        self._settle(call.held, call.cached, done)
-        if kept:
-            again = ListenerCall(call.held, call.cached, kept, self._context(call.held))
-            asyncio.get_running_loop().call_later(RESUBMIT_S, self._running_workers.submit, again)
-
     async def _sample_regularly(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
             self._stats.sample()
-
-    async def _look_for_overdue(self) -> None:
-        """A listener that hangs must not hold its queue for ever: its message is delivered again elsewhere."""
-        timeout_ms = self._settings["consume_timeout_min"] * 60_000
-        while True:
-            await asyncio.sleep(timeout_ms / 1000)
-            with one_round(self._name(), "overdue messages"):
-                for held in list(self._held.values()):
-                    await self._give_up_overdue(held, timeout_ms)
-
-    async def _give_up_overdue(self, held: HeldQueue, timeout_ms: int) -> None:
-        for _ in range(OVERDUE_COUNT_MAX):
-            message = held.cached.overdue(self._clock.now_ms(), timeout_ms)
-            if message is None:
-                return
-            try:
-                await self._returns.send_back(message, OVERDUE_DELAY_LEVEL)
-            except OrbitMQError as error:
-                _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
-                return
-            if held.cached.is_smallest(message):
-                self._settle(held, held.cached, [message])

@@ -1,7 +1,7 @@
-"""Hands the messages of each queue to the listener in their order, a portion after the other.
+"""Delivers the messages of each queue to the listener in their order, one batch after the other.
 
-A queue with a failure rests and begins again with the same messages. In a clustering group a queue is consumed only
-while the broker's lock on it is ours. Knows neither pulling nor rebalance.
+After a failure a queue pauses and starts again with the same messages. In a clustering group a queue is consumed only
+while this member holds the broker's lock on it. Knows neither pulling nor rebalance.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
-from orbitmq.client.core.offsets import OffsetTable
 from orbitmq.client.core.orderly import OrderlyStep, step_after, suspend_ms
 from orbitmq.client.core.process_queue import ProcessQueue
+from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.queue_locks import OwnedQueues
 from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.workers import ListenerCall
@@ -27,20 +27,22 @@ from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 
 _log = logging.getLogger(__name__)
 
-BY_HAND = (ConsumeOrderlyStatus.COMMIT, ConsumeOrderlyStatus.ROLLBACK)  # for a listener that commits by itself
-LOCK_LOOK_S = 0.1  # a queue whose lock is not sure is looked at again after this
-ARRIVAL_LOOK_S = 1.0  # messages wake it; this only bounds how late a queue that is given up ends
+MANUAL_STATUSES = (ConsumeOrderlyStatus.COMMIT, ConsumeOrderlyStatus.ROLLBACK)  # for a listener that commits itself
+LOCK_LOOK_S = 0.1  # between two checks of a lock that has run out
+ARRIVAL_LOOK_S = 1.0  # messages wake it; this bounds how late a queue ends that is given up
 
 
-class Orderly:
-    """`locks` is None for a broadcasting consumer: each has the queues alone. `beside` runs what outlives `serve`."""
+class OrderlyDelivery:
+    """The queues of one consumer. `locks` is None for a broadcasting consumer, which shares no queue. `spawn` runs what
+    outlives `serve`.
+    """
 
     def __init__(
         self,
         submit: Callable[[ListenerCall], None],
-        beside: Callable[[Coroutine[Any, Any, None]], object],
-        table: OffsetTable,
-        returning: RetrySender,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        store: OffsetStore,
+        retry_sender: RetrySender,
         locks: OwnedQueues | None,
         *,
         batch_size: int,
@@ -51,20 +53,22 @@ class Orderly:
     ) -> None:
         self._namespace = namespace
         self._submit = submit
-        self._beside = beside
+        self._spawn = spawn
         self._warned = False
-        self._table = table
-        self._returning = returning
+        self._store = store
+        self._retry_sender = retry_sender
         self._locks = locks
         self._batch_size = batch_size
         self._suspend_ms = suspend_ms
         self._reconsume_times_max = reconsume_times_max
         self._count = count
         self._dead: WeakKeyDictionary[ProcessQueue, set[int]] = WeakKeyDictionary()
-        """Offsets whose message is in the dead letter topic while earlier ones of its portion are not done yet."""
+        """Offsets whose message is in the dead letter topic while earlier ones of its batch are not consumed yet."""
 
     async def serve(self, held: HeldQueue, before: Iterable[HeldQueue] = ()) -> None:
-        """Consume a queue until it is given up; when the listener is done with what it has from the times `before`."""
+        """Consume a queue until it is given up; first wait for the listener to return what it has of the holds
+        `before`.
+        """
         for one in before:
             await one.idle.wait()
         while not held.cached.dropped:
@@ -79,36 +83,36 @@ class Orderly:
                     async with asyncio.timeout(ARRIVAL_LOOK_S):
                         await held.arrived.wait()
                 continue
-            rest_ms = await self._consume(held, cached, batch)
+            pause_ms = await self._consume(held, cached, batch)
             held.room.set()
-            if rest_ms:
-                await asyncio.sleep(rest_ms / 1000)
+            if pause_ms:
+                await asyncio.sleep(pause_ms / 1000)
 
     async def _consume(self, held: HeldQueue, cached: ProcessQueue, batch: list[MessageExt]) -> int:
-        """Have one portion consumed; milliseconds the queue rests now."""
+        """Have one batch consumed; the milliseconds for which the queue pauses then."""
         dead = self._dead.get(cached, set())
         context = OrderlyContext(self._namespace.unwrap_queue(held.queue))
         call = ListenerCall(held, cached, [m for m in batch if m.queue_offset not in dead], context)
         try:
             await self._listen(call)
-        except asyncio.CancelledError:  # the consumer ends, and its listener is at work: what it says still counts
-            self._beside(self._follow(held, cached, call))
+        except asyncio.CancelledError:  # the consumer shuts down while its listener runs: its result still counts
+            self._spawn(self._apply_later(held, cached, call))
             raise
-        return await self._obey(held, cached, call)
+        return await self._apply(held, cached, call)
 
-    async def _follow(self, held: HeldQueue, cached: ProcessQueue, call: ListenerCall) -> None:
-        """Do what the listener says when it is done."""
-        assert call.ended is not None, "the listener has the portion"
+    async def _apply_later(self, held: HeldQueue, cached: ProcessQueue, call: ListenerCall) -> None:
+        """Apply the result of the listener when it has returned."""
+        assert call.ended is not None, "the listener has the batch"
         await call.ended.wait()
-        await self._obey(held, cached, call)
+        await self._apply(held, cached, call)
 
-    async def _obey(self, held: HeldQueue, cached: ProcessQueue, call: ListenerCall) -> int:
-        """Do what the listener said; milliseconds the queue rests now."""
+    async def _apply(self, held: HeldQueue, cached: ProcessQueue, call: ListenerCall) -> int:
+        """Apply the result of the listener; the milliseconds for which the queue pauses then."""
         if cached.dropped or call.skipped:
             return 0
         context = cast("OrderlyContext", call.context)
         status = call.status if isinstance(call.status, ConsumeOrderlyStatus) else None
-        if context.auto_commit and status in BY_HAND and not self._warned:
+        if context.auto_commit and status in MANUAL_STATUSES and not self._warned:
             self._warned = True
             _log.warning("event=counts_as_success status=%s; only without auto_commit a listener commits", status)
         step = step_after(status, context) if call.messages else OrderlyStep.COMMIT
@@ -135,10 +139,10 @@ class Orderly:
         offset = cached.commit()
         self._dead.pop(cached, None)
         if offset >= 0 and not cached.dropped:
-            self._table.set(held.queue, offset)
+            self._store.table.set(held.queue, offset)
 
     async def _retry(self, cached: ProcessQueue, messages: Sequence[MessageExt]) -> bool:
-        """Put messages back that come again; False when all of them have gone to the dead letter topic instead."""
+        """Put messages back to be delivered again; False when all went to the dead letter topic instead."""
         again = [message for message in messages if not await self._is_given_up(cached, message)]
         if cached.dropped:
             return True
@@ -151,7 +155,7 @@ class Orderly:
         if message.reconsume_times < self._reconsume_times_max:
             return False
         try:
-            await self._returning.send_copy(message)
+            await self._retry_sender.send_copy(message)
         except OrbitMQError as error:
             _log.warning("event=not_given_up message=%s error=%s", message.msg_id, error)
             return False
