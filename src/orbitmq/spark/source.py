@@ -9,22 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.forms import NATIVE, check_schema, require_corrupt, schema_read
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
 from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
 from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_plan import plan
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
+from orbitmq.spark.sink_columns import SinkColumns, sink_columns
+from orbitmq.spark.sink_options import WriteOptions, write_options
 from orbitmq.spark.stream import TopicStreamReader
-from orbitmq.spark.writing import TopicSink
 
 
-class TopicSource(TopicSink):
-    """`spark.read.format("orbitmq")`; the options are those of `orbitmq.spark.options.ReadOptions`. Writes go to the
-    base class."""
+class TopicSource(DataSource):
+    """`format("orbitmq")`. Reads take the options of `orbitmq.spark.options.ReadOptions`, writes those of
+    `orbitmq.spark.sink_options.WriteOptions`."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,6 +56,28 @@ class TopicSource(TopicSink):
         check_schema(schema, options.form)
         require_corrupt(schema, options)
         return TopicStreamReader(options, schema)
+
+    # Writers are imported here, so that executors that only read load nothing of them.
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from orbitmq.spark.sink import TopicWriter
+        from orbitmq.spark.sink_brokers import known_brokers
+
+        options, columns = self._checked(schema, overwrite=overwrite)
+        return TopicWriter(options, columns, known_brokers(options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from orbitmq.spark.sink import TopicStreamWriter
+        from orbitmq.spark.sink_brokers import known_brokers
+
+        options, columns = self._checked(schema, overwrite=overwrite)
+        return TopicStreamWriter(options, columns, known_brokers(options))  # Spark makes one for each batch
+
+    def _checked(self, schema: StructType, *, overwrite: bool) -> tuple[WriteOptions, SinkColumns]:
+        options = write_options(self.options)
+        if overwrite:
+            raise bad_option('a topic cannot be overwritten; use .mode("append"), for a stream outputMode("append")')
+        return options, sink_columns(schema, topic_given=bool(options.topic))
 
 
 class TopicReader(DataSourceReader):

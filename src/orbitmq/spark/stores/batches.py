@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
 
 from orbitmq.errors import SourceError, StoreError, UnitError
 from orbitmq.message.flags import COMPRESSED
@@ -25,7 +26,7 @@ from orbitmq.spark.stores.columns import (
 )
 from orbitmq.spark.stores.log import Damage, Found, Gone, LogWalk, Run
 from orbitmq.spark.stores.queues import PlaceWalk, is_message, places, written
-from orbitmq.spark.stores.splits import IndexSplit, LogSplit, QueueSplit
+from orbitmq.spark.stores.splits import IndexSplit, LogSplit, QueueSplit, Split
 from orbitmq.spark.topic_names import TopicNames
 from orbitmq.spark.units import Units
 
@@ -51,6 +52,23 @@ class StoreSettings:
     decompress: bool
     strict: bool
     on_corrupt: str
+
+
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """What one task reads."""
+
+    split: Split
+
+
+def read_partition(partition: InputPartition, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
+    """The batches of one split. Empty for the partition that Spark makes up when there is none."""
+    split = partition.split if isinstance(partition, SplitPartition) else None
+    if isinstance(split, LogSplit):
+        return LogBatches(split, settings).read()
+    if isinstance(split, QueueSplit):
+        return queue_batches(split, settings)
+    return iter(()) if split is None else index_batches(split, settings)
 
 
 class LogBatches:

@@ -7,7 +7,6 @@ driver, `read` in a task. Nothing stays open between them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -15,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.forms import require_corrupt, schema_read
-from orbitmq.spark.stores.batches import LogBatches, StoreSettings, index_batches, queue_batches
+from orbitmq.spark.stores.batches import SplitPartition, StoreSettings, read_partition
 from orbitmq.spark.stores.columns import (
     INDEX_COLUMNS,
     QUEUE_COLUMNS,
@@ -24,7 +23,8 @@ from orbitmq.spark.stores.columns import (
     schema_of,
 )
 from orbitmq.spark.stores.options import ScanOptions, scan_options
-from orbitmq.spark.stores.splits import LogSplit, QueueSplit, Split, batch_splits, queue_topics
+from orbitmq.spark.stores.splits import batch_splits, queue_topics
+from orbitmq.spark.stores.stream import StoreStreamReader
 
 
 class StoreSource(DataSource):
@@ -46,8 +46,6 @@ class StoreSource(DataSource):
         return StoreBatchReader(options, settings(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from orbitmq.spark.stores.stream import StoreStreamReader
-
         options = scan_options(self.options)
         return StoreStreamReader(options, settings(options, schema))
 
@@ -68,23 +66,6 @@ def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
         strict=options.fail_on_data_loss,
         on_corrupt=options.on_corrupt_record,
     )
-
-
-@dataclass(frozen=True)
-class SplitPartition(InputPartition):
-    """What one task reads."""
-
-    split: Split
-
-
-def read_partition(partition: InputPartition, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
-    """The batches of one split; nothing for the partition Spark makes up when there is none."""
-    split = partition.split if isinstance(partition, SplitPartition) else None
-    if isinstance(split, LogSplit):
-        return LogBatches(split, settings).read()
-    if isinstance(split, QueueSplit):
-        return queue_batches(split, settings)
-    return iter(()) if split is None else index_batches(split, settings)
 
 
 class StoreBatchReader(DataSourceReader):

@@ -23,10 +23,9 @@ from pyspark.sql.streaming.datasource import (
 from orbitmq.errors import SourceError
 from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.fetch import data_loss
-from orbitmq.spark.stores.batches import StoreSettings
+from orbitmq.spark.stores.batches import SplitPartition, StoreSettings, read_partition
 from orbitmq.spark.stores.log import LogWalk, Run, next_unit
 from orbitmq.spark.stores.options import LATEST, ScanOptions
-from orbitmq.spark.stores.source import SplitPartition, read_partition
 from orbitmq.spark.stores.splits import Bounds, check_start, checked, known_bounds, log_splits, wanted_bounds
 from orbitmq.store.reader import LogFiles
 
