@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TextIO
 
@@ -37,6 +38,12 @@ orbitmq pipeline pack FOLDER writes the archive and the file that spark-submit i
 {EXIT_CODES}
 """
 PACK = "pack"  # no job: it starts no Spark
+ARCHIVE = "orbitmq.zip"
+PROGRAM = "orbitmq_pipeline.py"
+SUBMIT = """\
+spark-submit --py-files {archive} {program} JOB [FLAGS]
+
+The driver and the executors also need the packages {packages}."""
 ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
 OF_THE_CALLER = ("ORBITMQ_BAD_OPTION", "ORBITMQ_WORKER_PYTHON")
 
@@ -93,12 +100,24 @@ def _was_interrupted(error: BaseException) -> bool:
 
 
 def _pack(arguments: Sequence[str]) -> int:
-    from orbitmq.pipeline.packing import run
+    """Write what spark-submit takes into a folder, for a cluster without orbitmq."""
+    from orbitmq.spark.session import WORKER_PACKAGES, pack
 
+    made = argparse.ArgumentParser(
+        prog="orbitmq pipeline pack",
+        description="Write the archive and the program for spark-submit into a folder.",
+        allow_abbrev=False,
+    )
+    made.add_argument("folder", type=Path, metavar="FOLDER", help="The folder. It is created if it does not exist.")
+    folder: Path = made.parse_args(arguments).folder
     try:
-        print(run(arguments))
+        folder.mkdir(parents=True, exist_ok=True)
+        program = folder / PROGRAM
+        program.write_bytes(resources.files("orbitmq.pipeline").joinpath("__main__.py").read_bytes())
+        archive = pack(folder / ARCHIVE)
     except OSError as error:
         return _fail(PACK, str(error), EXIT_FAILED)
+    print(SUBMIT.format(archive=archive, program=program, packages=", ".join(WORKER_PACKAGES)))
     return 0
 
 
