@@ -15,12 +15,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
 from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
+from orbitmq.pipeline.lake.lakes import Sweeper
 from orbitmq.pipeline.lake.layout import written_by
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store
-from orbitmq.pipeline.sweeping import Sweeper
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions, parts

@@ -6,15 +6,21 @@ may repeat its last batch. Files of a batch that was not published are nobody's,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from orbitmq.errors import LakeError
 from orbitmq.pipeline.lake.layout import is_message_file
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.runtime.clock import Clock, SystemClock
+
+LOG = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
 ORPHAN_AGE_MS = 24 * HOUR_MS  # no task lives as long: what is older and unpublished is left over
+SWEEP_INTERVAL_MS = 6 * HOUR_MS  # listing a large lake takes a while, and orphans wait a day anyway
 GRACE_MS = HOUR_MS  # readers that began before a compaction still read the files it replaced
 
 
@@ -56,3 +62,27 @@ def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[s
     for path in gone:
         lake.place.remove(path)
     return sorted(gone)
+
+
+class Sweeper:
+    """Sweeps one lake at the end of a job, and at intervals while a job runs. `removed` counts files."""
+
+    def __init__(self, lake: Lake, clock: Clock | None = None) -> None:
+        self.removed = 0
+        self._lake = lake
+        self._clock = clock or SystemClock()
+        self._swept_ms = self._clock.now_ms()
+
+    def sweep(self) -> None:
+        """Sweep now. Errors are those of the lake."""
+        self._swept_ms = self._clock.now_ms()
+        self.removed += len(sweep(self._lake, self._swept_ms))
+
+    def sweep_if_due(self) -> None:
+        """Sweep when SWEEP_INTERVAL_MS have passed. An error is logged: leftover files stop no archive."""
+        if self._clock.now_ms() - self._swept_ms < SWEEP_INTERVAL_MS:
+            return
+        try:
+            self.sweep()
+        except (LakeError, OSError) as error:
+            LOG.warning("event=sweep_failed error=%s", error)

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from orbitmq.pipeline.lake.formats import PARQUET, open_lake
-from orbitmq.pipeline.lake.lakes import ORPHAN_AGE_MS, Lake
+from orbitmq.pipeline.lake.lakes import ORPHAN_AGE_MS, SWEEP_INTERVAL_MS, Lake, Sweeper
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import LakeWriter
 from orbitmq.pipeline.lake.storage import StorageLocation
-from orbitmq.pipeline.sweeping import PAUSE_MS, Sweeper
 from orbitmq.runtime.clock import ManualClock
 from tests.support.lakes import batch, rows
 
@@ -33,11 +32,11 @@ def test_what_is_nobodys_goes_while_the_archive_goes_on(tmp_path: Path) -> None:
     written(lake, clock)
     sweeper = Sweeper(lake, clock)
     seen = []
-    for _ in range(0, ORPHAN_AGE_MS + PAUSE_MS, PAUSE_MS // 2):
+    for _ in range(0, ORPHAN_AGE_MS + SWEEP_INTERVAL_MS, SWEEP_INTERVAL_MS // 2):
         sweeper.sweep_if_due()
         seen.append(sweeper.removed)
-        clock.advance(PAUSE_MS // 2)
-    assert seen[: ORPHAN_AGE_MS // (PAUSE_MS // 2)] == [0] * 8, "no earlier than a day"
+        clock.advance(SWEEP_INTERVAL_MS // 2)
+    assert seen[: ORPHAN_AGE_MS // (SWEEP_INTERVAL_MS // 2)] == [0] * 8, "no earlier than a day"
     assert seen[-1] == 1
     assert len(list(tmp_path.rglob("*.parquet"))) == 1, "what is published stays"
 
@@ -57,6 +56,6 @@ def test_a_sweep_that_fails_is_told_and_tried_again(
     assert "event=sweep_failed error=" in caplog.text
     sweeper.sweep_if_due()
     assert sweeper.removed == 0, "not at once"
-    clock.advance(PAUSE_MS)
+    clock.advance(SWEEP_INTERVAL_MS)
     sweeper.sweep_if_due()
     assert sweeper.removed == 1
