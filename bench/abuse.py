@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.limits import raise_open_files
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FRAME_SIZE_MAX, encode_frame
 from orbitmq.wire.headers import PullMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.abusers import Attacker, anonymous_bytes, attackers, send_request
 from tests.support.orbit_process import OrbitUp
 

@@ -25,7 +25,8 @@ import uvloop
 
 from orbitmq.message.batch import encode_batch
 from orbitmq.runtime.limits import raise_open_files
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 
 SEND, SEND_BATCH, PULL, END_OF_QUEUE = (
     RequestCode.SEND_MESSAGE_V2,

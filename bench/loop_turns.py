@@ -28,9 +28,9 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.operations.sending import send
 from orbitmq.operations.topics import create_topic
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 BUCKET = re.compile(r'orbitmq_event_loop_delay_seconds_bucket\{[^}]*clock="(\w+)"[^}]*le="([^"]+)"[^}]*\} (\S+)')
 LISTED = 500  # topics of one request

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from orbitmq.admin.envelope import schema
 from orbitmq.admin.kinds import KINDS, item_of
-from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level, Rule
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.lazily import NOUNS
@@ -39,7 +38,8 @@ from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.spark.stores.options import ScanOptions
 from orbitmq.store.options import StoreOptions
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.request import Peer, Slave
+from orbitmq.wire.requests import RequestCode, served_by
 from reference.api import MODULES, api_page
 from reference.metrics import metrics_page
 from reference.pipeline import pipeline_page
@@ -127,6 +127,21 @@ its own may everything.
 The third column says what the account of a valid signature needs, the fourth what becomes of the request of an account
 without any permission. Where RocketMQ 4.9.7 asks for something else, the fifth column says what, and the last one why
 orbitmq does not.
+"""
+_REQUESTS_HEAD = """\
+# Requests
+
+Written by `make reference` from the table in the code.
+
+The request codes of the remoting protocol that orbitmq serves, and which nodes serve them. Any other code is answered
+with `REQUEST_CODE_NOT_SUPPORTED` (3); names and numbers are those of Apache RocketMQ.
+[What each request to a broker needs](access.md) where access control is on is a table of its own.
+"""
+_REQUESTS_FOOT = """
+## Slaves and bodies
+
+A slave serves what is not listed here, as its master does. A body of a request that has none is ignored, and refused
+beyond 1 MiB.
 """
 _ACCESS_FOOT = """
 ## Requests that brokers do not handle
@@ -253,15 +268,36 @@ def spark_stores_page() -> str:
 def access_page() -> str:
     """Who may ask what of a broker."""
     head = ("code", "name", "needed", "without permission", "RocketMQ 4.9.7 asks for", "why")
-    rows = (_access_row(code, rule) for code, rule in sorted(RULES.items()))
-    rest = ", ".join(f"`{RequestCode(code).name}` ({code})" for code in sorted(NOT_FOR_BROKERS))
+    known = served_by(Peer.BROKER)
+    rows = map(_access_row, known)
+    rest = ", ".join(f"`{request.name}` ({request})" for request in sorted(set(RequestCode).difference(known)))
     return f"{_ACCESS_HEAD}{_table(head, rows)}{_ACCESS_FOOT}{rest}.\n"
 
 
-def _access_row(code: int, rule: Rule) -> tuple[str, ...]:
-    refused = rule.level is Level.ADMIN or rule.needs is not None
-    outcome = "refused" if refused else "handled"
-    return str(code), f"`{RequestCode(code).name}`", rule.text, outcome, rule.original, rule.reason
+def _access_row(request: RequestCode) -> tuple[str, ...]:
+    access = request.access
+    outcome = "refused" if access.is_admin or access.needs else "handled"
+    return str(request), f"`{request.name}`", access.text, outcome, access.original, access.reason
+
+
+def requests_page() -> str:
+    """The requests that each kind of node serves."""
+    head = ("code", "name", "what it does")
+    parts = [_REQUESTS_HEAD]
+    for title, peer in (("Name server", Peer.NAME_SERVER), ("Broker", Peer.BROKER), ("Client", Peer.CLIENT)):
+        rows = ((str(request), f"`{request.name}`", request.text) for request in served_by(peer))
+        parts.append(f"\n## {title}\n{_table(head, rows)}")
+    return "".join(parts) + _requests_of_brokers()
+
+
+def _requests_of_brokers() -> str:
+    head = ("code", "name", "a slave", "bytes of a body, at most")
+    rows = (
+        (str(one), f"`{one.name}`", one.slave.value, "a frame" if one.body_max is None else str(one.body_max))
+        for one in served_by(Peer.BROKER)
+        if one.has_body or one.slave is not Slave.SERVES
+    )
+    return f"{_REQUESTS_FOOT}{_table(head, rows)}"
 
 
 def schemas_page() -> str:
@@ -281,6 +317,7 @@ def schema_page(kind: str) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "access.md": access_page,
+    "requests.md": requests_page,
     "options.md": options_page,
     "commands.md": commands_page,
     "client.md": client_page,

@@ -16,7 +16,7 @@ from orbitmq.cli.lazily import NOUNS
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.routing import Router
 from orbitmq.store.options import StoreOptions
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from reference.pages import PAGES
 
 ROOT = Path(__file__).parents[1]

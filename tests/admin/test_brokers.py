@@ -12,7 +12,8 @@ from orbitmq.admin.plans import Outcome
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked
 
 

@@ -14,7 +14,7 @@ from orbitmq.message.flags import COMPRESSED
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import encode_properties
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse
 
 MESSAGE = MessageExt("T", b"hello world", 0, {"TAGS": "red", "KEYS": "a b", "city": "Rome"}, store_timestamp=100)

@@ -14,7 +14,7 @@ from orbitmq.admin.checks import Checked, Figure, State, judged, nagios, prometh
 from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import orbitmq
 
 SILENT = Failure("broker-b (10.0.0.2:10911)", None, "TIMEOUT", "no answer", None, retryable=True)

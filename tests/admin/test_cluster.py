@@ -16,9 +16,10 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import BrokerData, ClusterInfo
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import client_of, made_broker
 from tests.support.live import running as running_broker
 from tests.support.loops import until

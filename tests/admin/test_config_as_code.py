@@ -14,7 +14,7 @@ from orbitmq.admin.declared import Document, GroupEntry, TopicEntry
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import AdminError, RemotingTimeout
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import items, orbitmq
 from tests.support.sessions import asked, without_master
 

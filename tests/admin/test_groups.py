@@ -24,10 +24,11 @@ from orbitmq.operations.sending import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked, without_master
 
 BROKERS = ["broker-a", "broker-b"]

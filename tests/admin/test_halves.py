@@ -19,7 +19,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import BrokerData, ClusterInfo, ConsumeQueueEntries, ConsumeQueueEntry
 from orbitmq.wire.bodies_transaction import PendingTransaction, PendingTransactions
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import (
     GetMaxOffsetResponseHeader,
@@ -29,6 +29,7 @@ from orbitmq.wire.headers import (
 )
 from orbitmq.wire.headers_admin import QueryConsumeQueueHeader
 from orbitmq.wire.objects import encode, encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, answer_with, fake_system
 
 OFFSET = 123

@@ -22,7 +22,7 @@ from orbitmq.admin.topics import Topic, listed, status
 from orbitmq.client.producer import Producer
 from orbitmq.errors import AdminError, ConfigurationError, ConnectError
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import answer, orbitmq
 from tests.support.loops import JumpingLoop, run
 from tests.support.orbit_process import ORBITMQ

@@ -21,10 +21,11 @@ from orbitmq.message.unit import Unit, encode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 
 T0 = 1_700_000_000_000

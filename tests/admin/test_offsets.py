@@ -17,8 +17,8 @@ from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.process import wait_until
 from tests.support.sessions import asked, without_master
 

@@ -18,8 +18,8 @@ from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, NotFound
 from orbitmq.message.properties import encode_properties
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import Boundary, SearchOffsetResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import FakeSystem, fake_system, refuse, silence
 
 TOPIC = "Orders"

@@ -31,7 +31,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumerRunningInfo, ProcessQueueInfo
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.process import wait_until
 from tests.support.sessions import asked
 

@@ -8,7 +8,7 @@ from orbitmq.admin.session import Session
 from orbitmq.client import ConsumeConcurrentlyStatus
 from orbitmq.client.sync import PushConsumer
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked
 
 

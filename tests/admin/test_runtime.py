@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.admin.runtime import Daily, DelayLevel, Rates, Replication, Runtime, Waiting, parse, size_of
 from orbitmq.operations.figures import runtime_info
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

@@ -19,8 +19,8 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Answer
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import FakeSystem, fake_system, refuse
 
 NOW_MS = 1_700_000_000_000

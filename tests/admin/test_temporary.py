@@ -12,7 +12,7 @@ from orbitmq.admin.temporary import NAME, own_topic, with_own_topic
 from orbitmq.admin.topics import listed
 from orbitmq.errors import AdminError
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked
 
 

@@ -21,7 +21,7 @@ from orbitmq.message.model import Message, MessageQueue
 from orbitmq.net.remoting import Remoting
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStats, QueueProgress, StatsItem
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import JumpingLoop, run
 from tests.support.sessions import asked, without_master
 

@@ -8,9 +8,9 @@ from orbitmq.broker import clients as clients_module
 from orbitmq.broker.clients import EXPIRY_MS, EXPRESSION_SHARE, Client, Consumers, Producers
 from orbitmq.message.config import SubscriptionData
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+from orbitmq.wire.requests import RequestCode
 
 
 class Line:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker import membership
-from orbitmq.broker.waits import BODY_SIZES
 from orbitmq.errors import SendRequestError
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
@@ -22,9 +21,9 @@ from orbitmq.wire.bodies import (
     LockedQueues,
     QueueLocks,
 )
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, NotifyConsumerIdsChangedHeader, UnregisterClientHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER, Client, Time, client_of, consumer, live, made_broker, running
 from tests.support.loops import LoopFactory, settle, until
 
@@ -284,7 +283,7 @@ async def test_what_a_heartbeat_may_bring_is_limited(
     if limit == "CONTAINERS_MAX":
         monkeypatch.setattr(membership, limit, containers_in(consumer("g", *topics[:2])))
     elif limit == "HEARTBEAT_SIZE_MAX":
-        monkeypatch.setitem(BODY_SIZES, RequestCode.HEART_BEAT, size)
+        monkeypatch.setattr(RequestCode.HEART_BEAT, "body_max", size)
     else:
         monkeypatch.setattr(membership, limit, 2)
     async with live(tmp_path) as client:

@@ -25,10 +25,10 @@ from orbitmq.store.pull_batch import EVERYTHING
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.wire import table_texts
 from orbitmq.wire.bodies import HeartbeatData, ProducerTableInfo, SubscriptionGroupList, TopicConfigList
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_admin import DeleteTopicHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, client_of, consumer, made_broker, pull_header, running
 from tests.support.loops import until
 

@@ -17,9 +17,10 @@ from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.wire.bodies import MessageModel
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import (
     Client,
     Time,

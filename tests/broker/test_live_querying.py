@@ -12,9 +12,10 @@ from orbitmq.broker import querying
 from orbitmq.message.unit import decode_units
 from orbitmq.store.files import MappedFile
 from orbitmq.store.index.search import QueryResult
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory
 

@@ -22,7 +22,7 @@ from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.admin.test_diagnosis import CASES, healthy
 from tests.support.commands import answer, items, orbitmq
 from tests.support.process import wait_until

@@ -21,7 +21,7 @@ from orbitmq.wire.bodies import (
     QueueOffsetList,
     QueueOffsets,
 )
-from orbitmq.wire.codes import RequestCode, version_name
+from orbitmq.wire.codes import version_name
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_groups import (
     ConsumeMessageDirectlyHeader,
@@ -30,6 +30,7 @@ from orbitmq.wire.headers_groups import (
     ResetConsumerClientOffsetHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import until
 

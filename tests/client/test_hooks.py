@@ -22,7 +22,8 @@ from orbitmq.client import (
 )
 from orbitmq.client.core.hooks import ConsumeContext, FilterContext, MessageKind, SendContext
 from orbitmq.errors import BrokerError, ClientError, InvalidStateError
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse
 from tests.support.loops import run, until
 

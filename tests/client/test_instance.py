@@ -25,12 +25,13 @@ from orbitmq.errors import (
     OrbitMQError,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
+from orbitmq.wire.codes import VERSION, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UnregisterClientHeader
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.signature import signed_fields
 from tests.support.fake_system import FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until

@@ -19,7 +19,7 @@ import pytest
 from orbitmq.client import ConsumeFromWhere, Message, MessageQueue, lite_pull, sync, sync_wrapper
 from orbitmq.client.sync_wrapper import loop_thread, run, wait
 from orbitmq.errors import InvalidStateError
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system_beside, silence
 from tests.support.process import wait_until
 

@@ -9,8 +9,9 @@ import pytest
 from orbitmq.client import Message, Producer
 from orbitmq.errors import BrokerError, ClientError
 from orbitmq.message.ids import UniqueIds
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import QueryMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import FakeSystem, fake_system, refuse
 from tests.support.loops import run
 

@@ -28,7 +28,8 @@ from orbitmq.client import (
 from orbitmq.client.metrics import ClientMetrics
 from orbitmq.client.outbox import Outbox
 from orbitmq.errors import BrokerError, InvalidStateError, OrbitMQError
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
 from tests.support.loops import run, until
 

@@ -22,8 +22,9 @@ from orbitmq.client import (
 )
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import encode_properties
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 

@@ -36,10 +36,11 @@ from orbitmq.errors import (
 from orbitmq.message.properties import decode_properties
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import BrokerData, QueueData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
 from tests.support.loops import IdleLoop, run, until
 

@@ -30,9 +30,10 @@ from orbitmq.message.config import SubscriptionData
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeType, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.process import free_port

@@ -15,9 +15,9 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.bodies import LockedQueues, QueueLocks
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import decode, encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import run, settle, until
 

@@ -11,9 +11,9 @@ from orbitmq.client.replies import PendingReplies
 from orbitmq.errors import TooManyRequestsError
 from orbitmq.message.properties import encode_properties
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_reply import PushReplyMessageHeader
+from orbitmq.wire.requests import RequestCode
 
 
 class Peer:

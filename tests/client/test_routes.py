@@ -14,8 +14,9 @@ from orbitmq.client.routes import LOOKUPS_AT_ONCE, KnownRoute, Routes
 from orbitmq.errors import ClientError
 from orbitmq.message.model import MessageQueue
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.peers import remoting

@@ -23,8 +23,8 @@ from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message,
 from orbitmq.client.sync_wrapper import CALLS_MAX, LoopThread, loop_thread, run, submit
 from orbitmq.errors import InvalidStateError, TooManyRequestsError
 from orbitmq.runtime.logging import flush
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import SendMessageV2Header, UnregisterClientHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import FakeSystem, fake_system_beside
 from tests.support.process import wait_until
 

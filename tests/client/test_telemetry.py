@@ -29,7 +29,8 @@ from orbitmq.client import (
 )
 from orbitmq.client.telemetry import instrument
 from orbitmq.errors import BrokerError, MessageIllegal
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import run, until
 

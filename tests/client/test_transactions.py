@@ -29,11 +29,12 @@ from orbitmq.message.unit import encode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.testing import Cluster
 from orbitmq.wire.bodies import BrokerData, ClusterInfo
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.process import wait_until

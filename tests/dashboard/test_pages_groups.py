@@ -17,7 +17,7 @@ from orbitmq.dashboard.roles import Role
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.dashboards import OrbitDashboard, Page, Visitor
 from tests.support.process import wait_until
 from tests.support.sessions import asked

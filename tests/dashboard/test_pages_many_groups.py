@@ -31,9 +31,10 @@ from orbitmq.wire.bodies import (
     SubscriptionGroupTable,
     TopicTable,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import until
 

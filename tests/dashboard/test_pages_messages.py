@@ -12,7 +12,7 @@ from orbitmq.client.sync import Producer
 from orbitmq.dashboard.accounts import put
 from orbitmq.dashboard.roles import Role
 from orbitmq.testing import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.dashboards import OrbitDashboard, Visitor
 
 PASSWORD = "correct horse"

@@ -26,8 +26,8 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import Message
 from orbitmq.net.remoting import Remoting
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.dashboards import OrbitDashboard, Page, Visitor
 
 PASSWORD = "correct horse"

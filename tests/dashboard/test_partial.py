@@ -20,8 +20,8 @@ from orbitmq.dashboard.app import Dashboard, Settings
 from orbitmq.dashboard.places import Place, Reach
 from orbitmq.errors import NotFound
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import orbitmq
 from tests.support.dashboards import OrbitDashboard, Page, seen
 from tests.support.process import wait_until

@@ -14,8 +14,8 @@ import pytest
 from orbitmq.client import Message, Producer, PullConsumer
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.cluster_client import ClusterClient, Retries
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import Boundary, SearchOffsetHeader, SearchOffsetResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.commands import orbitmq

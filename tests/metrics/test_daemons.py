@@ -24,8 +24,8 @@ from orbitmq.metrics.table_native import BROKER, NAMESRV, PROCESS
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER as NAME
 from tests.support.live import Client, client_of, consumer, made_broker, running
 from tests.support.scraped import Scraped

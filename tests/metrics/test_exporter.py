@@ -17,11 +17,12 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import KVTable, MessageModel
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import DeleteSubscriptionGroupHeader, DeleteTopicHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import client_of, consumer, made_broker, running
 from tests.support.loops import until
 from tests.support.scraped import Scraped

@@ -212,7 +212,7 @@ class Desk:
         self.seen: list[bytes] = []
         for code in (LIMITED, FREE):
             self.router.add(code, self.echo)
-        self.router.limit_wait((LIMITED,), LIMIT_MS)
+        self.router.limit_wait(LIMITED, LIMIT_MS)
 
     def echo(self, _connection: Connection, command: Command) -> Command:
         self.seen.append(command.body)
@@ -255,8 +255,8 @@ async def test_what_is_decoded_in_later_turns_has_waited_as_long() -> None:
 def test_without_a_limit_nothing_is_ever_overdue() -> None:
     router = Router()
     assert router.patience_ms == math.inf
-    router.limit_wait((LIMITED,), 200)
-    router.limit_wait((FREE,), 5000)
+    router.limit_wait(LIMITED, 200)
+    router.limit_wait(FREE, 5000)
     assert router.patience_ms == 200
     assert router.overdue(request(FREE), 4999) is None
     assert router.overdue(request(BUSY), 1e9) is None

@@ -10,8 +10,9 @@ import pytest
 
 from orbitmq.errors import HeaderError, MessageIllegal, RequestRejected, StorePoisoned
 from orbitmq.net.routing import Router
-from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
+from orbitmq.wire.codes import ResponseCode, SerializeType
 from orbitmq.wire.command import Command, request
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import settle
 
 

@@ -9,8 +9,8 @@ import pytest
 from orbitmq.errors import BrokerError
 from orbitmq.operations import membership
 from orbitmq.wire.bodies import CheckClientRequest, HeartbeatData, LockedQueues, QueueLocks
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

@@ -31,7 +31,8 @@ from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreReader
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import pull_header, send_header
 from tests.support.loops import PATIENCE_SECONDS, until
 from tests.support.mounts import KINDS, Ballast, CannotMount, mounted

@@ -15,9 +15,10 @@ from orbitmq.spark import sink_sender
 from orbitmq.spark.sink_keys import TaskIdentity, digest
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.spark import sinks
 from tests.spark.scripted_peer import ScriptedPeer, name_server_script
 from tests.spark.sinks import ONCE, batches, run_task

@@ -15,9 +15,10 @@ from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.forms import read_schema
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stream import TopicStreamReader
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.spark.queue_model import STORED_AT, QueueModel
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
 

@@ -29,7 +29,7 @@ from orbitmq.wire.bodies import (
     QueueLocks,
     TopicRouteData,
 )
-from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
+from orbitmq.wire.codes import VERSION, ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
 from orbitmq.wire.headers import (
@@ -50,6 +50,7 @@ from orbitmq.wire.headers import (
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode, encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.batches import decode_batch
 from tests.support.peers import serving
 

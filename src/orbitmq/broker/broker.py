@@ -23,8 +23,9 @@ from orbitmq.broker.filters import Filters
 from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.group_reports import GroupReports
 from orbitmq.broker.groups import Groups
+from orbitmq.broker.limits import limit_requests
 from orbitmq.broker.locks import QueueLocks
-from orbitmq.broker.mastership.fence import BEAT_SECONDS, CHANGES, PROGRESS, READS, SENDS, TABLES, Fence
+from orbitmq.broker.mastership.fence import BEAT_SECONDS, Fence
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.mastership.watch import MasterWatch
 from orbitmq.broker.membership import Membership
@@ -55,7 +56,6 @@ from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.unread import UnreadMessages
-from orbitmq.broker.waits import limit_requests
 from orbitmq.broker.writing import Writing
 from orbitmq.errors import StoreStuck
 from orbitmq.message.config import TopicConfig
@@ -533,9 +533,7 @@ class Broker:
     def _make_fence(self) -> Fence:
         confirm = None if self.watch is None else self.watch.confirm
         fence = Fence(lambda: self.not_serving, self._sending.refusal, confirm)
-        fence.put_around(self.router, (*READS, *PROGRESS))
-        if self.following is None:
-            fence.put_around(self.router, (*SENDS, *CHANGES, *TABLES))
+        fence.put_around(self.router, is_master=self.following is None)
         return fence
 
     @property
@@ -608,7 +606,7 @@ class Broker:
         named = self.options.rocketmq_home
         home = Path(named).expanduser() if named else store_options.root.parent
         places = AclPlaces(home / self.options.acl_file, home / "conf" / "acl")
-        return AccessControl(places, self.router.handlers, StoredTopics(self.store).topic_at, self._clock)
+        return AccessControl(places, self.router.requests, StoredTopics(self.store).topic_at, self._clock)
 
     # ------------------------------------------------------------------------------------------------------- events
 

@@ -17,9 +17,9 @@ from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

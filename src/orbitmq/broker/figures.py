@@ -28,10 +28,11 @@ from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.retention import HOUR_MS
 from orbitmq.wire.bodies import BrokerStatsData, KVTable, StatsItem
-from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
+from orbitmq.wire.codes import VERSION, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import ViewBrokerStatsDataHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 VERSION_NAME = "V4_9_7"
 NO_POOL = (1 << 31) - 1  # RocketMQ's number of free buffers while there are none

@@ -30,7 +30,7 @@ from orbitmq.wire.bodies import (
     QueueOffsets,
     QueueProgress,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_admin import (
     GetConsumerConnectionListHeader,
@@ -43,6 +43,7 @@ from orbitmq.wire.headers_groups import (
     ResetConsumerClientOffsetHeader,
 )
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from orbitmq.wire.bodies import (
     ProducerInfo,
     TopicList,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import (
     GetBrokerConsumeStatsHeader,
@@ -38,6 +38,7 @@ from orbitmq.wire.headers_admin import (
     QueryTopicsByConsumerHeader,
 )
 from orbitmq.wire.objects import encode, plain
+from orbitmq.wire.requests import RequestCode
 
 BEHIND = (1 << 63) - 1  # RocketMQ's mark of a queue whose offset needs no correction
 PRODUCERS_A_TURN = 50  # groups, with some members each, written before other work gets its turn

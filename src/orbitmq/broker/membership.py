@@ -25,10 +25,11 @@ from orbitmq.wire.bodies import (
     LockedQueues,
     QueueLocks,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
 from orbitmq.wire.objects import STRANGERS, decode_request, encode, from_plain
+from orbitmq.wire.requests import RequestCode
 
 GROUPS_MAX = 10_000  # of one client: nobody runs so many, and each costs memory in this process and a retry topic
 SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a broker is made for

@@ -34,9 +34,10 @@ from orbitmq.store.positions import QueueOffset
 from orbitmq.store.pull_batch import GetResult, GetStatus, Selection
 from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import LANGUAGE, Command
 from orbitmq.wire.headers import PullMessageHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

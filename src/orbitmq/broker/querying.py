@@ -15,7 +15,7 @@ from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.index.search import QueryResult
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.headers import (
@@ -35,6 +35,7 @@ from orbitmq.wire.headers import (
     UpdateConsumerOffsetHeader,
     ViewMessageHeader,
 )
+from orbitmq.wire.requests import RequestCode
 
 ANSWER_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)  # bytes of messages; a peer would refuse a longer frame
 

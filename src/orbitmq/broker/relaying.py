@@ -15,7 +15,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.store.engine import MessageStore
 from orbitmq.wire.bodies import ConsumerStatus
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_groups import (
     ConsumeMessageDirectlyHeader,
@@ -24,6 +24,7 @@ from orbitmq.wire.headers_groups import (
     InvokeBrokerToGetConsumerStatusHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

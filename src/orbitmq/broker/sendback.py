@@ -26,9 +26,10 @@ from orbitmq.net.routing import Router
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutStatus
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

@@ -37,9 +37,10 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PROPERTIES_TOO_LONG, PutRecord, PutResult, PutStatus
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
 from orbitmq.wire.headers import SendMessageHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

@@ -42,8 +42,8 @@ from orbitmq.cli.protecting import client_settings, tls_context
 from orbitmq.errors import BrokerError, OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.visible import visible
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.signature import sign
 
 Verb = Callable[..., Any]

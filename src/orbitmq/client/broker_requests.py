@@ -22,7 +22,7 @@ from orbitmq.wire.bodies import (
     QueueOffsetList,
     QueueOffsets,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
 from orbitmq.wire.headers_groups import (
@@ -32,6 +32,7 @@ from orbitmq.wire.headers_groups import (
     ResetConsumerClientOffsetHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

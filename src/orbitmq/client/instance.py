@@ -39,8 +39,8 @@ from orbitmq.net.routing import Router
 from orbitmq.operations import membership
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.wire.bodies import HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

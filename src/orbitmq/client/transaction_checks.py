@@ -15,9 +15,9 @@ from orbitmq.message.properties import PGROUP, UNIQ_KEY
 from orbitmq.message.unit import decode_unit, message_of
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

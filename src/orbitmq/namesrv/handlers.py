@@ -22,10 +22,11 @@ from orbitmq.runtime.files import save_with_backup
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire import headers_namesrv as headers
 from orbitmq.wire.bodies import BrokerRegistration, KVTable, TopicList, TopicTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import decode_request, encode, encode_standard
 from orbitmq.wire.registration import decode_head, decode_registration, registration_crc
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings, encode_settings
 
 _log = logging.getLogger(__name__)

@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 from orbitmq.errors import BrokerError
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
+from orbitmq.wire.requests import RequestCode
 
 LANGUAGE = "PYTHON"
 SUCCESS = (ResponseCode.SUCCESS,)

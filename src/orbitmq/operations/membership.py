@@ -16,10 +16,10 @@ from orbitmq.wire.bodies import (
     LockedQueues,
     QueueLocks,
 )
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
 from orbitmq.wire.headers_groups import GetConsumerRunningInfoHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 
 
 async def heartbeat(remoting: Remoting, address: str, data: HeartbeatData, *, timeout_ms: float = 3000) -> int:

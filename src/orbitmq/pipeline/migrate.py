@@ -34,10 +34,10 @@ from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, digest
 from orbitmq.spark.source import TopicSource
 from orbitmq.wire.bodies import ConsumerOffsetTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "body", "keys", "tags", "properties", "flag")
 QUEUE = ("topic", "brokerName", "queueId")

@@ -20,7 +20,7 @@ from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import GAPS, refused
 from orbitmq.spark.pulls import BROKEN, pull_request
 from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import (
     GetMaxOffsetHeader,
@@ -31,6 +31,7 @@ from orbitmq.wire.headers import (
 )
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 T = TypeVar("T")
 Addresses = tuple[str, ...]

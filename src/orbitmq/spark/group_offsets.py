@@ -23,7 +23,7 @@ from orbitmq.wire.bodies import (
     HeartbeatData,
     MessageModel,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import (
     GetConsumerListByGroupHeader,
@@ -33,6 +33,7 @@ from orbitmq.wire.headers import (
     UpdateConsumerOffsetHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 
 LOG = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import Lane, OffsetRange, PullAnswer, RangeFetch
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
 BUSY_PAUSE_S = 0.1

@@ -15,8 +15,8 @@ from inspect import isawaitable
 from orbitmq.errors import ConfigurationError
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Handler, Router
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
+from orbitmq.wire.requests import RequestCode
 
 EVERY_TIME = 1 << 31
 

@@ -33,9 +33,9 @@ from orbitmq.net.connection import Connection
 from orbitmq.replication.master import Replicas
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.records import PutRecord, PutStatus
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, open_store, units
 

@@ -26,9 +26,10 @@ from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreLocked
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 

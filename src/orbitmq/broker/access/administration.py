@@ -14,7 +14,7 @@ from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.wire.bodies_access import AccountConfig, AclConfig
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_access import (
     AclVersionHeader,
@@ -23,6 +23,7 @@ from orbitmq.wire.headers_access import (
     UpdateGlobalWhiteAddressesHeader,
 )
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 OFF = "access control is off: option aclEnable is false"
 

@@ -32,10 +32,11 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.finishing import Finishing
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import encode
 from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

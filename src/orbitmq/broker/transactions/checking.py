@@ -43,9 +43,9 @@ from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

@@ -21,10 +21,11 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.wire.bodies_transaction import PendingTransaction, PendingTransactions
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_transaction import PendingTransactionsHeader, ResumeCheckHalfMessageHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 PAGE_MAX = 1000  # transactions in one answer, some 400 kB
 SCAN_MAX = 100_000  # half messages looked at for one answer; whoever asks goes on from where it ended

@@ -49,9 +49,9 @@ from orbitmq.spark.stores.source import StoreSource
 from orbitmq.spark.stores.splits import checked
 from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings
 
 TIMEOUT_MS = 30_000
