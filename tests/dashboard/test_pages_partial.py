@@ -91,7 +91,7 @@ BEHIND = Group("behind", ["broker-a"], ["T"], False, lag_messages=3, known_lag_m
 async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: Place, dashboard: Dashboard) -> None:
     now = at_the_moment([AWAY], BEHIND, NOT_KNOWN, NOT_ASKED, CAUGHT_UP)
     await known(place, {"moment": now, "roster": Roster(), "verdicts": Verdicts()})
-    rows = (await seen(dashboard, "")).table("Groups that are behind")
+    rows = (await seen(dashboard, "")).table("Groups with a lag")
     assert [(row["Group"], row["Lag"]) for row in rows] == [("behind", "3"), ("notKnown", "–"), ("notAsked", "–")]
     listed = (await seen(dashboard, "groups?only=behind")).table("Groups")
     assert [row["Group"] for row in listed] == ["behind", "notKnown", "notAsked"]
@@ -101,28 +101,28 @@ async def test_a_group_that_has_taken_nothing_yet_is_not_behind(place: Place, da
     await known(
         place, {"moment": at_the_moment([], BEHIND, NOT_ASKED, CAUGHT_UP), "roster": Roster(), "verdicts": Verdicts()}
     )
-    rows = (await seen(dashboard, "")).table("Groups that are behind")
+    rows = (await seen(dashboard, "")).table("Groups with a lag")
     assert [row["Group"] for row in rows] == ["behind"]
     assert [row["Group"] for row in (await seen(dashboard, "groups?only=behind")).table("Groups")] == ["behind"]
 
 
 EMPTY = {
-    "": ["None: every group has got all there is"],
-    "groups": ["There is no group yet"],
-    "groups?system=on&only=online": ["None of the 1 groups is like that"],
+    "": ["No group has a lag"],
+    "groups": ["No group yet"],
+    "groups?system=on&only=online": ["None of the 1 groups matches"],
     "clients": ["No consumer is online", "No producer is online"],
     "clients?producers=": ["No producer is online"],
-    "config": ["They agree about every setting", "They have every topic and every group alike"],
-    "brokers/broker-a/consumption": ["None: every group has got all there is here"],
-    "delayed": ["No message waits for its delay"],
-    "half": ["Every transaction is decided", "None: no producer was asked in vain as often as allowed"],
-    "access": ["There is no account yet", "There are none"],
-    "messages?topic=Orders": ["0 looked at: all there is", "There is no such message"],
+    "config": ["All settings are the same", "All topics and groups are the same"],
+    "brokers/broker-a/consumption": ["No group has a lag here"],
+    "delayed": ["No delayed message is pending"],
+    "half": ["No transaction is pending", "None: no transaction has reached the maximum number of checks"],
+    "access": ["No account yet", "None"],
+    "messages?topic=Orders": ["0 read; no more", "No message matches"],
     "messages?topic=Orders&key=k": ["No message of Orders has this key"],
-    "dead-letters": ["No group has given up a message"],
-    "dead-letters/g": ["0 looked at: all there is", "g has none"],
-    "topics": ["No application has made a topic yet"],
-    "groups/g/offsets": ["No broker has an offset of it"],
+    "dead-letters": ["No group has dead letters"],
+    "dead-letters/g": ["0 read; no more", "g has none"],
+    "topics": ["No topic yet"],
+    "groups/g/offsets": ["No broker has an offset of this group"],
 }
 """What pages say of nothing."""
 
@@ -181,11 +181,11 @@ async def test_queues_of_a_topic_are_at_least_those_that_are_known(
     _tell_topic(monkeypatch, [])
     whole = await seen(dashboard, "topics/Orders")
     assert "Queues 2 on 1 broker Fullest queue 1.14 × the mean" in whole.words
-    assert "Messages it holds 7" in whole.words
+    assert "Messages 7" in whole.words
     _tell_topic(monkeypatch, [AWAY])
     partial = await seen(dashboard, "topics/Orders")
     assert "Queues ≥ 2 on ≥ 1 brokers Fullest queue –" in partial.words
-    assert "Messages it holds –" in partial.words
+    assert "Messages –" in partial.words
 
 
 async def test_who_has_not_told_what_topics_hold_is_named(
@@ -196,9 +196,9 @@ async def test_who_has_not_told_what_topics_hold_is_named(
     volumes = Found([TopicVolume("Orders")], failures=[AWAY])
     monkeypatch.setattr(topic_summaries, "volumes", answers(volumes))
     page = await seen(dashboard, "topics?volumes=1")
-    assert "Partial: what these have is missing below. broker-b" in page.words
+    assert "Partial: data of these nodes is missing below. broker-b" in page.words
     table = page.text.partition('<div id="topics"')[2]
-    assert "What these topics hold is not known of broker-b (10.0.0.2:10911): does not answer" in table
+    assert "Volumes are missing from broker-b (10.0.0.2:10911): does not answer" in table
 
 
 # ------------------------------------------------------------------------------------------------------------ addresses
@@ -240,13 +240,13 @@ async def test_a_key_is_looked_up_oldest_first(
     _tell_keys(monkeypatch, 60)
     oldest = await seen(dashboard, "messages?topic=Orders&key=k&order=oldest&rows=20")
     assert [row["Message"] for row in oldest.table("Messages")] == [f"M{number}" for number in range(20)]
-    assert "there are more; these are the oldest 20" in oldest.words
+    assert "only the oldest 20 are shown" in oldest.words
     newest = await seen(dashboard, "messages?topic=Orders&key=k&rows=20")
     assert [row["Message"] for row in newest.table("Messages")] == [f"M{number}" for number in range(59, 39, -1)]
-    assert "all there is" not in oldest.words + newest.words
+    assert "no more" not in oldest.words + newest.words
     _tell_keys(monkeypatch, 201)
     refused = await seen(dashboard, "messages?topic=Orders&key=k&order=oldest&rows=20")
-    assert (refused.status, "order is 'oldest', and more than 200" in refused.title) == (400, True)
+    assert (refused.status, "order is 'oldest', but more than 200" in refused.title) == (400, True)
 
 
 @pytest.mark.parametrize(

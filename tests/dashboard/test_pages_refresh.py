@@ -24,7 +24,7 @@ from tests.support.dashboards import PLACE, seen
 URL = f"http://dashboard.test/c/{PLACE}/"
 BEGIN = datetime(2026, 5, 1, 8, tzinfo=UTC)
 EVERY_MS = 11_000  # the box says ten seconds
-SINCE = re.compile(r"^Refreshing has failed since 2026-05-01 08:0\d:\d\d: what stands here is old\.$")
+SINCE = re.compile(r"^Refreshing has failed since 2026-05-01 08:0\d:\d\d: this page is out of date\.$")
 
 
 async def _overview() -> bytes:
@@ -74,7 +74,7 @@ def test_a_refresh_that_fails_is_told_until_one_succeeds() -> None:
         page.route("**/*", server)
         page.goto(URL)
         line = page.locator("#content").get_by_role("alert")
-        page.get_by_label("every 10 s").check()
+        page.get_by_label("refresh every 10 s").check()
         for failure in ("away", "error"):
             server.fails = failure
             page.clock.run_for(EVERY_MS)

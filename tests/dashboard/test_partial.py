@@ -49,7 +49,9 @@ OF_ONE = (
     f"dead-letters/{MAILER}",
 )  # fmt: skip
 """Pages of one topic or group."""
-MOVING = re.compile("second|today|yesterday|handed|lately|up$|started|behind|waits|began|pull|free|disk", re.IGNORECASE)
+MOVING = re.compile(
+    r"/s\b|today|yesterday|trend|uptime|in time|replica lag|newest|start|pull|free|disk|^age$", re.IGNORECASE
+)
 """Headings of rates and spans, which are smaller by themselves."""
 UNITS = re.compile(r"\d (?:[KMGTP]iB|B|ms|s|min|h|d)\b")
 NAMES = ("Topic", "Broker", "Queue", "Level", "Group", "Client", "Message", "Kind", "Name")
@@ -136,7 +138,7 @@ def test_what_a_broker_that_is_killed_has_is_missing_by_its_name(shop: Shop) -> 
 
 def _partial(page: Page) -> Page | None:
     assert page.status == 200, f"{page.url}: {page.status} {page.title}"
-    told = page.words.partition("Partial: what these have is missing below.")[2]
+    told = page.words.partition("Partial: data of these nodes is missing below.")[2]
     return page if BROKERS[1] in told[:300] else None
 
 

@@ -15,6 +15,7 @@ from orbitmq.dashboard.rendering import (
     part,
     percent,
     rate,
+    since,
     size,
     span,
 )
@@ -51,7 +52,7 @@ def test_what_is_not_known_says_so() -> None:
     shown = [filter_(None) for filter_ in (count, rate, size, percent, span, at, known)]
     assert shown == [UNKNOWN] * 7
     assert at(1 << 62) == UNKNOWN, "a damaged message may carry any time"
-    assert ago(None, 0) == UNKNOWN
+    assert ago(None, 0) == since(None, 0) == UNKNOWN
 
 
 def test_times() -> None:
@@ -61,6 +62,8 @@ def test_times() -> None:
     )
     assert ">1 s ago<" in ago(1000, 2000)
     assert ">in 1 s<" in ago(2000, 1000)
+    assert ">1 s<" in since(1000, 2000)
+    assert ">0 ms<" in since(2000, 1000), "clocks differ"
 
 
 def test_a_curve_has_gaps_and_words() -> None:

@@ -81,7 +81,7 @@ def _token(visitor: Visitor) -> str:
 
 
 def _refused_for_role(page: Shown) -> bool:
-    return page.status == 403 and "; this takes " in page.title
+    return page.status == 403 and "; this needs " in page.title
 
 
 @pytest.mark.parametrize("page", LOOKS, ids=lambda page: page.path or "first")
@@ -131,7 +131,7 @@ def test_a_form_that_is_not_of_a_page_of_the_login_changes_nothing(
     ]
     for fields, headers in forged:
         answer = visitor.post(path, fields, headers=headers, follow=False)
-        assert (answer.status, answer.title) == (403, "this form is not of a page of yours"), (fields, headers)
+        assert (answer.status, answer.title) == (403, "the form is not from a page of your session"), (fields, headers)
     assert visitor.post(path, {"x": "y" * (page.body_bytes_max + 1), "csrf": own}).status == 413
     assert visitor.post(path, {"csrf": own}, headers={"Content-Type": "text/plain"}).status == 415
     assert dashboard.audit_path.stat().st_size == recorded
@@ -146,7 +146,7 @@ def test_a_read_only_page_changes_nothing(shop: Shop, accounts: Path) -> None:
         recorded = dashboard.audit_path.stat().st_size
         for path in (*(filled(page, samples(shop)) for page in FORMS), "plans/any"):
             answer = visitor.post(path, {"csrf": token}, follow=False)
-            assert (answer.status, answer.title) == (403, "nothing is changed through this page: it is read-only"), path
+            assert (answer.status, answer.title) == (403, "this dashboard is read-only"), path
         assert dashboard.audit_path.stat().st_size == recorded
 
 

@@ -55,6 +55,7 @@ LOCAL_NAME = "local"
 """Who is told in the audit log where nobody has to log in."""
 LOGIN_BODY_MAX = 4096
 CONFIRM_BODY_MAX = 16 << 10
+FOREIGN_FORM = "the form is not from a page of your session"
 HASHED_AT_ONCE = 2  # each takes 16 MiB and a core for its time
 SAID_MAX = 300  # characters of a sentence that is carried to the next page
 TARGET_MAX = 2000  # characters of an address that a login leads back to
@@ -147,9 +148,9 @@ class Dashboard:
         """A form without a token: there is no session yet. A page of another site cannot send it, its origin tells."""
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
         if not is_ours(request):
-            raise HTTPException(HTTPStatus.FORBIDDEN, "this form came from another site")
+            raise HTTPException(HTTPStatus.FORBIDDEN, "the form was sent from another site")
         if self.settings.accounts is None:
-            raise NotFound("nobody has to log in here")
+            raise NotFound("this dashboard needs no login")
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         name, password = form.text("name", at_most=accounts.NAME_CHARS_MAX), form.raw("password", at_most=1024)
         peer = _peer(request)
@@ -161,7 +162,7 @@ class Dashboard:
         if account is None:
             self.guesses.wrong(name, peer, tries=0)
             await self._told(name, "", peer, "refused")
-            return self._wrong(request, form, "name or password is wrong", 401)
+            return self._wrong(request, form, "wrong name or password", 401)
         self.guesses.right(name, peer)
         await self._told(name, account.role.word, peer, "done")
         self.logins.end(request.cookies.get(self.settings.cookie, ""))
@@ -196,7 +197,9 @@ class Dashboard:
         login = self.who(request)
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         if login is None or not is_ours(request) or not login.is_token(form.raw("csrf")):
-            raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of a page of yours; load it again")
+            raise HTTPException(
+                HTTPStatus.FORBIDDEN, "the form is not from a page of your session; load the page again"
+            )
         self.logins.end(request.cookies.get(self.settings.cookie, ""))
         answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
         answer.delete_cookie(self.settings.cookie, path="/")
@@ -227,17 +230,19 @@ class Dashboard:
         if place is None:
             raise NotFound(f"there is no cluster {request.path_params['place']}", f"there are {', '.join(self.places)}")
         if login.role < role:
-            raise Forbidden(f"{login.name} is {login.role.word}; this takes {role.word}")
+            raise Forbidden(f"{login.name} has the role {login.role.word}; this needs {role.word}")
         if not body_bytes_max and not is_looked_at(request):
-            raise Forbidden("a page of another site asks for this; open it yourself")
+            raise Forbidden("the request comes from a page of another site; open the address yourself")
         form = Fields(await body_of(request, body_bytes_max)) if body_bytes_max else Fields()
         readonly = self.settings.readonly or place.reach.readonly
         if body_bytes_max:
             token = request.headers.get("x-csrf-token") or form.raw("csrf")
             if not is_ours(request) or not login.is_token(token):
-                raise Forbidden("this form is not of a page of yours", "load the page again, and send it from there")
+                raise Forbidden(
+                    "the form is not from a page of your session", "load the page again and submit it from there"
+                )
             if readonly:
-                raise Forbidden("nothing is changed through this page: it is read-only")
+                raise Forbidden("this dashboard is read-only")
         return Asked(
             place,
             place.session(),
@@ -327,7 +332,7 @@ class Dashboard:
 
     async def _bug(self, request: Request, error: Exception) -> Response:
         _log.error("event=page_failed path=%r", request.scope["path"], exc_info=error)
-        text = "this page has failed; the log of the dashboard tells where"
+        text = "internal error; see the log of the dashboard"
         return self._error(request, 500, Failure("", 500, "Internal Server Error", text, None, retryable=False))
 
     def _error(self, request: Request, status: int, failure: Failure) -> Response:

@@ -39,6 +39,7 @@ def environment() -> Environment:
         span=span,
         at=at,
         ago=ago,
+        since=since,
         percent=percent,
         rate=rate,
         known=known,
@@ -131,10 +132,19 @@ def at(value_ms: int | None) -> Markup:
 
 def ago(value_ms: int | None, now_ms: int) -> Markup | str:
     """How long ago it was: `3 min 20 s ago`."""
-    if value_ms is None or (text := rfc3339(value_ms)) is None:
+    passed = 0 if value_ms is None else now_ms - value_ms
+    return _in_words(value_ms, f"in {span(-passed)}" if passed < 0 else f"{span(passed)} ago")
+
+
+def since(value_ms: int | None, now_ms: int) -> Markup | str:
+    """How long it has lasted: `3 min 20 s`."""
+    return _in_words(value_ms, span(0 if value_ms is None else max(0, now_ms - value_ms)))
+
+
+def _in_words(value_ms: int | None, words: object) -> Markup:
+    text = None if value_ms is None else rfc3339(value_ms)
+    if text is None:
         return UNKNOWN
-    passed = now_ms - value_ms
-    words = f"in {span(-passed)}" if passed < 0 else f"{span(passed)} ago"
     return Markup('<time datetime="{0}" title="{0}" data-words="1">{1}</time>').format(text, words)
 
 

@@ -64,10 +64,10 @@ CONSUMPTION: tuple[Column[Consumption], ...] = (
     Column("Topic", "topic", lambda row: row.topic),
     Column("Group", "group", lambda row: row.group),
     Column("Queue", "queue", lambda row: row.queue_id, is_number=True),
-    Column("Next written", is_number=True),
-    Column("Next consumed", is_number=True),
+    Column("End", is_number=True),
+    Column("Offset", is_number=True),
     Column("Lag", "lag", lambda row: row.lag_messages, is_number=True),
-    Column("Last consumed was stored", "last", lambda row: row.last_consumed_at_ms),
+    Column("Last consumed", "last", lambda row: row.last_consumed_at_ms),
 )
 
 
@@ -106,7 +106,7 @@ async def change_settings(asked: Asked) -> Answer:
         key: value for key, value in wanted.items() if value != asked.form.raw(f"was:{key}", at_most=VALUE_CHARS_MAX)
     }
     if not pairs:
-        return Goes(f"brokers/{part(asked.path['broker'])}/settings", "Nothing was changed in the form.")
+        return Goes(f"brokers/{part(asked.path['broker'])}/settings", "Nothing was changed.")
     return await admin.plan_settings(
         asked.session, pairs, node.address if where == HERE else None, slaves=where == EVERYWHERE
     )

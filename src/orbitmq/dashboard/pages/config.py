@@ -53,7 +53,7 @@ async def export(asked: Asked) -> Answer:
     found = await config_as_code.export(asked.session, sections)
     if found.failures:
         lines = "; ".join(f"{one.target}: {one.message}" for one in found.failures)
-        raise Conflict(f"nothing is written, for a part is missing: {lines}", found.failures[0].hint)
+        raise Conflict(f"not exported, because a part is missing: {lines}", found.failures[0].hint)
     text = await asyncio.to_thread(dump, found.items[0])
     return Download(f"{asked.place.name}.yaml", "application/yaml", text.encode())
 
@@ -73,6 +73,6 @@ async def apply(asked: Asked) -> Plan:
 def _no_secret(_reference: SecretReference) -> str | None:
     """Where a secret is kept is a file or variable of whoever writes the document, not of the machine of this page."""
     raise BadField(
-        "document: secrets are not fetched by this page",
-        "leave them out, and give an account its secret at Access, or use: orbitmq config apply",
+        "document: this page does not read secrets",
+        "leave them out and set secrets on the Access page, or use: orbitmq config apply",
     )

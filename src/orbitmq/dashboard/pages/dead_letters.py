@@ -87,11 +87,11 @@ async def again(asked: Asked) -> Plan:
     """Those that are ticked, to the group as a retry or to a topic as new messages."""
     ids = list(dict.fromkeys(asked.form.many("id")))
     if not ids:
-        raise BadField("id is missing: no dead letter is ticked", "go back and tick some")
+        raise BadField("id is missing: no dead letter is selected", "go back and select some")
     if len(ids) > AT_ONCE:
-        raise BadField(f"id is given {len(ids)} times; {AT_ONCE} are delivered at once")
+        raise BadField(f"{len(ids)} dead letters are selected; at most {AT_ONCE} are delivered at once")
     if any(len(one) > ID_CHARS_MAX for one in ids):
-        raise BadField("id is no offset id")
+        raise BadField("id is not an offset id")
     how = asked.form.choice("how", ("group", "topic"), "group")
     to = asked.form.needed("to", at_most=255) if how == "topic" else None
     group = asked.path["group"]

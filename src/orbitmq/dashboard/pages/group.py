@@ -39,8 +39,8 @@ STATES = {
     State.NO_OFFSET: "no offset yet",
     State.OFFSET_AHEAD: "offset beyond the end",
     State.EXPIRED: "messages expired",
-    State.BROADCAST: "each member its own",
-    State.UNKNOWN: "not known",
+    State.BROADCAST: "broadcast",
+    State.UNKNOWN: "unknown",
 }
 QUEUES: tuple[Column[QueueLag], ...] = (
     Column("Topic", "topic", lambda one: one.topic),
@@ -48,9 +48,9 @@ QUEUES: tuple[Column[QueueLag], ...] = (
     Column("Queue", "queue", lambda one: one.queue_id, is_number=True),
     Column("Member", "member", lambda one: one.client_id),
     Column("Lag", "lag", lambda one: one.lag_messages, is_number=True),
-    Column("Waits for", "delay", lambda one: one.delay_ms, is_number=True),
+    Column("Lag in time", "delay", lambda one: one.delay_ms, is_number=True),
     Column("Offset", "offset", lambda one: one.consumer_offset, is_number=True),
-    Column("First kept", is_number=True),
+    Column("First offset", is_number=True),
     Column("End", "end", lambda one: one.max_offset, is_number=True),
     Column("Last consumed", "consumed", lambda one: one.last_consumed_at_ms, is_number=True),
     Column("State", "state", lambda one: STATES[one.state]),
@@ -149,7 +149,7 @@ async def why(asked: Asked) -> Shown:
 async def change(asked: Asked) -> Plan:
     given = rules_of(asked.form)
     if not given:
-        raise BadField("no rule is given that is to be changed", f"give one of {', '.join(RULES)}")
+        raise BadField("no setting to change is given", f"give one of {', '.join(RULES)}")
     return await plan_alter(asked.session, asked.path["group"], given)
 
 

@@ -33,9 +33,9 @@ INT_MAX = (1 << 31) - 1
 COLUMNS: tuple[Column[Group], ...] = (
     Column("Group", "name", lambda one: one.name),
     Column("Lag", "lag", lambda one: _least(one), is_number=True),
-    Column("Lately"),
-    Column("To retry", "retry", lambda one: one.retry_lag_messages, is_number=True),
-    Column("Handed out a second", "rate", lambda one: one.handed_out_tps, is_number=True),
+    Column("Lag trend"),
+    Column("Retries", "retry", lambda one: one.retry_lag_messages, is_number=True),
+    Column("Delivered/s", "rate", lambda one: one.handed_out_tps, is_number=True),
     Column("Members", "members", lambda one: one.members, is_number=True),
     Column("Version", "version", lambda one: one.version),
     Column("Model", "model", lambda one: one.model),

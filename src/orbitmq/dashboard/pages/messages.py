@@ -90,12 +90,10 @@ async def _page(session: Session, look: Looked, now_ms: int) -> Paged:
 def _oldest(found: Found[MessageExt], rows_max: int) -> Found[MessageExt]:
     """BadField where there are so many that these need not be the oldest."""
     if len(found.items) > OLDEST_MAX:
-        text = f"order is 'oldest', and more than {OLDEST_MAX} messages have this key: brokers tell the newest of them"
-        raise BadField(text, "choose the newest first, or give an earlier end")
+        text = f"order is 'oldest', but more than {OLDEST_MAX} messages have this key, and brokers return the newest"
+        raise BadField(text, "choose newest first, or an earlier end")
     if len(found.items) > rows_max:
-        found.warnings.append(
-            f"there are more; these are the oldest {rows_max}: choose more rows, or a later beginning"
-        )
+        found.warnings.append(f"only the oldest {rows_max} are shown: choose more rows, or a later start")
         del found.items[rows_max:]
     return found
 
@@ -178,5 +176,5 @@ async def again(asked: Asked) -> Plan:
         return await plan_resend(asked.session, [name], clock, group=group)
     client = asked.form.needed("client", at_most=1024)
     if "\0" in client:
-        raise BadField("client has a character that no client id has")
+        raise BadField("client contains a character that is not allowed in a client id")
     return await plan_resend(asked.session, [name], clock, group=group, client=client)

@@ -19,7 +19,7 @@ COLUMNS: tuple[Column[StoredOffset], ...] = (
     Column("Broker", "broker", lambda one: one.broker_name),
     Column("Queue", "queue", lambda one: one.queue_id, is_number=True),
     Column("Offset", "offset", lambda one: one.consumer_offset, is_number=True),
-    Column("First kept", "first", lambda one: one.min_offset, is_number=True),
+    Column("First offset", "first", lambda one: one.min_offset, is_number=True),
     Column("End", "end", lambda one: one.max_offset, is_number=True),
     Column("Lag", "lag", lambda one: one.lag_messages, is_number=True),
 )

@@ -31,33 +31,33 @@ class Remedy:
 
 def _topic(finding: Finding, _: str) -> Remedy:
     topic = finding.evidence["topic"]
-    return Remedy(f"Look at {topic}", f"topics/{part(topic)}", "topics/{topic}")
+    return Remedy(f"Show {topic}", f"topics/{part(topic)}", "topics/{topic}")
 
 
 def _no_topic(finding: Finding, _: str) -> Remedy:
-    return Remedy(f"To the topics, to create {finding.evidence['topic']}", "topics", "topics")
+    return Remedy(f"Create {finding.evidence['topic']}", "topics", "topics")
 
 
 def _broker(finding: Finding, _: str) -> Remedy:
     name = finding.evidence["broker"]
-    return Remedy(f"Look at {name}", f"brokers/{part(name)}", "brokers/{broker}")
+    return Remedy(f"Show {name}", f"brokers/{part(name)}", "brokers/{broker}")
 
 
 def _enable(_: Finding, group: str) -> Remedy:
     path = f"groups/{part(group)}/change"
-    return Remedy("Let it consume", path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
+    return Remedy("Enable consumption", path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
 
 
 def _skip(finding: Finding, group: str) -> Remedy:
-    return _reset("Skip what waits", finding, group, "end")
+    return _reset("Skip the backlog", finding, group, "end")
 
 
 def _to_begin(finding: Finding, group: str) -> Remedy:
-    return _reset("Begin at the beginning", finding, group, "begin")
+    return _reset("Reset to the earliest message", finding, group, "begin")
 
 
 def _to_end(finding: Finding, group: str) -> Remedy:
-    return _reset("Go on at the end", finding, group, "end")
+    return _reset("Reset to the end", finding, group, "end")
 
 
 def _reset(text: str, finding: Finding, group: str, to: str) -> Remedy:
@@ -77,7 +77,7 @@ def _dead_letters(_: Finding, group: str) -> Remedy:
 
 
 def _retries(_: Finding, group: str) -> Remedy:
-    return Remedy("Messages to be tried again", f"messages?topic={part(retry_topic(group))}", "messages")
+    return Remedy("Retry messages", f"messages?topic={part(retry_topic(group))}", "messages")
 
 
 def _members(_: Finding, group: str) -> Remedy:

@@ -66,7 +66,7 @@ async def send(asked: Asked) -> Goes:
     sent = await Outlet(asked.session, SystemClock()).send(message, ordering_key=key)
     place = f"{sent.topic}, {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"
     path = f"messages/{quote(sent.topic, safe='')}/{quote(sent.offset_msg_id, safe='')}"
-    return Goes(path, f"{sent.result}: {sent.msg_id} is sent to {place}.")
+    return Goes(path, f"{sent.result}: sent {sent.msg_id} to {place}.")
 
 
 def drafted(form: Fields) -> tuple[Message, str | None]:
@@ -84,7 +84,7 @@ def drafted(form: Fields) -> tuple[Message, str | None]:
         },
     }
     if not told["body"]["content"]:
-        raise BadField("body is missing: RocketMQ stores no empty message")
+        raise BadField("body is missing: RocketMQ does not accept empty messages")
     try:
         return message_of_json(told)
     except MessageIllegal as error:
@@ -101,6 +101,6 @@ def properties_of(text: str) -> dict[str, str]:
         if not sign or not name.strip() or not value.strip():
             raise BadField(f"properties, line {number}: give NAME=VALUE")
         if name.strip() in RESERVED:
-            raise BadField(f"properties, line {number}: {name.strip()} is used by the system")
+            raise BadField(f"properties, line {number}: {name.strip()} is reserved for the system")
         found[name.strip()] = value
     return found

@@ -24,13 +24,13 @@ SNAPSHOT_FRESH_SECONDS = 10.0
 NAME_CHARS_MAX = 127
 OWN, EVERY = "own", "every"
 KINDS: Mapping[str, str] = {
-    OWN: "what applications made",
-    EVERY: "every topic",
+    OWN: "application topics",
+    EVERY: "all topics",
     TopicType.UNSPECIFIED: "normal",
     TopicType.FIFO: "in order",
     TopicType.RETRY: "retries",
     TopicType.DLQ: "dead letters",
-    TopicType.SYSTEM: "of the system",
+    TopicType.SYSTEM: "system topics",
 }
 """What the list can be narrowed to, in words."""
 _OWN = (TopicType.UNSPECIFIED, TopicType.FIFO)
@@ -40,13 +40,13 @@ COLUMNS: tuple[Column[TopicSummary], ...] = (
     Column("Kind", "type", lambda row: KINDS[row.type]),
     Column("Brokers", "brokers", lambda row: len(row.brokers), is_number=True),
     Column("Queues", "queues", lambda row: row.write_queues, is_number=True),
-    Column("May", "perm", lambda row: row.perms),
+    Column("Permission", "perm", lambda row: row.perms),
     Column("Groups", "groups", lambda row: len(row.groups), is_number=True),
     Column("Lag", "lag", lambda row: row.known_lag_messages, is_number=True),
     Column("Messages", is_number=True),
-    Column("In a second", is_number=True),
-    Column("In 24 hours", is_number=True),
-    Column("Last stored"),
+    Column("Produced/s", is_number=True),
+    Column("Produced in 24 h", is_number=True),
+    Column("Last message"),
 )
 
 

@@ -57,5 +57,5 @@ async def _given_up(asked: Asked) -> Paged:
 async def check(asked: Asked) -> Plan:
     """Have its producer asked again."""
     if len(asked.path["id"]) > ID_CHARS_MAX:
-        raise NotFound("this is no offset id")
+        raise NotFound("this is not an offset id")
     return await plan_resume(asked.session, asked.path["id"])
