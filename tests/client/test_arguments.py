@@ -399,9 +399,9 @@ def test_an_unknown_setting_is_refused_with_the_one_that_was_meant(kind: type[An
         one: text for one, text in UNKNOWN.items() if "Producer" in kind.__name__ or text[13:17] not in ("send", "retr")
     }
     for name, text in known.items():
-        with pytest.raises(ConfigurationError, match=rf"knows no setting '{name}'; {text[:-1]}"):
+        with pytest.raises(ConfigurationError, match=rf"has no setting '{name}'; {text[:-1]}"):
             kind("g", "127.0.0.1:9876", **more, **{name: 3})
-    with pytest.raises(ConfigurationError, match="knows no setting 'zzz'; it has access_channel"):
+    with pytest.raises(ConfigurationError, match="has no setting 'zzz'; it has access_channel"):
         kind("g", "127.0.0.1:9876", **more, zzz=3)
 
 
