@@ -78,7 +78,7 @@ def test_sums_are_unknown_when_a_part_is(running: Cluster) -> None:
 
 def test_health_fails_for_what_is_critical_and_for_who_is_missed(half_dead: Cluster) -> None:
     found = asked(half_dead.namesrv_address, cluster.health)
-    assert ("reachable", Severity.CRITICAL) in [(row.check, row.severity) for row in found.items]
+    assert ("reachable", Severity.CRITICAL) in [(row.rule, row.severity) for row in found.items]
     assert found.check_failed
     half_dead.heal()
     assert not asked(half_dead.namesrv_address, cluster.health).check_failed

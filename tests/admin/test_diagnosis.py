@@ -15,8 +15,8 @@ from orbitmq.admin.clients import Member, Running, RunningQueue, RunningTopic, S
 from orbitmq.admin.consumption import excerpt
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import why
+from orbitmq.admin.group_evidence import GroupEvidence, TopicPlace
 from orbitmq.admin.groups import GroupRules, plan_create
-from orbitmq.admin.observed import Evidence, TopicPlace
 from orbitmq.admin.progress import GroupProgress, QueueLag, State
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
@@ -60,7 +60,7 @@ def member(name: str = "x", **more: object) -> Member:
     return change(Member(name, "10.0.0.9:1", "JAVA", "V4_9_7", ["broker-a"]), **more)
 
 
-def healthy() -> Evidence:
+def healthy() -> GroupEvidence:
     progress = GroupProgress(
         "g", 1, "CLUSTERING", lag_messages=0, known_lag_messages=0, retry_lag_messages=0, dead_letters=0,
         newest_dead_letter_at_ms=None, expired_messages=0, consume_tps=5.0, handed_out_tps=5.0, produce_tps=5.0,
@@ -68,20 +68,20 @@ def healthy() -> Evidence:
         last_consumed_age_ms=0, latency_ms=0, unowned_queues=[], idle_clients=[], unread_queues=[],
         queues=[queue_lag(0), queue_lag(1)],
     )  # fmt: skip
-    return Evidence(
+    return GroupEvidence(
         "g", progress, NOW_MS, kind="CONSUME_PASSIVELY", start="CONSUME_FROM_FIRST_OFFSET", members=[member()],
         reports=[report(queue())], subscriptions=[Subscription("T", "*", "TAG", ["x"], conflict=False)],
         rules=[rules()], places=[TopicPlace("T", "broker-a", 6, 4, 4)], broker_perms={"broker-a": 6},
     )  # fmt: skip
 
 
-Edit = Callable[[Evidence], object]
+Edit = Callable[[GroupEvidence], object]
 
 
 def set_(**values: object) -> Edit:
     """Other evidence."""
 
-    def edit(e: Evidence) -> None:
+    def edit(e: GroupEvidence) -> None:
         for name, value in values.items():
             setattr(e, name, value)
 
@@ -91,7 +91,7 @@ def set_(**values: object) -> Edit:
 def figures(**values: object) -> Edit:
     """Other figures of its progress."""
 
-    def edit(e: Evidence) -> None:
+    def edit(e: GroupEvidence) -> None:
         e.progress = change(e.progress, **values)
 
     return edit
@@ -103,7 +103,7 @@ def lags(*queues: QueueLag, **more: object) -> Edit:
 
 
 def all_of(*edits: Edit) -> Edit:
-    def edit(e: Evidence) -> None:
+    def edit(e: GroupEvidence) -> None:
         for one in edits:
             one(e)
 
@@ -232,7 +232,7 @@ def test_a_rule_is_silent_just_beside_it(rule: str) -> None:
 def test_a_group_that_is_well_is_told_so() -> None:
     (one,) = diagnose(healthy())
     assert (one.rule, one.severity) == ("well", Severity.WELL)
-    assert "has consumed everything" in one.sentence
+    assert "has consumed everything" in one.message
 
 
 def test_the_worst_comes_first_and_every_reason_has_a_command() -> None:
@@ -243,7 +243,7 @@ def test_the_worst_comes_first_and_every_reason_has_a_command() -> None:
     for speaks, _ in CASES.values():
         evidence = healthy()
         speaks(evidence)
-        assert all(one.command for one in diagnose(evidence))
+        assert all(one.remedy for one in diagnose(evidence))
 
 
 def test_a_stack_is_cut_to_the_threads_that_listen() -> None:

@@ -20,12 +20,11 @@ import pytest
 
 from orbitmq.admin import cluster as clusters
 from orbitmq.admin.evidence import why
-from orbitmq.admin.group_verdicts import Verdicts, group_verdicts
-from orbitmq.admin.observed import Finding
+from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
 from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Session
 from orbitmq.admin.topic_changes import Wanted, plan_alter
-from orbitmq.admin.verdict import ORDER, Severity
+from orbitmq.admin.verdict import ORDER, Finding, Severity
 from orbitmq.client import (
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
@@ -239,8 +238,8 @@ def looks(running: Situations) -> Looks:
         place.forget()
         judged = await group_verdicts(place.session(), clock=clock, paces=place.paces, watch_seconds=0)
         assert {one.group.name for one in judged.items} >= set(TABLE)
-        (overview,) = (await clusters.of_brokers(place.session())).items
-        of_all = clusters.judged(overview, judged, [running.broker_name]).severity
+        (overview,) = (await clusters.broker_overviews(place.session())).items
+        of_all = clusters.with_groups(overview, judged, [running.broker_name]).severity
         dashboard = Dashboard(Settings([place]))
         first = html.unescape((await seen(dashboard, "")).body.decode())
         return {name: await told(dashboard, first, name, of_all) for name in TABLE}
@@ -322,7 +321,7 @@ def test_one_look_that_knows_of_no_other_tells_the_same_a_minute_later(looks: Lo
 
 def test_what_one_look_cannot_know_is_too_early_to_tell_and_never_well(looks: Looks) -> None:
     assert looks.alone["never-polls"].severity is Severity.UNKNOWN
-    assert "too early to tell" in looks.alone["never-polls"].sentence
+    assert "too early to tell" in looks.alone["never-polls"].message
 
 
 @pytest.mark.parametrize("situation", TABLE)
@@ -366,17 +365,19 @@ def test_every_command_that_judges_the_cluster_is_as_bad_as_its_worst_group(pair
     (reason,) = items("group", "why", "left", *at, code=8)
     assert (reason["severity"], reason["rule"]) == ("critical", "offline")
     (overview,) = items("cluster", "overview", *at)
-    assert (overview["severity"], overview["verdict"]) == ("critical", reason["sentence"])
+    assert (overview["severity"], overview["verdict"]) == ("critical", reason["message"])
     row = next(one for one in items("cluster", "health", *at, code=8) if one["check"] == "groups")
-    assert (row["subject"], row["severity"], row["message"]) == ("left", "critical", reason["sentence"])
+    assert (row["subject"], row["severity"], row["message"]) == ("left", "critical", reason["message"])
     row = next(one for one in items("doctor", *at, code=8) if one["check"] == "groups")
-    assert (row["severity"], row["message"]) == ("critical", reason["sentence"])
-    assert reason["sentence"] in orbitmq("check", "group", *at, code=2).stdout
-    assert reason["sentence"] in orbitmq("check", "group", "left", *at, code=2).stdout
+    assert (row["severity"], row["message"]) == ("critical", reason["message"])
+    assert reason["message"] in orbitmq("check", "group", *at, code=2).stdout
+    assert reason["message"] in orbitmq("check", "group", "left", *at, code=2).stdout
+    assert f"messages behind: {reason['message']}" in orbitmq("check", "lag", "left", *at, code=2).stdout
+    assert (reason["sentence"], reason["command"]) == (reason["message"], reason["remedy"]), "former keys"
     assert "1 group is well" in orbitmq("check", "group", "through", *at).stdout
-    assert reason["sentence"] in orbitmq("top", "--once", *at).stdout
+    assert reason["message"] in orbitmq("top", "--once", *at).stdout
     (waited,) = items("wait", "cluster", "--for", "healthy", "--within", 0, *at, code=8)
-    assert (waited["holds"], waited["last"]) == (False, reason["sentence"])
+    assert (waited["holds"], waited["last"]) == (False, reason["message"])
 
 
 def test_a_group_that_nobody_knows_is_critical_and_has_no_page(pair: Cluster) -> None:
@@ -402,5 +403,5 @@ def test_while_a_part_of_the_queues_is_away_nothing_is_well(pair: Cluster) -> No
     assert (overview.worst.severity, overview.worst.rule) == (Severity.WARNING, "no-answer")
 
 
-async def _verdicts(session: Session) -> Verdicts:
+async def _verdicts(session: Session) -> GroupVerdicts:
     return await group_verdicts(session, watch_seconds=0)

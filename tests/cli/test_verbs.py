@@ -16,10 +16,9 @@ from msgspec import Struct
 from typer.testing import CliRunner
 
 from orbitmq.admin.answers import Found, failure_of
-from orbitmq.admin.observed import Finding
 from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
 from orbitmq.admin.session import Session
-from orbitmq.admin.verdict import Severity
+from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.cli import output, undoing
 from orbitmq.cli.performing import Aside
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
@@ -155,8 +154,8 @@ class _Terminal(io.StringIO):
 def test_a_terminal_of_80_columns_shows_reasons_and_commands_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     terminal, reason = _Terminal(), " ".join(f"word{number}" for number in range(30))
-    found = Found([Finding(Severity.CRITICAL, "stuck", reason, {}, "orbitmq group why payments --watch 10")])
-    columns = ("SEVERITY=severity", "REASON=sentence", "COMMAND=command")
+    found = Found([Finding(Severity.CRITICAL, "stuck", "payments", reason, "orbitmq group why payments --watch 10")])
+    columns = ("SEVERITY=severity", "REASON=message", "COMMAND=remedy")
     output.write("GroupDiagnosis", found, columns, "table", cluster=None, now_ms=0, stream=terminal)
     _, *rows = terminal.getvalue().splitlines()  # the heading is bold
     assert max(map(len, rows)) <= 80

@@ -14,7 +14,7 @@ from orbitmq.admin import acl, brokers, paging, topic_changes, topic_summaries
 from orbitmq.admin import messages as by_name
 from orbitmq.admin import topics as topics_admin
 from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.group_verdicts import Verdicts
+from orbitmq.admin.group_verdicts import GroupVerdicts
 from orbitmq.admin.groups import Group
 from orbitmq.admin.living import Moment
 from orbitmq.admin.offsets import StoredOffset
@@ -90,7 +90,7 @@ BEHIND = Group("behind", ["broker-a"], ["T"], False, lag_messages=3, known_lag_m
 
 async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: Place, dashboard: Dashboard) -> None:
     now = at_the_moment([AWAY], BEHIND, NOT_KNOWN, NOT_ASKED, CAUGHT_UP)
-    await known(place, {"moment": now, "roster": Roster(), "verdicts": Verdicts()})
+    await known(place, {"moment": now, "roster": Roster(), "verdicts": GroupVerdicts()})
     rows = (await seen(dashboard, "")).table("Groups with a lag")
     assert [(row["Group"], row["Lag"]) for row in rows] == [("behind", "3"), ("notKnown", "–"), ("notAsked", "–")]
     listed = (await seen(dashboard, "groups?only=behind")).table("Groups")
@@ -99,7 +99,8 @@ async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: Place, das
 
 async def test_a_group_that_has_taken_nothing_yet_is_not_behind(place: Place, dashboard: Dashboard) -> None:
     await known(
-        place, {"moment": at_the_moment([], BEHIND, NOT_ASKED, CAUGHT_UP), "roster": Roster(), "verdicts": Verdicts()}
+        place,
+        {"moment": at_the_moment([], BEHIND, NOT_ASKED, CAUGHT_UP), "roster": Roster(), "verdicts": GroupVerdicts()},
     )
     rows = (await seen(dashboard, "")).table("Groups with a lag")
     assert [row["Group"] for row in rows] == ["behind"]
@@ -137,7 +138,7 @@ async def test_what_is_empty_is_so_as_far_as_is_known(
         place,
         {
             "moment": at_the_moment(failures),
-            "verdicts": Verdicts(),
+            "verdicts": GroupVerdicts(),
             "groups of the system": Found([CAUGHT_UP], failures=list(failures)),
             "roster": Roster(),
             "producers ": nothing,

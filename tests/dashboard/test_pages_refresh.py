@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Route, expect
 
 from orbitmq.admin.answers import Found
-from orbitmq.admin.group_verdicts import Verdicts
+from orbitmq.admin.group_verdicts import GroupVerdicts
 from orbitmq.admin.living import Moment
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.app import Dashboard, Settings
@@ -41,8 +41,8 @@ def _nothing(_: Session) -> Awaitable[Found[Moment]]:
     return answer()
 
 
-async def _no_groups(_: Session) -> Verdicts:
-    return Verdicts()
+async def _no_groups(_: Session) -> GroupVerdicts:
+    return GroupVerdicts()
 
 
 class _Server:

@@ -7,8 +7,7 @@ from importlib import import_module
 import pytest
 
 from orbitmq.admin import diagnosis
-from orbitmq.admin.observed import Finding
-from orbitmq.admin.verdict import Severity
+from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.dashboard import pages
 from orbitmq.dashboard.asking import PAGES
 from orbitmq.dashboard.pages.remedies import OF, figures_of, remedies
@@ -20,7 +19,7 @@ EVIDENCE: dict[str, diagnosis.Figure] = {"topic": "T/1", "broker": "broker-a", "
 
 
 def finding(rule: str, **evidence: diagnosis.Figure) -> Finding:
-    return Finding(Severity.CRITICAL, rule, "", evidence, None)
+    return Finding(Severity.CRITICAL, rule, "billing", "", None, evidence)
 
 
 @pytest.mark.parametrize("rule", OF)

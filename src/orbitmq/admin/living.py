@@ -10,7 +10,7 @@ from msgspec import Struct
 from orbitmq.admin import cluster, groups
 from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.cluster import Member, Overview
-from orbitmq.admin.group_verdicts import Verdicts
+from orbitmq.admin.group_verdicts import GroupVerdicts
 from orbitmq.admin.groups import Group
 from orbitmq.admin.session import Session
 
@@ -34,7 +34,7 @@ async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found
     The verdict is that of the brokers: `with_groups` adds what takes longer to be known.
     """
     overviews, members, found = await asyncio.gather(
-        cluster.of_brokers(session), cluster.listed(session), groups.groups(session, lag=True)
+        cluster.broker_overviews(session), cluster.listed(session), groups.groups(session, lag=True)
     )
     behind = sorted(found.items, key=lambda group: (-(group.lag_messages or group.known_lag_messages or 0), group.name))
     one = Moment(overviews.items, members.items, behind[:shown], len(found.items))
@@ -42,13 +42,13 @@ async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found
     return Found([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures]))
 
 
-def with_groups(one: Moment, groups: Verdicts | None) -> Moment:
+def with_groups(one: Moment, groups: GroupVerdicts | None) -> Moment:
     """The moment with verdicts that are no better than those of the groups; None while nobody has looked at them."""
 
     def names(of: str) -> list[str]:
         return [broker.broker for broker in one.brokers if broker.cluster == of]
 
-    clusters = [cluster.judged(overview, groups, names(overview.cluster)) for overview in one.clusters]
+    clusters = [cluster.with_groups(overview, groups, names(overview.cluster)) for overview in one.clusters]
     return msgspec.structs.replace(one, clusters=clusters)
 
 

@@ -1,24 +1,24 @@
-"""A check at work: one question, one line, and the exit code of a Nagios plugin, whatever happens."""
+"""Runs a check: one line and the exit code of a Nagios plugin, whatever happens."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 import msgspec
 
 from orbitmq.admin import checks
-from orbitmq.admin.checks import Checked, State
-from orbitmq.admin.session import Session
+from orbitmq.admin.checks import Check, CheckResult, CheckState
+from orbitmq.admin.verdict import Limits
 from orbitmq.cli.contexts import choose
 from orbitmq.cli.performing import opened, told_error
 from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.runtime.visible import visible, visible_json
 
-FORMATS: dict[str, Callable[[Checked], str]] = {
+FORMATS: dict[str, Callable[[CheckResult], str]] = {
     "nagios": checks.nagios,
     "json": lambda checked: msgspec.json.format(msgspec.json.encode(checked), indent=2).decode(),
     "prometheus": checks.prometheus,
@@ -26,16 +26,8 @@ FORMATS: dict[str, Callable[[Checked], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Where the check warns and where it is critical; None is the check's own."""
-
-    warning: float | None
-    critical: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Which cluster, and how long is waited for each answer."""
+class CheckTarget:
+    """The cluster to check, and the timeout of each request."""
 
     name_servers: Sequence[str]
     context: str | None
@@ -45,31 +37,32 @@ class Reach:
 
 
 def run(
-    check: str, question: Callable[[Session, float, float], Awaitable[Checked]], limits: Limits, form: str, reach: Reach
+    check: str, question: Check, limits: tuple[float | None, float | None], form: str, target: CheckTarget
 ) -> NoReturn:
-    """Ends the process with 0, 1, 2 or 3; what cannot be asked is unknown (3), as is a wrong limit."""
-    usual = checks.LIMITS[check]
-    warning = usual[0] if limits.warning is None else limits.warning
-    critical = usual[1] if limits.critical is None else limits.critical
+    """End the process with 0, 1, 2 or 3; what cannot be checked is unknown (3), as is a wrong limit. `limits` are
+    where to warn and where it is critical; None stands for the check's own.
+    """
+    usual = checks.DEFAULT_LIMITS[check]
+    chosen = Limits(*(default if given is None else given for default, given in zip(usual, limits, strict=True)))
     try:
         if form not in FORMATS:
             raise ConfigurationError(f"--format {form}: give one of {', '.join(FORMATS)}")
-        if warning > critical:
-            raise ConfigurationError(f"the warning limit {warning:g} is above the critical limit {critical:g}")
-        checked = asyncio.run(_asked(question, warning, critical, reach))
+        if chosen.warning > chosen.critical:
+            raise ConfigurationError(
+                f"the warning limit {chosen.warning:g} is above the critical limit {chosen.critical:g}"
+            )
+        checked = asyncio.run(_check(question, chosen, target))
     except OrbitMQError as error:
-        checked = Checked(check, State.UNKNOWN.name, told_error(error), [])
+        checked = checks.unknown(check, told_error(error))
     except Exception as error:  # Python's own exit code, 1, would be a warning
-        checked = Checked(check, State.UNKNOWN.name, f"{type(error).__name__}: {error}", [])
+        checked = checks.unknown(check, f"{type(error).__name__}: {error}")
     text = FORMATS.get(form, checks.nagios)(checked)
     print(visible_json(text) if form == "json" else visible(text, lines=True))
     sys.stdout.flush()
-    raise SystemExit(State[checked.state].value)
+    raise SystemExit(CheckState[checked.state].value)
 
 
-async def _asked(
-    question: Callable[[Session, float, float], Awaitable[Checked]], warning: float, critical: float, reach: Reach
-) -> Checked:
-    context = choose(reach.name_servers, reach.context, reach.cluster, reach.mapped)
-    async with opened(context, reach.timeout_ms) as session:
-        return await question(session, warning, critical)
+async def _check(question: Check, limits: Limits, target: CheckTarget) -> CheckResult:
+    context = choose(target.name_servers, target.context, target.cluster, target.mapped)
+    async with opened(context, target.timeout_ms) as session:
+        return await question(session, limits)

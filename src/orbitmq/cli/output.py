@@ -55,7 +55,7 @@ def write(
         told = envelope(kind, found, cluster, now_ms)
         text.write(_json(told) + "\n" if form == "json" else _yaml(told))
         return
-    items = [plain(item) for item in found.items]
+    items = [plain(item, kind) for item in found.items]
     if form == "table" and kind in texts.TEXTS:
         stream.writelines(texts.TEXTS[kind](item) for item in items)
     elif form in ("table", "wide"):

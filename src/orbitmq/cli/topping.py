@@ -17,7 +17,7 @@ from rich.text import Text
 from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import Overview
 from orbitmq.admin.envelope import plain
-from orbitmq.admin.group_verdicts import Verdicts, group_verdicts
+from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
 from orbitmq.admin.living import Moment, moment, with_groups
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.session import Session
@@ -95,7 +95,7 @@ class _Groups:
     """The verdicts of the groups, which take longer than a screen may wait: looked up beside it, again and again."""
 
     def __init__(self) -> None:
-        self.verdicts: Verdicts | None = None
+        self.verdicts: GroupVerdicts | None = None
 
     @asynccontextmanager
     async def looked_at(self, session: Session) -> AsyncIterator[None]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from orbitmq.admin.group_verdicts import Verdicts, group_verdicts
+from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
 from orbitmq.admin.living import Moment, moment
 from orbitmq.admin.memory import Memory
 from orbitmq.admin.pace import Paces
@@ -194,11 +194,11 @@ class Place:
         """`living.moment` with all groups, kept: a `Found[Moment]`."""
         return await self.kept("moment", lambda session: moment(session, shown=None))
 
-    async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Kept[Verdicts] | None:
+    async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Kept[GroupVerdicts] | None:
         """The verdict of every group; None while they are looked at for the first time."""
         return await self.soon("verdicts", self._judge, VERDICTS_SECONDS, patience_seconds)
 
-    async def _judge(self, session: Session) -> Verdicts:
+    async def _judge(self, session: Session) -> GroupVerdicts:
         return await group_verdicts(session, clock=self.clock, paces=self.paces, watch_seconds=0)
 
     async def _sample(self) -> None:

@@ -11,8 +11,9 @@ from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
-    from orbitmq.admin.cluster import Health, Member, Overview, Replica
+    from orbitmq.admin.cluster import Member, Overview, Replica
     from orbitmq.admin.session import Session
+    from orbitmq.admin.verdict import Finding
 
 app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, its slaves.")
 
@@ -75,7 +76,7 @@ async def list_(session: Session) -> Found[Member]:
     app,
     "health",
     "ClusterHealth",
-    ("SEVERITY=severity", "CHECK=check", "SUBJECT=subject", "MESSAGE=message", "+REMEDY=remedy"),
+    ("SEVERITY=severity", "CHECK=rule", "SUBJECT=subject", "MESSAGE=message", "+REMEDY=remedy"),
 )
 async def health(
     session: Session,
@@ -88,7 +89,7 @@ async def health(
             "--exit-when-healthy", min=0, metavar="SECONDS", help="Ask again until all is well, at most so long."
         ),
     ] = 0,
-) -> Found[Health]:
+) -> Found[Finding]:
     """Whether the cluster is well, and if not, what is wrong and what to do about it.
 
     A broker that is stopped leaves no trace at a name server: one that was registered lately is missed all the same,

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
     from orbitmq.admin.clients import Member, Subscription
     from orbitmq.admin.groups import Group, GroupRules
-    from orbitmq.admin.observed import Finding
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.progress import GroupProgress, QueueLag
     from orbitmq.admin.session import Session
+    from orbitmq.admin.verdict import Finding
 
 app = noun("group", "Consumer groups: which there are, how far they are, why one does not consume, and their rules.")
 
@@ -159,7 +159,7 @@ async def lag(
     app,
     "why",
     "GroupDiagnosis",
-    ("SEVERITY=severity", "RULE=rule", "REASON=sentence", "COMMAND=command", "+EVIDENCE=evidence"),
+    ("SEVERITY=severity", "RULE=rule", "REASON=message", "COMMAND=remedy", "+EVIDENCE=evidence"),
 )
 async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     """Why the group consumes nothing, too little, or not what is expected: reasons, the worst first, with what helps.
@@ -182,7 +182,7 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     found = await asked(session, group, watch_seconds=WATCH_SECONDS)
     unknown = next((one for one in found.items if one.rule == "unknown"), None)
     if unknown is not None and not found.failures:
-        raise NotFound(unknown.sentence, unknown.command)
+        raise NotFound(unknown.message, unknown.remedy)
     return found
 
 

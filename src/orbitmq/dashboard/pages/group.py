@@ -15,13 +15,14 @@ from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Subscription
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import gather
+from orbitmq.admin.group_evidence import GroupEvidence
 from orbitmq.admin.groups import RULES, GroupRules, plan_alter, plan_delete
 from orbitmq.admin.groups import rules as rules_at
-from orbitmq.admin.observed import Evidence, Finding
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import GroupProgress, QueueLag, State, progress
 from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
+from orbitmq.admin.verdict import Finding
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
 from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import FLAGS, rules_of
@@ -61,7 +62,7 @@ QUEUES: tuple[Column[QueueLag], ...] = (
 class Look:
     """All there is to see of one group."""
 
-    evidence: Evidence
+    evidence: GroupEvidence
     findings: list[Finding]
     """The worst first."""
     warnings: list[str]

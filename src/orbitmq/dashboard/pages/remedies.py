@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from orbitmq.admin.observed import Figure, Finding
+from orbitmq.admin.verdict import EvidenceValue, Finding
 from orbitmq.dashboard.asking import PAGES
 from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role
@@ -130,7 +130,7 @@ OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
 """Rule -> its remedy."""
 
 
-def figures_of(finding: Finding) -> list[tuple[str, str, Figure]]:
+def figures_of(finding: Finding) -> list[tuple[str, str, EvidenceValue]]:
     """The evidence: its key, the key in words, and the value."""
     return [(key, _in_words(key), value) for key, value in finding.evidence.items()]
 

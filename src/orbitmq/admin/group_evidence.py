@@ -1,9 +1,10 @@
-"""What was seen of a group in one look, and the form of a reason. Pure, and decides nothing: `diagnosis` does."""
+"""What all nodes reported of one consumer group, which `diagnosis` judges. Pure, and decides nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec import Struct
 
@@ -12,7 +13,7 @@ from orbitmq.admin.clients import Member, Running, RunningQueue, Subscription
 from orbitmq.admin.groups import GroupRules
 from orbitmq.admin.pace import Pace
 from orbitmq.admin.progress import GroupProgress, QueueLag
-from orbitmq.admin.verdict import Severity
+from orbitmq.admin.verdict import EvidenceValue, Finding, Severity
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.topics import retry_topic
 
@@ -20,21 +21,6 @@ MINUTE_MS = 60_000
 """Messages that wait for so long while nothing is finished are a fault; what has begun later cannot be judged yet."""
 YOUNG_MS = 120_000
 """Members that have just started may not have shared the queues yet."""
-
-Figure = str | int | float | bool | list[str] | None
-
-
-class Finding(Struct, frozen=True, rename="camel"):
-    """One reason, or one thing to know."""
-
-    severity: Severity
-    rule: str
-    sentence: str
-    """What was seen, and what it means."""
-    evidence: dict[str, Figure]
-    """The figures the sentence stands on."""
-    command: str | None
-    """What repairs it, or what to look at next."""
 
 
 class TopicPlace(Struct, frozen=True, rename="camel"):
@@ -52,8 +38,8 @@ class TopicPlace(Struct, frozen=True, rename="camel"):
 
 
 @dataclass(slots=True)
-class Evidence:
-    """All that was seen of one group in one look."""
+class GroupEvidence:
+    """What all nodes reported of one group at one time."""
 
     group: str
     progress: GroupProgress
@@ -62,11 +48,11 @@ class Evidence:
     start: str | None = None
     members: list[Member] = field(default_factory=list)
     reports: list[Running] = field(default_factory=list)
-    """Of members that answered."""
+    """Of the members that responded."""
     subscriptions: list[Subscription] = field(default_factory=list)
     rules: list[GroupRules] = field(default_factory=list)
     similar: str | None = None
-    """A hint with group names like this one, for one that nobody knows."""
+    """A hint with similar group names, for a group that no broker knows."""
     unsubscribed: dict[str, int] = field(default_factory=dict)
     """Topic -> messages behind, of topics the group has offsets of and no member subscribes."""
     places: list[TopicPlace] = field(default_factory=list)
@@ -79,7 +65,7 @@ class Evidence:
     """Topic -> the tags of its newest messages, "" for those without."""
     failures: list[Failure] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)
-    """What earlier looks at the group add to this one."""
+    """The progress since earlier times."""
 
     @property
     def online(self) -> bool:
@@ -106,16 +92,15 @@ class Evidence:
         return report.started_at_ms is None or self.now_ms - report.started_at_ms > age_ms
 
 
-Rule = Callable[[Evidence], Iterable[Finding]]
+Rule = Callable[[GroupEvidence], Iterable[Finding]]
 
 
-def critical(rule: str, sentence: str, command: str | None = None, **evidence: Figure) -> Finding:
-    return Finding(Severity.CRITICAL, rule, sentence, evidence, command)
+def finding(
+    severity: Severity, e: GroupEvidence, rule: str, message: str, remedy: str | None = None, **values: EvidenceValue
+) -> Finding:
+    return Finding(severity, rule, e.group, message, remedy, values)
 
 
-def warning(rule: str, sentence: str, command: str | None = None, **evidence: Figure) -> Finding:
-    return Finding(Severity.WARNING, rule, sentence, evidence, command)
-
-
-def well(rule: str, sentence: str, command: str | None = None, **evidence: Figure) -> Finding:
-    return Finding(Severity.WELL, rule, sentence, evidence, command)
+critical = partial(finding, Severity.CRITICAL)
+warning = partial(finding, Severity.WARNING)
+well = partial(finding, Severity.WELL)
