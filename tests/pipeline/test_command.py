@@ -113,7 +113,7 @@ def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], given: str, co
 def test_what_spark_says_of_its_surroundings_is_put_plainly(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["sample", "--name-server", "mute"]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("orbitmq pipeline sample: a Python process of Spark did not answer in time; ")
+    assert told.startswith("orbitmq pipeline sample: a Python process of Spark did not start in time; ")
     assert told.count("\n") == 1
 
 
@@ -125,7 +125,7 @@ def test_a_bug_keeps_its_stack() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["nothing"], "there is no job nothing; there are archive, "),
+        (["nothing"], "unknown job nothing; the jobs are archive, "),
         (["sample", "--batch-rows", "0"], "batchRows"),
         ([], ""),
     ],

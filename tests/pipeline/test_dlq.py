@@ -88,7 +88,7 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
     with consumer(letters, fails=False) as seen:
         outcome = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (outcome.counts["sent"], outcome.counts["gone meanwhile"]) == (COUNT - 1, 0)
-        assert outcome.failed == ["messages that do not tell their topic: 1; name one with --to"]
+        assert outcome.failed == ["messages without a known origin topic: 1; name a topic with --to"]
         again = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (again.counts["sent"], again.counts["sent before"], again.counts["to send"]) == (0, COUNT - 1, 0)
 
@@ -99,7 +99,7 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
             place = Origin(LETTERS, last.brokerName, last.queueId, last.queueOffset, last.msgId)
             assert deliver(spark, options, opened.plan("retry", [place])).messages == 1
         resumed = run_job(dlq.JOB, spark, **shared, ledger=ledger)
-        assert resumed.counts["under way when a run ended"] == 1
+        assert resumed.counts["in flight when a run ended"] == 1
         assert (resumed.counts["sent"], resumed.counts["found stored"]) == (0, 1)
 
         wait_until(lambda: len(redelivered(seen)) >= COUNT, 60, "the group has them all")

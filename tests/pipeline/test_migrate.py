@@ -149,7 +149,7 @@ def test_a_topic_moves_with_its_groups_and_back(
         migrate.JOB, spark, nameServer=there, toNameServer=here, topics=back, state=tmp_path / "back.json", verify=False
     )
     assert len(spoiled.failed) == QUEUES
-    assert "others write there, too" in spoiled.failed[0]
+    assert "another producer writes there" in spoiled.failed[0]
 
 
 def queue(number: int, broker: str = "a") -> MessageQueue:
@@ -282,7 +282,7 @@ def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
 
         with monkeypatch.context() as patch:
             patch.setattr(migrate, "send", too_late)
-            with pytest.raises(SourceError, match="while they were copied; the next run with this state goes on"):
+            with pytest.raises(SourceError, match="while they were copied; the next run with this state skips them"):
                 job(failOnDataLoss=False)
 
         outcome = job(failOnDataLoss=False)
@@ -313,7 +313,7 @@ def test_who_else_wrote_behind_a_pass_that_broke_off_is_not_taken_for_it(
         return migrate.stored_of(spark, options, migration)
 
     assert stored_with(migrate._key(migration, queue(0), 101)) == {queue(5, "x"): 2}
-    with pytest.raises(ConfigurationError, match="queue 0 of t on a: others write into its copy, too"):
+    with pytest.raises(ConfigurationError, match="queue 0 of t on a: another producer writes into its copy"):
         stored_with("somebody else's")
 
 
@@ -325,7 +325,7 @@ def test_who_may_not_ask_for_all_groups_is_told_how_to_go_on(monkeypatch: pytest
     nobody = asked("n:1")
     counts, failed = migrate.carry(migrate.MigrateJob(groups="*"), Migration("m", ("a", "b")), nobody, nobody)
     assert set(counts.values()) == {0}
-    assert failed[0].startswith("groups are not carried: ORBITMQ_NO_PERMISSION: offsets of broker-a; ")
+    assert failed[0].startswith("group offsets are not copied: ORBITMQ_NO_PERMISSION: offsets of broker-a; ")
 
 
 def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carried(
@@ -358,7 +358,7 @@ def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carr
         wait_until(lambda: not runs(), 60, "the group has left")
         assert outcome.counts["offsets carried"] >= QUEUES
         (refused,) = outcome.failed
-        assert refused.startswith("group billing is consuming there (")
+        assert refused.startswith("group billing is consuming on the target (")
         assert offsets(there, topic, "shipping") == dict.fromkeys(range(QUEUES), GROUPS["shipping"])
 
         # It goes on there, and what it has consumed stays consumed.

@@ -44,12 +44,12 @@ class ArchiveOptions(BodyOptions):
 
     lake: str = option("lake", "", "Folder or URI of the lake. Required.")
     compression: str = option(
-        "lakeCompression", "zstd", "How Parquet files are compressed.", choices=("zstd", "snappy", "none")
+        "lakeCompression", "zstd", "Compression of the Parquet files.", choices=("zstd", "snappy", "none")
     )
     input: str = option(
         "input",
         "pull",
-        "Where messages come from: pull, over the network from brokers, or store, from their directories.",
+        "Where messages come from: brokers over the network (pull), or store directories (store).",
         choices=tuple(INPUTS),
     )
 

@@ -1,6 +1,6 @@
-"""The command line of the jobs: flags from the tables of options in, exit codes out. Knows no job.
+"""The command line of the jobs: flags are generated from their options. Knows no job.
 
-It is made of the standard library alone, so that it runs where spark-submit brings nothing but the sources of orbitmq.
+It uses only the standard library, so that it runs where spark-submit ships nothing but the sources of orbitmq.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_CODES = """\
-exit code: 0 done, 1 something could not be done (said at the end), 2 wrong usage or configuration, 130 interrupted"""
+exit code: 0 done, 1 something failed (listed at the end), 2 wrong usage or configuration, 130 interrupted"""
 HELP = f"""\
 usage: orbitmq pipeline NAME [FLAGS]
 
-Jobs over topics, stores and the lake, run by Spark.
+Spark jobs over topics, stores and the lake.
 
 jobs:
 {{jobs}}
 
-orbitmq pipeline NAME --help tells the flags of a job.
-orbitmq pipeline pack FOLDER writes the archive and the file that spark-submit is given.
+orbitmq pipeline NAME --help shows the flags of a job.
+orbitmq pipeline pack FOLDER writes the archive and the program for spark-submit.
 {EXIT_CODES}
 """
 PACK = "pack"  # no job: it starts no Spark
@@ -48,19 +48,19 @@ ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack trace
 OF_THE_CALLER = ("ORBITMQ_BAD_OPTION", "ORBITMQ_WORKER_PYTHON")
 
 OF_SPARK = {
-    "Python worker failed to connect back": "a Python process of Spark did not answer in time; the machine may be out "
-    "of memory or busy, or the interpreter that PYSPARK_PYTHON names lacks pyspark",
-    "Cannot run program": "Spark cannot run the interpreter that PYSPARK_PYTHON names; every executor must have it",
-    "PYTHON_VERSION_MISMATCH": "the driver and the executors have different Pythons; give PYSPARK_PYTHON one of the "
-    "driver's version, that is on every executor",
-    "OutOfMemoryError": "Spark's virtual machine is out of memory; give it more, as with "
+    "Python worker failed to connect back": "a Python process of Spark did not start in time; the machine may be out "
+    "of memory or busy, or the interpreter of PYSPARK_PYTHON lacks pyspark",
+    "Cannot run program": "Spark cannot run the interpreter of PYSPARK_PYTHON; install it on every executor",
+    "PYTHON_VERSION_MISMATCH": "the driver and the executors have different versions of Python; set PYSPARK_PYTHON to "
+    "an interpreter of the driver's version that is on every executor",
+    "OutOfMemoryError": "the JVM of Spark is out of memory; give it more, for example with "
     "--spark-conf spark.driver.memory=4g",
 }
-"""What Spark says of its own surroundings, in stacks of hundreds of lines, and what it comes to."""
+"""Texts inside the stack traces of Spark about its environment, and what they mean."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job that the first argument names; the exit code."""
+    """Run the job that the first argument names. Returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP.format(jobs="\n".join(f"  {name:<9} {entry.summary}" for name, entry in JOBS.items())), end="")
         return 0 if arguments else EXIT_USAGE
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     if name == PACK:
         return _pack(rest)
     if name not in JOBS:
-        print(f"orbitmq pipeline: there is no job {name}; there are {', '.join(JOBS)}", file=sys.stderr)
+        print(f"orbitmq pipeline: unknown job {name}; the jobs are {', '.join(JOBS)}", file=sys.stderr)
         return EXIT_USAGE
     try:
         return _run(job_named(name), rest)
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         return _fail(name, str(error), EXIT_USAGE)
     except (OrbitMQError, OSError) as error:
         return _fail(name, str(error), EXIT_USAGE if str(error).startswith(OF_THE_CALLER) else EXIT_FAILED)
-    except Exception as error:  # of Spark, with ours somewhere inside; without one it is a bug and keeps its stack
+    except Exception as error:  # of Spark, with ours inside; without one it is a bug and keeps its stack
         if _was_interrupted(error):
             return _fail(name, f"interrupted; {job_named(name).again}", EXIT_INTERRUPTED)
         text = str(error)
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _was_interrupted(error: BaseException) -> bool:
-    """Whether it is what came of an interruption: Spark's objects that are stopped then may not answer."""
+    """Whether an interruption caused the error: Spark's objects may fail once they are stopped."""
     while error.__context__ is not None:
         error = error.__context__
         if isinstance(error, KeyboardInterrupt):
@@ -126,7 +126,7 @@ def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:
     as_json, file = given.pop("json"), given.pop("config")
     flags = {key: as_text(value) for key, value in given.items() if value is not None}
     options = job.options.parse(_in_file(file, job) | flags)
-    from orbitmq.pipeline.session import session_of  # Spark; nobody waits for it who asks for help
+    from orbitmq.pipeline.session import session_of  # loads Spark, which --help does not need
 
     with session_of(job.name, options) as spark:
         outcome = job.run(JobContext(options, spark, shown_on(sys.stderr)))
@@ -138,7 +138,9 @@ def _in_file(file: str | None, job: Job[JobOptions]) -> dict[str, str]:
     """The options of a properties file. ConfigurationError names a key that the job does not have."""
     pairs = read_properties(Path(file)) if file else {}
     if unknown := unknown_keys(pairs, job.options):
-        raise ConfigurationError(f"{file}: the job {job.name} has no option {unknown[0]}; its help tells which it has")
+        raise ConfigurationError(
+            f"{file}: the job {job.name} has no option {unknown[0]}; see orbitmq pipeline {job.name} --help"
+        )
     return pairs
 
 
@@ -155,9 +157,12 @@ def parser(job: Job[JobOptions]) -> argparse.ArgumentParser:
     for key, (_, declared) in job.options.table().items():
         _add_flag(made, key, declared)
     made.add_argument(
-        "-c", "--config", metavar="FILE", help="Properties file with options; flags go before it. A place for secrets."
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="Properties file with options, for example secrets. Flags take precedence.",
     )
-    made.add_argument("--json", action="store_true", help="Print the closing table as one JSON object.")
+    made.add_argument("--json", action="store_true", help="Print the result as one JSON object.")
     return made
 
 
@@ -178,7 +183,7 @@ def flag(key: str) -> str:
 
 
 def print_table(job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
-    """Rows, counts and failures for people."""
+    """Print rows, counts and failures as text."""
     if outcome.table:
         names = list(outcome.table[0])
         texts = [names, *([_text(row[name]) for name in names] for row in outcome.table)]
@@ -194,7 +199,7 @@ def print_table(job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
 
 
 def print_json(_job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
-    """The same as one object."""
+    """Print the same as one JSON object."""
     whole: Mapping[str, object] = {
         "counts": dict(outcome.counts),
         "table": [dict(row) for row in outcome.table],

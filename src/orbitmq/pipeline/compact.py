@@ -1,4 +1,4 @@
-"""The job `compact`: many small files of the lake become few large ones, and what nobody needs goes."""
+"""The job `compact`: merges small files of the lake into large ones, and removes files that are no longer needed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class CompactJob(LakeOptions, JobOptions):
-    """Which files are put together."""
+    """Options of the job `compact`."""
 
     target_size: int = option(
-        "targetSize", 256, "Size that files should reach; larger ones stay as they are.", unit="MiB", minimum=1,
+        "targetSize",
+        256,
+        "Size that merged files should reach. Larger files are not changed.",
+        unit="MiB",
+        minimum=1,
         maximum=4096,
-    )  # fmt: skip
+    )
 
 
 def run(context: JobContext[CompactJob]) -> JobResult:
-    """Compact, publishing each bin by itself, then sweep."""
+    """Compact and publish bin by bin, then sweep."""
     options = context.options
     lake = options.open_existing()
     bins = plan(lake.files(), options.target_size * MIB)
@@ -66,7 +70,7 @@ def run(context: JobContext[CompactJob]) -> JobResult:
 
 
 def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequence[Bin]) -> Iterator[list[LakeFile]]:
-    """The new files of each bin, in the order of the bins; each is made by a task of its own."""
+    """The new files of each bin, in the order of the bins. One task makes each."""
     if not bins:
         return
 
@@ -79,10 +83,10 @@ def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequen
 
 JOB = Job(
     "compact",
-    "Messages stay readable all the time: each topic and day is replaced in one step, and the old files stay for an\n"
-    "hour for readers that began before. Files that several small topics share are parted.",
+    "Messages stay readable: each topic and day is replaced in one step, and the old files stay for an hour, for\n"
+    "readers that started before. Files that several small topics share are split by topic.",
     CompactJob,
     run,
     ("--lake ./lake", "--lake s3://bucket/lake --lake-format delta --target-size 512"),
-    "what was put together stays so, and the next run does the rest",
+    "merged files stay, and the next run does the rest",
 )

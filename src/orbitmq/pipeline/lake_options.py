@@ -26,14 +26,14 @@ class LakeOptions(Options):
     lake_format: str = option(
         "lakeFormat",
         PARQUET,
-        "What publishes the files: plain Parquet with a log of its own, or a table format.",
+        "How files are published: plain Parquet with a log of its own, or a table format.",
         choices=FORMATS,
     )
     catalog: str = option(
-        "lakeCatalog", "", "Properties of an Iceberg catalog, JSON; empty is one beside the messages."
+        "lakeCatalog", "", "Properties of an Iceberg catalog, as JSON. Empty is a catalog next to the messages."
     )
     group: str = option(
-        "archiveGroup", ARCHIVE_GROUP, "Consumer group whose offsets tell brokers how far the archive is."
+        "archiveGroup", ARCHIVE_GROUP, "Consumer group whose offsets report the progress of the archive to the brokers."
     )
 
     def open(self) -> Lake:
@@ -62,20 +62,20 @@ class BodyOptions(Options):
     body_mode: str = option(
         "bodyMode",
         RAW,
-        "What bodies are: raw, bytes; json or avro, which are read into a column `value` as well, with what does not "
-        "fit in `_rescued`. A lake stays raw, or with columns, as it began.",
+        "Type of the bodies: bytes (raw), or json or avro, which are also parsed into a column `value`, with what "
+        "does not fit in `_rescued`. A lake keeps what it began with: raw, or columns.",
         choices=MODES,
     )
     body_schema: str = option(
         "bodySchema",
         "",
-        "With bodyMode json and avro: schema of the bodies, a record of Avro as JSON, or a file with it.",
+        "With bodyMode json and avro: the schema of the bodies, an Avro record as JSON, or a file with it.",
     )
     on_bad_body: str = option(
         "onBadBody",
         SUSPEND,
-        "A body that does not fit: suspend stops the archive before it, skip leaves the message out, log archives it "
-        "with what fits; the last two log how many.",
+        "What to do with a body that does not fit the schema: stop the archive before it (suspend), leave the "
+        "message out (skip), or archive it with what fits (log). The last two log how many.",
         choices=ON_BAD,
     )
 

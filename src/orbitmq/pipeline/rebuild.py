@@ -1,4 +1,4 @@
-"""The job `rebuild`: queues and key index of a stopped store are made anew from its log, by several processes."""
+"""The job `rebuild`: rebuilds the queues and the key index of a stopped store from its log, in several processes."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from orbitmq.store.tools.verify import state_of
 
 @dataclass(frozen=True)
 class RebuildJob(JobOptions):
-    """Which store."""
+    """Options of the job `rebuild`."""
 
     path: str = option(
-        "path", "", "The store directory. Every executor must see and may write it under that name. Required."
+        "path", "", "The store directory. Every executor must be able to read and write it under that path. Required."
     )
     commit_log: str = option(
         "storePathCommitLog",
         "",
-        "Directories of the commit log, separated by commas, when it does not lie in the store directory.",
+        "Directories of the commit log, separated by commas, when it is not in the store directory.",
     )
     broker_config: str = option(
         "brokerConfig",
         "",
-        "Properties file of the broker, for what the directory does not tell: the sizes of files of which none is "
-        "left, and the delays of messages that wait.",
+        "Properties file of the broker. It supplies what the directory does not tell: the sizes of files of which "
+        "none is left, and the delay levels.",
     )
 
 
 def run(context: JobContext[RebuildJob]) -> JobResult:
-    """Make them, file by file of the log and queue by queue."""
+    """Rebuild, file by file of the log and queue by queue."""
     options = context.options
     if not options.path:
-        raise ConfigurationError("option path is missing: give the store directory")
+        raise ConfigurationError("option path is missing; give the store directory")
     root, logs = Path(options.path), tuple(map(Path, parts(options.commit_log, ",")))
     directory = StoreDirectory(root, logs)
     directory.check()
@@ -79,12 +79,12 @@ def _outcome(made: Rebuilt, seconds: float) -> JobResult:
 
 JOB = Job(
     "rebuild",
-    "The same as `orbitmq store rebuild`, byte for byte, by as many processes as Spark has cores: each file of the\n"
-    "log is looked through by one task, each queue and each file of the index written by another. The broker must be\n"
-    "stopped. An interruption leaves the old queues and index; the new ones take their place in one step each. The\n"
-    "log is read up to the first message that is not whole, which is how far a start would believe it.",
+    "The result is that of `orbitmq store rebuild`, byte for byte, but made by as many processes as Spark has cores:\n"
+    "a task scans one file of the log, or writes one queue or one file of the index. Stop the broker first. The new\n"
+    "queues and the new index each replace the old ones in one step, so an interruption leaves the old ones. The log\n"
+    "is read up to the first message that is not whole, as by a start of the broker.",
     RebuildJob,
     run,
     ("--path /data/store", "--path /data/store --broker-config broker.conf --master 'local[8]'"),
-    "the old queues and index are as they were, unless the new ones had begun to take their place",
+    "the old queues and index are unchanged, unless their replacement had begun",
 )

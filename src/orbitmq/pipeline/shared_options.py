@@ -22,16 +22,16 @@ class LossOptions(Options):
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
-        "Stop when brokers or stores no longer have messages that should be read; else name and skip them.",
+        "Stop when brokers or stores no longer have messages that should be read. Otherwise log and skip them.",
     )
     on_corrupt_record: str = option(
         "onCorruptRecord",
         "fail",
-        "A message of theirs that does not match its checksum or cannot be decoded: fail stops before it, skip leaves "
-        "it out and names it in the log.",
+        "What to do with a message that does not match its checksum or cannot be decoded: stop before it (fail), or "
+        "skip it and log it (skip).",
         choices=("fail", "skip"),
     )
-    verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body that they give.")
+    verify_crc: bool = option("verifyCrc", True, "Check the CRC of each body that is read.")
 
 
 def losses(options: LossOptions) -> dict[str, str]:

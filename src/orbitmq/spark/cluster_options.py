@@ -19,18 +19,18 @@ class ClusterOptions(Options):
     """How the cluster is reached."""
 
     name_server: str = option("nameServer", "", "Addresses of the name servers, `host:port;host:port`. Required.")
-    access_key: str = option("accessKey", "", "Account that signs every request; empty signs none.")
-    secret_key: str = option("secretKey", "", "The account's secret.", secret=True)
-    use_tls: bool = option("useTLS", False, "Encrypt every connection.")
-    verify_servers: bool = option("tls.client.authServer", True, "Check the certificates of servers.")
+    access_key: str = option("accessKey", "", "Account that signs every request. Empty signs none.")
+    secret_key: str = option("secretKey", "", "Secret of the account.", secret=True)
+    use_tls: bool = option("useTLS", False, "Use TLS for every connection.")
+    verify_servers: bool = option("tls.client.authServer", True, "Verify the certificates of servers.")
     check_host: bool = option(
-        "tls.client.checkHost", True, "Their certificates must be for the host that is asked, too."
+        "tls.client.checkHost", True, "Also check that a certificate is for the host that was connected to."
     )
     trusted: str = option(
         "tls.client.trustCertPath",
         "",
-        "File with the certificates of those who may sign servers' ones, on the driver and on every executor; empty "
-        "trusts whom the machine trusts.",
+        "File with the certificate authorities to trust, on the driver and on every executor. Empty trusts those of "
+        "the machine.",
     )
 
     @property

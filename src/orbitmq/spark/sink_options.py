@@ -30,100 +30,108 @@ OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})
 class WriteOptions(ClusterOptions):
     """How messages are written."""
 
-    namespace: str = option("namespace", "", "Namespace of the topics, which are given without it.")
+    namespace: str = option("namespace", "", "Namespace of the topics. Topic names are given without it.")
     topic: str = option(
-        "topic", "", "Topic of every message; the argument of `save` means the same. Without it column `topic` says."
+        "topic",
+        "",
+        "Topic of all messages. The argument of `save` means the same. Without it, the column `topic` names the "
+        "topic of each message.",
     )
-    path: str = option("path", "", "What `save` was given.")
-    group: str = option("producerGroup", "spark-orbitmq", "Producer group the messages name.")
+    path: str = option("path", "", "The argument of `save`.")
+    group: str = option("producerGroup", "spark-orbitmq", "Producer group of the messages.")
     guarantee: str = option(
         "deliveryGuarantee",
         "at-least-once",
-        "What a repeated task may do: send again what it sent, or look first what is stored already and leave it out.",
+        "What a repeated task does: at-least-once sends its messages again; effectively-once looks up which of them "
+        "are stored and skips those.",
         choices=("at-least-once", EFFECTIVELY_ONCE),
     )
     job_id: str = option(
         "jobId",
         "",
-        "Name of a batch write for its idempotency keys: the same write repeated under the same name makes the same "
-        "keys. Empty makes a new one for each write; a stream has the id of its query.",
+        "Name of a batch write, part of its idempotency keys: the same write repeated under the same name has the "
+        "same keys. Empty generates a name for each write. A stream uses the id of its query.",
     )
     expected_brokers: str = option(
         "expectBrokers",
         "",
-        "Names of brokers, separated by commas, without which no task of an effectively-once write begins: a query "
-        "that is started again while a broker is gone may not know that there was one.",
+        "Brokers, separated by commas, that must be available before a task of an effectively-once write starts. A "
+        "query that is restarted while a broker is down may otherwise not know about that broker.",
     )
     key_place: str = option(
         "idempotencyKeyIn",
         "property",
-        "Where a message carries its idempotency key: property ORBIT_IK, that and its KEYS, or nowhere.",
+        "Where messages carry their idempotency key: in the property ORBIT_IK (property), there and in their KEYS "
+        "(keys), or nowhere (none).",
         choices=("property", "keys", "none"),
     )
     send_mode: str = option(
         "sendMode",
         "batch",
-        "Many messages in a request, or one; messages with a delay always go alone.",
+        "Many messages in a request, or one. Messages with a delay are always sent alone.",
         choices=("batch", "single"),
     )
     batch_size: int = option(
-        "batchBytes", 1 << 20, "Size up to which messages go into one request.", unit="bytes", minimum=1024
+        "batchBytes", 1 << 20, "Maximum size of a request with several messages.", unit="bytes", minimum=1024
     )
     in_flight_max: int = option(
-        "maxInFlight", 64, "Requests of a task that wait for their answers at a time.", minimum=1, maximum=4096
+        "maxInFlight", 64, "Maximum requests of a task in flight at a time.", minimum=1, maximum=4096
     )
     rate_max: int = option(
-        "maxRowsPerSecond", 0, "Messages a task sends in a second at most; 0 for no limit.", unit="1/s", minimum=0
+        "maxRowsPerSecond", 0, "Maximum messages that a task sends in a second. 0 is no limit.", unit="1/s", minimum=0
     )
     send_timeout_ms: int = option(
-        "sendTimeoutMs", 10_000, "How long to wait for the answer to a request.", unit="ms", minimum=1
+        "sendTimeoutMs", 10_000, "How long to wait for the response to a request.", unit="ms", minimum=1
     )
     retries: int = option(
         "retryTimesWhenSendFailed",
         5,
-        "How often a failed request is sent again, after a pause that doubles from 0.1 s to 2 s.",
+        "How often a failed request is retried, after a pause that doubles from 0.1 s to 2 s.",
         minimum=0,
         maximum=1000,
     )
     busy_timeout_ms: int = option(
         "busyTimeoutMs",
         60_000,
-        "How long a request may be put off by a broker that says it is busy before the task fails.",
+        "How long a busy broker may reject a request before the task fails.",
         unit="ms",
         minimum=0,
     )
     wait_store_ok: bool = option(
-        "waitStoreMsgOK", True, "Brokers answer when a message is as safe as they are configured to make it."
+        "waitStoreMsgOK",
+        True,
+        "Brokers respond only after they have flushed and replicated a message as they are configured to.",
     )
     ack_policy: str = option(
         "ackPolicy",
         "stored",
-        "Which answer will do: `stored` takes every message the master has, and counts those whose flush or "
-        "replication was not confirmed; `safe` fails the task then, so that Spark repeats it.",
+        "Which response is accepted: `stored` accepts every message that the master has stored, and counts those "
+        "whose flush or replication was not confirmed; `safe` fails the task for those, so that Spark repeats it.",
         choices=("stored", "safe"),
     )
     selector: str = option(
         "queueSelector",
         "roundRobin",
-        "Queue of a message: any, the one of the hash of column `shardingKey` (else `keys`), or the one columns "
-        "`queueId` and `brokerName` name. The last two keep the order of rows within a task.",
+        "Queue of a message: any queue (roundRobin), the queue of the hash of the column `shardingKey`, or else of "
+        "`keys` (keyHash), or the queue that the columns `queueId` and `brokerName` name (fixed). The last two keep "
+        "the order of rows within a task.",
         choices=("roundRobin", "keyHash", "fixed"),
     )
     size_max: int = option(
-        "maxMessageSize", 4 << 20, "Largest body; brokers have a limit of their own.", unit="bytes", minimum=1
+        "maxMessageSize", 4 << 20, "Largest body. Brokers have a limit of their own.", unit="bytes", minimum=1
     )
     on_oversize: str = option(
         "onOversize",
         "fail",
-        "A message larger than that, or with properties of more than 32,255 bytes: fail, or `dlq:<topic>` sends its "
-        "first 64 KiB there with what it was.",
+        "What to do with a larger message, or one with more than 32,255 bytes of properties: fail, or `dlq:<topic>` "
+        "sends the first 64 KiB of its body to that topic, with a description of the message.",
         pattern=r"fail|dlq:.+",
     )
     report_path: str = option(
         "reportPath",
         "",
-        "File on the driver that each commit and each abort appends a line of JSON to: counts, and first and last "
-        "offset of each queue.",
+        "File on the driver to which each commit and each abort appends a line of JSON: counts, and the first and "
+        "last offset of each queue.",
     )
 
     @property

@@ -28,74 +28,92 @@ class AuditJob(LakeOptions, ClusterOptions, JobOptions):
     input: str = option(
         "input",
         "pull",
-        "What is looked at: pull, a cluster over the network; store, the store directories of brokers, live or copied; "
-        "lake, archived messages.",
+        "What to audit: a cluster over the network (pull), store directories of brokers, live or copied (store), or "
+        "archived messages (lake).",
         choices=("pull", "store", "lake"),
     )
     path: str = option("path", "", "With input store: the store directory, or JSON broker -> directory.")
     topics: str = option(
         "topics",
         ALL,
-        "Topics, separated by commas, `*` for any letters. Topics of brokers and groups (retries, dead letters) are "
-        "looked at where they are named without `*`.",
+        "Topics to audit, separated by commas, with `*` for any characters. `*` does not match topics of brokers and "
+        "groups (retries, dead letters): name them in full.",
     )
-    groups: str = option("groups", ALL, "Consumer groups whose backlog is told, separated by commas; `*` for all.")
-    checks: str = option("checks", ALL, f"What is looked for, separated by commas: {', '.join(CHECKS)}; `*` for all.")
+    groups: str = option("groups", ALL, "Consumer groups whose backlog is reported, separated by commas. `*` is all.")
+    checks: str = option("checks", ALL, f"Checks to run, separated by commas: {', '.join(CHECKS)}. `*` is all.")
     begin: str = option(
         "from",
         "",
-        "Look at messages stored then or later; 2026-11-21T10:00 (local time) or milliseconds. A backlog that began "
-        "before is told whole.",
+        "Audit messages stored at or after this time: 2026-11-21T10:00 (local time) or milliseconds. A backlog that "
+        "began earlier is reported in full.",
     )
-    end: str = option("until", "", "Look at messages stored before then.")
+    end: str = option("until", "", "Audit messages stored before this time.")
     out: str = option(
         "out",
         "",
         "Folder or URI for report.html, summary.json and the tables, a folder of Parquet files each. Required.",
     )
-    trace_topic: str = option("traceTopic", TRACE_TOPIC, "Topic of the message traces that latencies are taken from.")
+    trace_topic: str = option(
+        "traceTopic", TRACE_TOPIC, "Topic of the message traces that latencies are computed from."
+    )
     rows_max: int = option(
-        "reportRows", 50, "Rows of a table that report and summary show; the tables have all.", minimum=1, maximum=1000
+        "reportRows",
+        50,
+        "Rows of each table in the report and the summary. The Parquet tables have all rows.",
+        minimum=1,
+        maximum=1000,
     )
     backlog_messages: int = option(
-        "backlogMessages", 0, "More messages behind than this in a queue are a finding; 0 for none.", minimum=0
+        "backlogMessages",
+        0,
+        "A group that lags by more messages than this in a queue is a finding. 0 is never.",
+        minimum=0,
     )
     backlog_age: int = option(
-        "backlogAge", 0, "A message that waits longer for a group is a finding; 0 for none.", unit="s", minimum=0
+        "backlogAge",
+        0,
+        "A message that waits longer than this for a group is a finding. 0 is never.",
+        unit="s",
+        minimum=0,
     )
     latency_ms: int = option(
         "latencyMs",
         0,
-        "A group that gets one of a hundred messages of a topic done later than this after the send is a finding; 0 "
-        "for none.",
+        "A group whose 99th percentile of the time from send to done, for a topic, is longer than this is a finding. "
+        "0 is never.",
         unit="ms",
         minimum=0,
     )
     half_age: int = option(
-        "halfAge", 600, "A half message that nobody has decided about for longer is overdue.", unit="s", minimum=0
+        "halfAge", 600, "A half message that is undecided for longer than this is overdue.", unit="s", minimum=0
     )
     delayed_late: int = option(
-        "delayedLate", 60, "A delayed message that is not delivered so long after its time is overdue.", unit="s",
+        "delayedLate",
+        60,
+        "A delayed message that is not delivered this long after its time is overdue.",
+        unit="s",
         minimum=0,
-    )  # fmt: skip
+    )
     hot_key_percent: int = option(
         "hotKeyPercent",
         10,
-        "A key is hot that so many of a hundred messages of its topic have.",
+        "A key is hot when at least this percentage of the messages of its topic have it.",
         minimum=1,
         maximum=100,
     )
-    hot_key_messages: int = option("hotKeyMessages", 100, "And at least so many messages.", minimum=2)
+    hot_key_messages: int = option(
+        "hotKeyMessages", 100, "A key is hot only when at least this many messages have it.", minimum=2
+    )
     skew_percent: int = option(
         "skewPercent",
         200,
-        "A topic is skewed when its fullest queue has so many percent of the mean of its queues.",
+        "A topic is skewed when its fullest queue has at least this percentage of the mean of its queues.",
         minimum=101,
     )
     fail_on: str = option(
         "failOn",
         ",".join(kind for kind in KINDS if kind not in (KEYS, SKEW)),
-        f"Findings that make the exit code 1, separated by commas: {', '.join(KINDS)}; empty for none.",
+        f"Findings that make the exit code 1, separated by commas: {', '.join(KINDS)}. Empty is none.",
     )
 
     @property

@@ -34,72 +34,78 @@ class ScanOptions(RowOptions):
     path: str = option(
         "path",
         "",
-        "The store directory, or JSON broker -> directory; the argument of `load` means the same. Every executor must "
-        "see the files under that name. Required.",
+        "The store directory, or JSON broker -> directory. The argument of `load` means the same. Every executor "
+        "must see the files under that path. Required.",
     )
     broker_name: str = option(
-        "brokerName", "", "What column brokerName says for a single directory; by default the directory's own name."
+        "brokerName", "", "Value of the column brokerName for a single directory. Empty is the name of the directory."
     )
     commit_log: str = option(
         "storePathCommitLog",
         "",
-        "Directories of the commit log, separated by commas, when it does not lie in the store directory; or JSON "
-        "broker -> directories.",
+        "Directories of the commit log, separated by commas, when it is not in the store directory; or JSON broker "
+        "-> directories.",
     )
     scan: str = option(
         "scan",
         "commitlog",
-        "What is read: the messages of the log, the entries of the queues, or those of the key index.",
+        "What to read: the messages of the commit log, the entries of the consume queues, or those of the key index.",
         choices=("commitlog", "consumequeue", "index"),
     )
     topics: str = option(
         "topics",
         "",
-        "Topics to read, separated by commas, `*` for any letters; empty for all. Topics of brokers and groups "
-        "(retries, dead letters) are read where they are named without `*`.",
+        "Topics to read, separated by commas, with `*` for any characters. Empty reads all. `*` does not match "
+        "topics of brokers and groups (retries, dead letters): name them in full.",
     )
     topics_by: str = option(
         "topicsBy",
         "auto",
-        "How messages of chosen topics are found: by walking the log, by the entries of their queues, or by what is "
-        "less work, which for streams is always the log. Messages that stand in no queue are in the log only.",
+        "How messages of chosen topics are found: by scanning the log, by the entries of their queues, or by "
+        "whichever is less work (auto), which for streams is always the log. Messages that are in no queue are found "
+        "in the log only.",
         choices=("auto", "log", "queues"),
     )
     start: str = option(
         "startingPhysicalOffset",
         EARLIEST,
-        "Where in the log to begin: earliest, latest, a physical offset, or JSON broker -> one of these. A message "
-        "belongs to the range that holds its first byte.",
+        "Where in the log to start: earliest, latest, a physical offset, or JSON broker -> one of these. A message "
+        "belongs to the range that contains its first byte.",
     )
     end: str = option(
-        "endingPhysicalOffset", LATEST, "Where to end, exclusive: latest, a physical offset, or JSON. Batch reads only."
+        "endingPhysicalOffset",
+        LATEST,
+        "Batches: where to end, exclusive: latest, a physical offset, or JSON broker -> one of these.",
     )
     safe_end: str = option(
         "safeEnd",
         "auto",
-        "What latest is: behind the last message that stands in a queue (dispatched), or behind the last whole message "
-        "(magic). By default the first while a broker of this machine uses the directory, else the second.",
+        "What latest means: the end of the last message that is in a queue (dispatched), or of the last whole "
+        "message (magic). auto is dispatched while a broker of this machine uses the directory, else magic.",
         choices=("auto", "dispatched", "magic"),
     )
     split_size: int = option(
         "splitBytes",
         256 << 20,
-        "Bytes of the log, or of queues, for one task. Tasks of a quarter of that cost 1.4 times the CPU.",
+        "Bytes of the log, or of queues, for one task. Tasks of a quarter of the default cost 1.4 times the CPU.",
         unit="bytes",
         minimum=SPLIT_SIZE_MIN,
     )
     resolve_system_topics: bool = option(
         "resolveSystemTopics",
         False,
-        "Show delayed and half messages under the topic and queue they are meant for.",
+        "Show delayed and half messages under their real topic and queue.",
     )
     rows_max: int = option(
-        "maxRowsPerTrigger", 0, "Messages of one micro-batch, of all brokers together; 0 for no limit.", minimum=0
+        "maxRowsPerTrigger",
+        0,
+        "Streams: maximum messages of a batch, of all brokers together. 0 is no limit.",
+        minimum=0,
     )
     bytes_max: int = option(
         "maxBytesPerTrigger",
         0,
-        "Bytes of the log of one micro-batch, of all brokers together; 0 for no limit.",
+        "Streams: maximum bytes of the log in a batch, of all brokers together. 0 is no limit.",
         unit="bytes",
         minimum=0,
     )
