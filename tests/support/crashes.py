@@ -23,6 +23,7 @@ from orbitmq.store.checkpoint import FIELDS
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.multi_dispatch import with_offsets
 from orbitmq.store.options import SYNC_FLUSH
+from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.store.walk import Walk
 from orbitmq.store.worker import Worker
@@ -249,7 +250,10 @@ class History:
         topic, queue_id = self.random.choice(QUEUES[:3])
         body, properties = self._message(self.random.randint(0, 1200))
         self._keep(
-            topic, queue_id, [(body, properties)], lambda: self.store.put(record(body, topic, queue_id, properties))
+            topic,
+            queue_id,
+            [(body, properties)],
+            lambda: self.store.put(record(body, topic, queue_id, properties), at_once=True),
         )
 
     def _put_batch(self) -> None:
@@ -261,14 +265,17 @@ class History:
     def _put_prepared(self) -> None:
         body, properties = self._message(10)
         message = record(body, "T", 0, properties, sys_flag=TRANSACTION_PREPARED)
-        self._keep("T", -1, [(body, properties)], lambda: self.store.put(message))
+        self._keep("T", -1, [(body, properties)], lambda: self.store.put(message, at_once=True))
 
     def _put_delayed(self) -> None:
         topic, queue_id = QUEUES[3]
         body, properties = self._message(100)
         properties += b"\x02DELAY\x01%d" % DELAY_LEVEL
         self._keep(
-            topic, queue_id, [(body, properties)], lambda: self.store.put(record(body, topic, queue_id, properties))
+            topic,
+            queue_id,
+            [(body, properties)],
+            lambda: self.store.put(record(body, topic, queue_id, properties), at_once=True),
         )
 
     def _put_light(self) -> None:
@@ -276,7 +283,7 @@ class History:
         properties += LIGHT_NAMES
         number = sum(message.is_light for message in self._stored)
         stored = with_offsets(properties, [number, number])
-        self._keep("T", 0, [(body, stored)], lambda: self.store.put(record(body, "T", 0, properties)))
+        self._keep("T", 0, [(body, stored)], lambda: self.store.put(record(body, "T", 0, properties), at_once=True))
 
     def _message(self, size: int) -> tuple[bytes, bytes]:
         """Body and properties of a new message; its key is its number."""
@@ -285,7 +292,7 @@ class History:
 
     def _keep(self, topic: str, queue_id: int, made: list[tuple[bytes, bytes]], put: Callable[[], PutResult]) -> None:
         self._under_way = [(topic, queue_id, body, properties) for body, properties in made]
-        result = put()
+        result = self._when_room(put)
         assert result.status is PutStatus.PUT_OK
         self._under_way = []
         starts = [*(result.places or (result.physical_offset,)), result.end_offset]
@@ -298,6 +305,17 @@ class History:
         self.counts["messages"] += len(new)
         if self._is_sync and self.random.random() < 0.7:
             self.store.when_flushed(result.end_offset, lambda done: self._acknowledge(new, done))
+
+    def _when_room(self, put: Callable[[], PutResult]) -> PutResult:
+        """Put when the worker has made the room that is missing."""
+        while True:
+            try:
+                return put()
+            except RoomAwaited as awaited:
+                refusals: list[PutResult | None] = []
+                self.store.when_room(awaited, refusals.append)
+                self.store.still["room"].run_once()
+                assert refusals == [None]
 
     def _acknowledge(self, messages: list[Stored], done: bool) -> None:
         assert done
