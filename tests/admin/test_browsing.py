@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from orbitmq.admin import browsing
 from orbitmq.admin.answers import Failure
-from orbitmq.admin.browsing import Look, Stretch, Wanted, follow
+from orbitmq.admin.browsing import MessageFilter, QueueScan, Stretch, follow
 from orbitmq.admin.session import Node, Session
 from orbitmq.message.compression import compress, decompress
 from orbitmq.message.flags import COMPRESSED
@@ -23,22 +23,22 @@ MESSAGE = MessageExt("T", b"hello world", 0, {"TAGS": "red", "KEYS": "a b", "cit
 @pytest.mark.parametrize(
     ("wanted", "is_taken"),
     [
-        (Wanted(), True),
-        (Wanted(begin_ms=100, end_ms=100, tag="red", key="b", property=("city", "Rome"), text="lo wo"), True),
-        (Wanted(begin_ms=101), False),
-        (Wanted(end_ms=99), False),
-        (Wanted(tag="blue"), False),
-        (Wanted(key="a b"), False),
-        (Wanted(property=("city", "Oslo")), False),
-        (Wanted(text="World"), False),
+        (MessageFilter(), True),
+        (MessageFilter(begin_ms=100, end_ms=100, tag="red", key="b", property=("city", "Rome"), text="lo wo"), True),
+        (MessageFilter(begin_ms=101), False),
+        (MessageFilter(end_ms=99), False),
+        (MessageFilter(tag="blue"), False),
+        (MessageFilter(key="a b"), False),
+        (MessageFilter(property=("city", "Oslo")), False),
+        (MessageFilter(text="World"), False),
     ],
 )
-def test_conditions(wanted: Wanted, *, is_taken: bool) -> None:
+def test_conditions(wanted: MessageFilter, *, is_taken: bool) -> None:
     assert wanted.takes(MESSAGE) is is_taken
 
 
 def test_a_packed_body_is_unpacked_to_look_for_text() -> None:
-    assert Wanted(text="hello").takes(MessageExt("T", compress(b"hello"), sys_flag=COMPRESSED))
+    assert MessageFilter(text="hello").takes(MessageExt("T", compress(b"hello"), sys_flag=COMPRESSED))
 
 
 async def test_a_body_that_cannot_be_unpacked_ends_no_search() -> None:
@@ -49,7 +49,7 @@ async def test_a_body_that_cannot_be_unpacked_ends_no_search() -> None:
         queue = system.messages["Orders", 0]
         queue[1:] = [replace(unit, sys_flag=COMPRESSED) for unit in queue[1:]]
         remoting = Remoting()
-        found = await browsing.browse(Session(remoting, [system.address]), "Orders", Wanted(text="ound"))
+        found = await browsing.browse(Session(remoting, [system.address]), "Orders", MessageFilter(text="ound"))
         assert [decompress(one.body, one.sys_flag) for one in found.items] == [b"found"]
         (warning,) = found.warnings
         assert warning.startswith("what cannot be unpacked is not searched, the first is Orders/broker-a/0@3: ")
@@ -64,7 +64,7 @@ async def test_what_was_read_is_shown_and_the_broker_that_failed_is_named() -> N
         remoting = Remoting()
         well = Stretch(Node("C", BROKER, 0, system.address), MessageQueue("Orders", BROKER, 0), 0, 40)
         gone = Stretch(Node("C", "broker-b", 0, "127.0.0.1:1"), MessageQueue("Orders", "broker-b", 0), 0, 40)
-        look = Look(Session(remoting, [system.address]), [well, gone], newest_first=True)
+        look = QueueScan(Session(remoting, [system.address]), [well, gone], newest_first=True)
         assert [message.body async for message in look] == [b"%d" % number for number in range(39, -1, -1)]
         assert [failure.target for failure in look.failures] == ["broker-b (127.0.0.1:1): Orders/broker-b/0"]
         assert (look.looked_at, look.told()) == (40, [])

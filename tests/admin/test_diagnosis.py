@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from orbitmq.admin.answers import Failure
-from orbitmq.admin.clients import Member, Running, RunningQueue, RunningTopic, Subscription
+from orbitmq.admin.clients import ConsumerMember, ConsumerReport, RunningQueue, RunningTopic, Subscription
 from orbitmq.admin.consumption import excerpt
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import why
 from orbitmq.admin.group_evidence import GroupEvidence, TopicPlace
 from orbitmq.admin.groups import GroupRules, plan_create
-from orbitmq.admin.progress import GroupProgress, QueueLag, State
+from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
@@ -31,10 +31,10 @@ SECOND = 1000
 change = msgspec.structs.replace
 
 
-def queue_lag(number: int = 0, lag: int = 0, broker: str = "broker-a", **more: object) -> QueueLag:
-    state = State.BEHIND if lag else State.CAUGHT_UP
+def queue_lag(number: int = 0, lag: int = 0, broker: str = "broker-a", **more: object) -> GroupQueue:
+    state = QueueState.BEHIND if lag else QueueState.CAUGHT_UP
     given = {"min_offset": 0, "max_offset": 1000, "consumer_offset": 1000 - lag, "lag_messages": lag, **more}
-    return change(QueueLag("T", broker, number, state), **given)
+    return change(GroupQueue("T", broker, number, state), **given)
 
 
 def queue(**more: object) -> RunningQueue:
@@ -42,8 +42,8 @@ def queue(**more: object) -> RunningQueue:
     return change(made, **more)
 
 
-def report(*queues: RunningQueue, **more: object) -> Running:
-    made = Running(
+def report(*queues: RunningQueue, **more: object) -> ConsumerReport:
+    made = ConsumerReport(
         "x", "V4_9_7", "CONSUME_PASSIVELY", orderly=False, threads=20, started_at_ms=NOW_MS - 3_600_000,
         name_servers="ns;",
         subscriptions=[Subscription("T", "*", "TAG", ["x"], conflict=False)], queues=list(queues), topics=[],
@@ -56,8 +56,8 @@ def rules(**more: object) -> GroupRules:
     return change(GroupRules("g", "broker-a", True, True, True, 1, 16, 0, 1, True), **more)
 
 
-def member(name: str = "x", **more: object) -> Member:
-    return change(Member(name, "10.0.0.9:1", "JAVA", "V4_9_7", ["broker-a"]), **more)
+def member(name: str = "x", **more: object) -> ConsumerMember:
+    return change(ConsumerMember(name, "10.0.0.9:1", "JAVA", "V4_9_7", ["broker-a"]), **more)
 
 
 def healthy() -> GroupEvidence:
@@ -97,7 +97,7 @@ def figures(**values: object) -> Edit:
     return edit
 
 
-def lags(*queues: QueueLag, **more: object) -> Edit:
+def lags(*queues: GroupQueue, **more: object) -> Edit:
     total = sum(one.lag_messages or 0 for one in queues)
     return figures(queues=list(queues), lag_messages=total, known_lag_messages=total, **more)
 
@@ -157,7 +157,7 @@ CASES: dict[str, tuple[Edit, Edit]] = {
         all_of(lags(queue_lag(0, 5)), set_(reports=[report(queue(last_consume_at_ms=NOW_MS - 59 * SECOND))])),
     ),
     "offset-ahead": (
-        lags(queue_lag(0, state=State.OFFSET_AHEAD, consumer_offset=2000)),
+        lags(queue_lag(0, state=QueueState.OFFSET_AHEAD, consumer_offset=2000)),
         lags(queue_lag(0, consumer_offset=1000)),
     ),
     "unread-queues": (
@@ -194,12 +194,12 @@ CASES: dict[str, tuple[Edit, Edit]] = {
     ),
     "not-connected": (set_(members=[member(missing=["broker-b"])]), set_(members=[member()])),
     "expired": (
-        lags(queue_lag(0, 5, state=State.EXPIRED, expired_messages=9)),
+        lags(queue_lag(0, 5, state=QueueState.EXPIRED, expired_messages=9)),
         lags(queue_lag(0, 5, expired_messages=0)),
     ),
     "begins-at-the-end": (
-        all_of(lags(queue_lag(0, 5, state=State.NO_OFFSET)), set_(start="CONSUME_FROM_LAST_OFFSET")),
-        all_of(lags(queue_lag(0, 5, state=State.NO_OFFSET)), set_(start="CONSUME_FROM_FIRST_OFFSET")),
+        all_of(lags(queue_lag(0, 5, state=QueueState.NO_OFFSET)), set_(start="CONSUME_FROM_LAST_OFFSET")),
+        all_of(lags(queue_lag(0, 5, state=QueueState.NO_OFFSET)), set_(start="CONSUME_FROM_FIRST_OFFSET")),
     ),
     "broadcast": (figures(model="BROADCASTING"), figures(model=None)),
     "different-versions": (

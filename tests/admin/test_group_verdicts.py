@@ -23,7 +23,7 @@ from orbitmq.admin.evidence import why
 from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
 from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Session
-from orbitmq.admin.topic_changes import Wanted, plan_alter
+from orbitmq.admin.topic_changes import TopicChanges, plan_alter
 from orbitmq.admin.verdict import ORDER, Finding, Severity
 from orbitmq.client import (
     ConsumeConcurrentlyStatus,
@@ -209,7 +209,7 @@ def _caught_up(one: Situations, group: str) -> bool:
 
 
 async def _close_topic(session: Session) -> None:
-    await (await plan_alter(session, "topic-not-readable", Wanted(perm=2))).make()
+    await (await plan_alter(session, "topic-not-readable", TopicChanges(perm=2))).make()
 
 
 async def _lock(session: Session) -> None:

@@ -13,7 +13,7 @@ import pytest
 from orbitmq.admin.finding import find
 from orbitmq.admin.messages import ANSWER_MAX, by_key, by_offset_id
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import StoryState
+from orbitmq.admin.stories import MessageState
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.properties import encode_properties
@@ -111,7 +111,7 @@ async def test_not_found_is_no_certainty_when_not_everybody_answers() -> None:
         found = await find(session, "k", T0)
         assert found.partial
         (told,) = found.items
-        assert told.state is StoryState.NOT_FOUND
+        assert told.state is MessageState.NOT_FOUND
         assert told.sentence.startswith("There is no message k (not everybody has answered): looked for it in ")
 
 

@@ -15,8 +15,8 @@ from orbitmq.admin import sending
 from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import shown
 from orbitmq.admin.envelope import plain
-from orbitmq.admin.feeding import Common, draft, draft_of_json, queue_of
-from orbitmq.admin.plans import Outcome, Step
+from orbitmq.admin.feeding import MessageDefaults, draft, draft_of_json, queue_of
+from orbitmq.admin.plans import Step, StepOutcome
 from orbitmq.admin.sending import Outlet, again, message_of_json
 from orbitmq.admin.session import Session
 from orbitmq.client.core.outgoing_message import Outgoing
@@ -37,7 +37,7 @@ def stored(body: bytes, **fields: Any) -> MessageExt:
 @given(st.binary(min_size=1, max_size=50) | st.text(min_size=1, max_size=20).map(str.encode))
 def test_what_is_shown_can_be_sent_again(body: bytes) -> None:
     line = json.dumps(plain(shown(stored(body), limit=None)))
-    made, key = draft_of_json(Common("Copy"), line)
+    made, key = draft_of_json(MessageDefaults("Copy"), line)
     assert (made.topic, made.body, made.flag, key) == ("Copy", body, 7, None)
     assert made.properties == {"TAGS": "red", "KEYS": "k1 k2", "WAIT": "true", "city": "東京"}
 
@@ -48,7 +48,7 @@ def test_a_packed_body_is_sent_again_unpacked() -> None:
 
 
 def test_a_line_says_what_it_wants_and_flags_the_rest() -> None:
-    common = Common("Orders", "red", ("k",), {"city": "Rome", "a": "1"}, 3, "order-1")
+    common = MessageDefaults("Orders", "red", ("k",), {"city": "Rome", "a": "1"}, 3, "order-1")
     made, key = draft_of_json(common, '{"body":"x","tags":"blue","properties":{"city":"Oslo"},"orderingKey":5}')
     assert (made.tags, made.keys, made.delay_level, key) == ("blue", "k", 3, "5")
     assert {name: made.properties[name] for name in ("city", "a")} == {"city": "Oslo", "a": "1"}
@@ -78,16 +78,18 @@ def test_a_line_says_what_it_wants_and_flags_the_rest() -> None:
 )
 def test_what_is_wrong_with_a_line_is_named(line: str, what: str) -> None:
     with pytest.raises(MessageIllegal, match=what):
-        draft_of_json(Common("Orders"), line)
+        draft_of_json(MessageDefaults("Orders"), line)
 
 
 def test_bytes_that_are_no_text_are_a_body_and_nothing_else() -> None:
     """Python reads them from arguments, and the command from standard input, as characters that stand for one byte."""
-    assert draft(Common("Orders"), "caf\udce9")[0].body == b"caf\xe9"
+    assert draft(MessageDefaults("Orders"), "caf\udce9")[0].body == b"caf\xe9"
     wrong = (
-        Common("Orders", tags="\udce9"), Common("Orders", keys=["\udce9"]), Common("Orders", ordering_key="\udce9"),
-        Common("Orders", properties={"city": "\udce9"}),
-    )  # fmt: skip
+        MessageDefaults("Orders", tags="\udce9"),
+        MessageDefaults("Orders", keys=["\udce9"]),
+        MessageDefaults("Orders", ordering_key="\udce9"),
+        MessageDefaults("Orders", properties={"city": "\udce9"}),
+    )
     for common in wrong:
         with pytest.raises(MessageIllegal, match="must be UTF-8"):
             draft(common, "x")
@@ -97,9 +99,9 @@ def test_bytes_that_are_no_text_are_a_body_and_nothing_else() -> None:
 
 def test_a_topic_is_needed_and_a_queue_has_a_broker() -> None:
     with pytest.raises(MessageIllegal, match="names no topic"):
-        draft_of_json(Common(), '{"body":"x"}')
+        draft_of_json(MessageDefaults(), '{"body":"x"}')
     with pytest.raises(ConfigurationError, match="give the topic"):
-        draft(Common(), "x")
+        draft(MessageDefaults(), "x")
     assert queue_of("broker-a", 0) == ("broker-a", 0)
     with pytest.raises(ConfigurationError, match="together"):
         queue_of("broker-a", None)
@@ -149,7 +151,7 @@ def test_a_plan_keeps_no_messages_and_reads_them_again_when_it_is_made(monkeypat
 
     done = asyncio.run(make())
     assert sent == [b"as it is stored"]
-    assert [step.outcome for step in done.items] == [Outcome.DONE, Outcome.FAILED, Outcome.FAILED]
+    assert [step.outcome for step in done.items] == [StepOutcome.DONE, StepOutcome.FAILED, StepOutcome.FAILED]
     assert [failure.message for failure in done.failures] == [
         "message 02 is not stored any more",
         "message 03 is not stored any more",

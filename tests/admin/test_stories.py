@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.stories import Delayed, Facts, GroupState, Half, HalfState, Story, StoryState, story
+from orbitmq.admin.stories import Delayed, Facts, GroupState, HalfRecord, HalfState, MessageHistory, MessageState, story
 from orbitmq.admin.traces import NoTrace, Trace, Traced
 from orbitmq.admin.tracks import Track, TrackKind
 from orbitmq.message.model import MessageExt
@@ -36,20 +36,20 @@ def track(group: str, kind: TrackKind, **fields: Any) -> Track:
     return Track(group=group, track=kind, **(known | fields))
 
 
-def told(**facts: Any) -> Story:
+def told(**facts: Any) -> MessageHistory:
     return story(Facts(**({"asked": ID, "now_ms": T0 + 60_000, "topic": "Orders", "unique_id": ID} | facts)))
 
 
 STORED = f"It is in Orders (broker-a, queue 3, offset 17) since {AT}"
 
 
-def kinds(found: Story) -> list[str]:
+def kinds(found: MessageHistory) -> list[str]:
     return [event.kind for event in found.timeline]
 
 
 def test_a_plain_message_that_nobody_consumes() -> None:
     found = told(copies=[message()])
-    assert (found.state, found.sentence) == (StoryState.STORED, f"{STORED}; no group consumes its topic.")
+    assert (found.state, found.sentence) == (MessageState.STORED, f"{STORED}; no group consumes its topic.")
     assert kinds(found) == ["born", "stored"]
     assert [event.text for event in found.timeline] == [
         "made by a producer at 10.0.0.9:5000",
@@ -188,7 +188,7 @@ def delayed(due_ms: int | None, *, is_delivered: bool | None = False) -> Delayed
 def test_a_delayed_message() -> None:
     found = told(delayed=[delayed(T0 + 100_000)])
     assert (found.state, found.sentence) == (
-        StoryState.DELAYED,
+        MessageState.DELAYED,
         "It waits for its delay (level 5, due at 2023-11-14T22:15:00.000Z) and goes to Orders then.",
     )
     assert kinds(found) == ["born", "delayed", "due"]
@@ -200,16 +200,16 @@ def test_a_delayed_message() -> None:
 
 def test_a_delay_that_is_over_is_part_of_the_timeline_only() -> None:
     found = told(delayed=[delayed(T0, is_delivered=True)], copies=[message(at_ms=T0 + 5)])
-    assert found.state is StoryState.STORED
+    assert found.state is MessageState.STORED
     assert kinds(found) == ["born", "delayed", "stored"]
 
 
-HALF = Half(message(HALF_TOPIC, properties={"REAL_TOPIC": "Orders"}), HalfState.PENDING, 2, T0 + 90_000)
+HALF = HalfRecord(message(HALF_TOPIC, properties={"REAL_TOPIC": "Orders"}), HalfState.PENDING, 2, T0 + 90_000)
 
 
 def test_a_pending_transaction() -> None:
     found = told(half=HALF, halves=[message(HALF_TOPIC), message(HALF_TOPIC, T0 + 5)])
-    assert found.state is StoryState.PENDING
+    assert found.state is MessageState.PENDING
     assert found.sentence == (
         "It is a half message of Orders whose producer has not decided since 2023-11-14T22:13:19.990Z "
         "(asked 2 times, next at 2023-11-14T22:14:50.000Z)."
@@ -222,25 +222,25 @@ def test_a_pending_transaction() -> None:
 def test_a_committed_transaction() -> None:
     half = replace(HALF, state=HalfState.DECIDED)
     found = told(half=half, halves=[half.message], copies=[message(at_ms=T0 + 5, prepared_transaction_offset=7)])
-    assert found.state is StoryState.STORED
+    assert found.state is MessageState.STORED
     assert kinds(found) == ["born", "prepared", "committed"]
 
 
 def test_a_transaction_that_was_rolled_back() -> None:
     half = replace(HALF, state=HalfState.DECIDED)
     found = told(half=half, halves=[half.message])
-    assert (found.state, found.sentence) == (StoryState.ROLLED_BACK, "It was rolled back, so Orders never got it.")
+    assert (found.state, found.sentence) == (MessageState.ROLLED_BACK, "It was rolled back, so Orders never got it.")
     assert kinds(found) == ["born", "prepared", "rolledBack"]
     decided = Traced(kind="EndTransaction", at_ms=T0 + 5, msg_id=ID, group="p", client_host="c", state="COMMIT_MESSAGE")
     committed = told(half=half, halves=[half.message], trace=Trace(ID, "T", [decided], []))
-    assert committed.state is StoryState.COMMITTED, "its topic has lost it"
+    assert committed.state is MessageState.COMMITTED, "its topic has lost it"
 
 
 def test_a_transaction_that_was_given_up() -> None:
     half = replace(HALF, state=HalfState.DECIDED)
     given_up = message("TRANS_CHECK_MAX_TIME_TOPIC", T0 + 50, offset_msg_id="0B")
     found = told(half=half, halves=[half.message], given_up=[given_up])
-    assert found.state is StoryState.GIVEN_UP
+    assert found.state is MessageState.GIVEN_UP
     assert found.sentence == (
         "It is a half message of Orders that was given up at 2023-11-14T22:13:20.050Z: its producer never decided "
         "(orbitmq msg resume 0B has it asked again)."
@@ -250,7 +250,7 @@ def test_a_transaction_that_was_given_up() -> None:
 
 def test_copies_of_a_message_that_its_topic_has_lost() -> None:
     found = told(dead=[message("%DLQ%g", T0 + 30, reconsume_times=3)])
-    assert found.state is StoryState.COPIES
+    assert found.state is MessageState.COPIES
     assert found.sentence.startswith(
         "Orders does not have it any more, and copies are left; g gave it up after 3 attempts"
     )
@@ -265,7 +265,7 @@ SENT = Traced(
 def test_a_message_that_has_expired() -> None:
     found = told(trace=Trace(ID, "T", [SENT], []), expired="the log begins behind it")
     assert (found.state, found.sentence) == (
-        StoryState.EXPIRED,
+        MessageState.EXPIRED,
         f"producers sent it to Orders at {AT}, and it has expired: the log begins behind it.",
     )
     assert told(expired="the log begins behind it").sentence == "It has expired: the log begins behind it."
@@ -273,7 +273,7 @@ def test_a_message_that_has_expired() -> None:
 
 def test_a_message_that_is_not_found_says_where_it_was_looked_for() -> None:
     found = told(searched=["topic Orders", "half messages"], trace=Trace(ID, "T", [], [], NoTrace.NO_TOPIC))
-    assert (found.state, found.message, found.timeline) == (StoryState.NOT_FOUND, None, [])
+    assert (found.state, found.message, found.timeline) == (MessageState.NOT_FOUND, None, [])
     assert found.sentence == f"There is no message {ID}: looked for it in topic Orders, half messages."
     assert found.trace_note == "there is no trace topic T: brokers make it with traceTopicEnable=true"
     assert "(not everybody has answered)" in told(is_partial=True).sentence
@@ -310,7 +310,7 @@ MORE = "not everybody has answered, so there may be more to tell."
 def test_a_plain_message_whose_groups_not_everybody_has_told() -> None:
     found = told(copies=[message()], is_partial=True)
     assert (found.state, found.sentence) == (
-        StoryState.STORED, f"{STORED}; no group that is known consumes its topic; {MORE}",
+        MessageState.STORED, f"{STORED}; no group that is known consumes its topic; {MORE}",
     )  # fmt: skip
     consumed = told(copies=[message()], tracks=[track("g", TrackKind.CONSUMED)], is_partial=True)
     assert consumed.sentence == f"{STORED}; consumed by g; {MORE}"
@@ -320,11 +320,11 @@ def test_a_message_that_was_sent_has_not_expired_while_a_broker_is_silent() -> N
     sent = Trace(ID, "T", [SENT], [])
     found = told(trace=sent, is_partial=True)
     assert (found.state, found.sentence) == (
-        StoryState.UNKNOWN, f"producers sent it to Orders at {AT}, and it is not found; {MORE}",
+        MessageState.UNKNOWN, f"producers sent it to Orders at {AT}, and it is not found; {MORE}",
     )  # fmt: skip
-    assert told(trace=sent, is_partial=True, expired="the log begins behind it").state is StoryState.EXPIRED
+    assert told(trace=sent, is_partial=True, expired="the log begins behind it").state is MessageState.EXPIRED
     waited = told(delayed=[delayed(T0, is_delivered=True)], is_partial=True)
-    assert waited.state is StoryState.UNKNOWN
+    assert waited.state is MessageState.UNKNOWN
     assert waited.sentence == f"It was to come into Orders after its delay, and is not found there; {MORE}"
     lost = told(dead=[message("%DLQ%g", T0 + 30, reconsume_times=3)], is_partial=True)
     assert lost.sentence.startswith("Orders is not known to have it, and copies are left")
@@ -334,14 +334,14 @@ def test_a_transaction_is_not_taken_for_rolled_back_while_its_topic_was_not_look
     half = replace(HALF, state=HalfState.DECIDED)
     found = told(half=half, halves=[half.message], is_partial=True)
     known = "It is a half message of Orders whose producer has decided, and whether for it is not known"
-    assert (found.state, found.sentence) == (StoryState.DECIDED, f"{known}; {MORE}")
+    assert (found.state, found.sentence) == (MessageState.DECIDED, f"{known}; {MORE}")
     assert kinds(found) == ["born", "prepared"]
     gone = told(half=half, halves=[half.message], is_topic_gone=True)
     assert gone.sentence == f"{known}: Orders is not there (any more)."
 
-    def decided(how: str) -> Story:
+    def decided(how: str) -> MessageHistory:
         record = Traced(kind="EndTransaction", at_ms=T0 + 5, msg_id=ID, group="p", client_host="c", state=how)
         return told(half=half, halves=[half.message], is_partial=True, trace=Trace(ID, "T", [record], []))
 
-    assert decided("ROLLBACK_MESSAGE").state is StoryState.ROLLED_BACK
+    assert decided("ROLLBACK_MESSAGE").state is MessageState.ROLLED_BACK
     assert decided("COMMIT_MESSAGE").sentence == f"It was committed, and Orders is not known to have it; {MORE}"

@@ -10,9 +10,9 @@ import pytest
 from orbitmq.admin import browsing, tailing
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.bodies import BodyForm, shown
-from orbitmq.admin.browsing import Wanted
+from orbitmq.admin.browsing import MessageFilter
 from orbitmq.admin.session import Session
-from orbitmq.admin.tailing import Place, Stop, place_of, stop_of, tail, writer
+from orbitmq.admin.tailing import TailEnd, TailStart, place_of, stop_of, tail, writer
 from orbitmq.errors import AdminError, ConfigurationError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import encode_properties
@@ -29,15 +29,15 @@ NOW_MS = 1_700_000_000_000
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("-10", Place(last=10)),
-        ("begin", Place()),
-        ("end", Place(last=0)),
-        ("offset:5", Place(offset=5)),
-        ("@2h", Place(at_ms=NOW_MS - 7_200_000)),
-        ("1650000000000", Place(at_ms=1_650_000_000_000)),
+        ("-10", TailStart(last=10)),
+        ("begin", TailStart()),
+        ("end", TailStart(last=0)),
+        ("offset:5", TailStart(offset=5)),
+        ("@2h", TailStart(at_ms=NOW_MS - 7_200_000)),
+        ("1650000000000", TailStart(at_ms=1_650_000_000_000)),
     ],
 )
-def test_places(text: str, place: Place) -> None:
+def test_places(text: str, place: TailStart) -> None:
     assert place_of(text, NOW_MS) == place
 
 
@@ -49,10 +49,10 @@ def test_what_is_no_place() -> None:
 
 
 def test_stops() -> None:
-    assert stop_of(None, NOW_MS) == Stop()
-    assert stop_of("end", NOW_MS) == Stop(at_end=True)
-    assert stop_of("@1h", NOW_MS) == Stop(at_end=True, at_ms=NOW_MS - 3_600_000)
-    assert stop_of(str(NOW_MS + 5), NOW_MS) == Stop(at_ms=NOW_MS + 5)
+    assert stop_of(None, NOW_MS) == TailEnd()
+    assert stop_of("end", NOW_MS) == TailEnd(at_end=True)
+    assert stop_of("@1h", NOW_MS) == TailEnd(at_end=True, at_ms=NOW_MS - 3_600_000)
+    assert stop_of(str(NOW_MS + 5), NOW_MS) == TailEnd(at_ms=NOW_MS + 5)
 
 
 MESSAGE = shown(
@@ -89,19 +89,25 @@ async def orders(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeSystem]:
         yield fake
 
 
-END = Stop(at_end=True)
+END = TailEnd(at_end=True)
 
 
 async def tailed(
-    system: FakeSystem, place: Place, *, number: int | None = None, text: str | None = None
+    system: FakeSystem, place: TailStart, *, number: int | None = None, text: str | None = None
 ) -> tuple[list[bytes], list[Failure], list[str]]:
     failures: list[Failure] = []
     warnings: list[str] = []
     remoting = Remoting()
     read = tail(
-        Session(remoting, [system.address]), "Orders", place, END if number is None else Stop(), Wanted(text=text),
-        number=number, on_failure=failures.append, on_warning=warnings.append,
-    )  # fmt: skip
+        Session(remoting, [system.address]),
+        "Orders",
+        place,
+        END if number is None else TailEnd(),
+        MessageFilter(text=text),
+        number=number,
+        on_failure=failures.append,
+        on_warning=warnings.append,
+    )
     bodies = [message.body async for message in read]
     await remoting.close()
     return bodies, failures, warnings
@@ -122,7 +128,7 @@ async def test_a_broker_that_fails_while_its_queue_is_read_is_read_on_from_there
 
     async with orders(monkeypatch) as system:
         system.answers[RequestCode.PULL_MESSAGE] = second_fails
-        bodies, failures, _ = await tailed(system, Place(), number=100)
+        bodies, failures, _ = await tailed(system, TailStart(), number=100)
         assert bodies == ALL
         assert [failure.name for failure in failures] == ["SYSTEM_ERROR"]
 
@@ -132,17 +138,17 @@ async def test_a_queue_whose_limits_nobody_tells_at_first_is_followed_as_soon_as
 ) -> None:
     async with orders(monkeypatch) as system:
         system.answers[RequestCode.GET_MAX_OFFSET] = refuse(1, times=3)
-        bodies, failures, _ = await tailed(system, Place(), number=100)
+        bodies, failures, _ = await tailed(system, TailStart(), number=100)
         assert bodies == ALL
         assert [failure.name for failure in failures] == ["SYSTEM_ERROR"], "an outage is told once"
         system.answers[RequestCode.GET_MAX_OFFSET] = refuse(1, times=1)
-        assert (await tailed(system, Place(offset=98), number=2))[0] == ALL[98:]
+        assert (await tailed(system, TailStart(offset=98), number=2))[0] == ALL[98:]
 
 
 async def test_the_last_ones_are_looked_for_within_a_budget_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tailing, "BUDGET", 40)
     told = "of the newest 40 messages 1 are wanted; older ones were not looked at"
     async with orders(monkeypatch) as system:
-        bodies, _, warnings = await tailed(system, Place(last=10), text="65")
+        bodies, _, warnings = await tailed(system, TailStart(last=10), text="65")
         assert (bodies, warnings) == ([b"65"], [f"{told}: --from with a time or an offset has no such limit"])
-        assert (await tailed(system, Place(last=3)))[::2] == (ALL[97:], [])
+        assert (await tailed(system, TailStart(last=3)))[::2] == (ALL[97:], [])

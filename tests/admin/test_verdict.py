@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace as changed
 
-from orbitmq.admin.runtime import Replication, Runtime, Waiting
+from orbitmq.admin.runtime import Replication, RequestQueue, Runtime
 from orbitmq.admin.session import Node
 from orbitmq.admin.verdict import ClusterEvidence, Severity, findings, summary
 
@@ -56,7 +56,7 @@ def test_disks_by_their_limits() -> None:
 
 def test_sends_that_wait() -> None:
     for waited, expected in ((199, []), (200, [("writes", Severity.WARNING)]), (1000, [("writes", Severity.CRITICAL)])):
-        assert rules(seen(changed(WELL, send_queue=Waiting(1, 10, waited)))) == expected
+        assert rules(seen(changed(WELL, send_queue=RequestQueue(1, 10, waited)))) == expected
         assert rules(seen(changed(WELL, page_cache_lock_ms=waited))) == expected
 
 

@@ -147,11 +147,11 @@ def _kept(
     """Keep one node that is begun by `start` until `ends`; the exit codes with which it was given up."""
     gave_up: list[int] = []
 
-    async def begin(_node: hosting.Node, _log_level: str) -> object:
+    async def begin(_node: hosting.HostedProcess, _log_level: str) -> object:
         return await start()
 
     async def keep() -> None:
-        running = hosting.Running(hosting.Node("broker-0", (), "broker", ""))
+        running = hosting.RunningProcess(hosting.HostedProcess("broker-0", (), "broker", ""))
         keeping = asyncio.create_task(hosting._keep(running, "info", lambda _running, code: gave_up.append(code)))
         async with asyncio.timeout(30):
             while not ends() and not gave_up:  # noqa: ASYNC110

@@ -16,7 +16,7 @@ from msgspec import Struct
 from typer.testing import CliRunner
 
 from orbitmq.admin.answers import Found, failure_of
-from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
+from orbitmq.admin.plans import Change, Plan, Step, StepOutcome, Value
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.cli import output, undoing
@@ -240,14 +240,14 @@ def outcomes(told: Any) -> list[str]:
 
 
 def test_a_change_is_shown_made_and_read_back() -> None:
-    assert outcomes(run("set", "a", "1", "--dry-run", "-o", "json")) == [Outcome.PLANNED]
+    assert outcomes(run("set", "a", "1", "--dry-run", "-o", "json")) == [StepOutcome.PLANNED]
     assert values == {}
-    assert outcomes(run("set", "a", "1", "--yes", "-o", "json")) == [Outcome.CONFIRMED]
-    assert outcomes(run("set", "a", "2", "--yes", "--no-verify", "-o", "json")) == [Outcome.DONE]
-    assert outcomes(run("set", "a", "2", "--yes", "-o", "json")) == [Outcome.UNCHANGED]
-    assert outcomes(run("set", "a", "2", "--fail-if-unchanged", "-o", "json", code=10)) == [Outcome.UNCHANGED]
-    assert outcomes(run("set", "a", "3", "--yes", "--forgets", "-o", "json", code=8)) == [Outcome.NOT_APPLIED]
-    assert outcomes(run("set", "a", "3", "--yes", "--breaks", "-o", "json", code=1)) == [Outcome.FAILED]
+    assert outcomes(run("set", "a", "1", "--yes", "-o", "json")) == [StepOutcome.CONFIRMED]
+    assert outcomes(run("set", "a", "2", "--yes", "--no-verify", "-o", "json")) == [StepOutcome.DONE]
+    assert outcomes(run("set", "a", "2", "--yes", "-o", "json")) == [StepOutcome.UNCHANGED]
+    assert outcomes(run("set", "a", "2", "--fail-if-unchanged", "-o", "json", code=10)) == [StepOutcome.UNCHANGED]
+    assert outcomes(run("set", "a", "3", "--yes", "--forgets", "-o", "json", code=8)) == [StepOutcome.NOT_APPLIED]
+    assert outcomes(run("set", "a", "3", "--yes", "--breaks", "-o", "json", code=1)) == [StepOutcome.FAILED]
     assert values == {"a": "2"}
 
 

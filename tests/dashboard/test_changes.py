@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.plans import Change, Outcome, Plan, Step
+from orbitmq.admin.plans import Change, Plan, Step, StepOutcome
 from orbitmq.dashboard.asking import Asked, Fields, Goes, Page
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.changes import UNRECORDED, Changes
@@ -71,7 +71,7 @@ async def test_a_step_that_is_refused_is_told_and_the_others_are_made(desk: Desk
     one = desk.plan()
     await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert one.result is not None
-    assert [step.outcome for step in one.result.items] == [Outcome.DONE, Outcome.FAILED, Outcome.DONE]
+    assert [step.outcome for step in one.result.items] == [StepOutcome.DONE, StepOutcome.FAILED, StepOutcome.DONE]
     assert desk.lines()[1]["outcome"] == "failed"
 
 
@@ -81,7 +81,7 @@ async def test_a_fault_of_ours_is_a_result_and_nothing_is_made_twice(desk: Desk)
     await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert desk.made == ["a", "b"]
     assert one.result is not None
-    assert [step.outcome for step in one.result.items] == [Outcome.DONE, Outcome.FAILED, Outcome.SKIPPED]
+    assert [step.outcome for step in one.result.items] == [StepOutcome.DONE, StepOutcome.FAILED, StepOutcome.SKIPPED]
     assert "a bug" in one.result.failures[0].message
     assert not one.is_running
     assert [line["outcome"] for line in desk.lines()] == ["begun", "failed"]
@@ -113,7 +113,7 @@ async def test_what_is_made_is_told_although_its_end_cannot_be_recorded(
     await desk.changes.make(desk.asked, one, "127.0.0.1")
     assert one.result is not None
     assert one.result.warnings == [UNRECORDED]
-    assert [step.outcome for step in one.result.items] == [Outcome.DONE] * 3
+    assert [step.outcome for step in one.result.items] == [StepOutcome.DONE] * 3
 
 
 async def test_what_was_sent_is_told_although_its_end_cannot_be_recorded(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from orbitmq.admin.answers import Found
-from orbitmq.admin.cluster import Member, Replica
+from orbitmq.admin.cluster import ClusterBroker, Replica
 from orbitmq.admin.session import Session
 from orbitmq.client.sync import Producer
 from orbitmq.dashboard import accounts
@@ -299,14 +299,14 @@ def test_a_broker_that_dies_makes_the_list_partial_and_no_figure_smaller() -> No
 
 
 def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    def member(number: int, address: str, **more: Any) -> Member:
-        return Member("C", "broker-a", number, "slave" if number else "master", address, answers=True, **more)
+    def member(number: int, address: str, **more: Any) -> ClusterBroker:
+        return ClusterBroker("C", "broker-a", number, "slave" if number else "master", address, answers=True, **more)
 
     def replica(number: int, **more: Any) -> Replica:
         whole: dict[str, Any] = {"behind_bytes": 0, "connected": None, "refusal": None, **more}
         return Replica("C", "broker-a", number, "", None, None, None, **whole)
 
-    away = Member("C", "broker-b", 0, "master", "10.0.0.9:1", answers=False, registered_at_ms=1)
+    away = ClusterBroker("C", "broker-b", 0, "master", "10.0.0.9:1", answers=False, registered_at_ms=1)
     slaves = {
         1: {"behind_bytes": 2048},
         2: {"connected": False},
@@ -314,7 +314,7 @@ def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatc
         4: {"behind_bytes": None},
     }
 
-    async def members(_: Session) -> tuple[Found[Member], Found[Replica]]:
+    async def members(_: Session) -> tuple[Found[ClusterBroker], Found[Replica]]:
         rows = [member(number, f"10.0.0.{number}:1") for number in range(5)]
         return Found([*rows, away]), Found([replica(number, **more) for number, more in slaves.items()])
 

@@ -15,11 +15,11 @@ from orbitmq.admin import messages as by_name
 from orbitmq.admin import topics as topics_admin
 from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.group_verdicts import GroupVerdicts
-from orbitmq.admin.groups import Group
-from orbitmq.admin.living import Moment
+from orbitmq.admin.groups import GroupSummary
+from orbitmq.admin.living import ClusterView
 from orbitmq.admin.offsets import StoredOffset
 from orbitmq.admin.paging import Paged
-from orbitmq.admin.progress import GroupProgress, QueueLag, State
+from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
 from orbitmq.admin.rosters import Roster
 from orbitmq.admin.session import Node
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
@@ -69,8 +69,8 @@ async def known(place: Place, kept: Mapping[str, Any]) -> None:
         await place.kept(key, answers(value))
 
 
-def at_the_moment(failures: list[Failure], *groups: Group) -> Found[Moment]:
-    return Found([Moment([], [], list(groups), len(groups))], failures=failures)
+def at_the_moment(failures: list[Failure], *groups: GroupSummary) -> Found[ClusterView]:
+    return Found([ClusterView([], [], list(groups), len(groups))], failures=failures)
 
 
 def stored(number: int = 0, body: bytes = b"order", sys_flag: int = 0) -> MessageExt:
@@ -82,10 +82,12 @@ def stored(number: int = 0, body: bytes = b"order", sys_flag: int = 0) -> Messag
 
 # ---------------------------------------------------------------------------------------------------- nothing is there
 
-NOT_KNOWN = Group("notKnown", ["broker-a"], ["T"], False, known_lag_messages=0)
-NOT_ASKED = Group("notAsked", ["broker-a"], ["T"], False)
-CAUGHT_UP = Group("caughtUp", ["broker-a"], ["T"], False, lag_messages=0, known_lag_messages=0, retry_lag_messages=0)
-BEHIND = Group("behind", ["broker-a"], ["T"], False, lag_messages=3, known_lag_messages=3)
+NOT_KNOWN = GroupSummary("notKnown", ["broker-a"], ["T"], False, known_lag_messages=0)
+NOT_ASKED = GroupSummary("notAsked", ["broker-a"], ["T"], False)
+CAUGHT_UP = GroupSummary(
+    "caughtUp", ["broker-a"], ["T"], False, lag_messages=0, known_lag_messages=0, retry_lag_messages=0
+)
+BEHIND = GroupSummary("behind", ["broker-a"], ["T"], False, lag_messages=3, known_lag_messages=3)
 
 
 async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: Place, dashboard: Dashboard) -> None:
@@ -209,7 +211,7 @@ async def test_names_of_groups_are_escaped_in_links_of_lists(
     dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offsets, "show", answers(Found([StoredOffset("T", "broker-a", 0, 1, 0, 2, 1)])))
-    queue = QueueLag("T", "broker-a", 0, State.BEHIND)
+    queue = GroupQueue("T", "broker-a", 0, QueueState.BEHIND)
     told = GroupProgress(NAMED, *[None] * 3, 0, *[None] * 14, [], [queue])
     monkeypatch.setattr(group, "_soon", answers(None))
     monkeypatch.setattr(group, "progress", answers(Found([told])))

@@ -13,7 +13,7 @@ from playwright.sync_api import Route, expect
 
 from orbitmq.admin.answers import Found
 from orbitmq.admin.group_verdicts import GroupVerdicts
-from orbitmq.admin.living import Moment
+from orbitmq.admin.living import ClusterView
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.app import Dashboard, Settings
 from orbitmq.dashboard.places import Place, Reach
@@ -34,9 +34,9 @@ async def _overview() -> bytes:
     return (await seen(Dashboard(Settings([place])), "")).body
 
 
-def _nothing(_: Session) -> Awaitable[Found[Moment]]:
-    async def answer() -> Found[Moment]:
-        return Found([Moment([], [], [], 0)])
+def _nothing(_: Session) -> Awaitable[Found[ClusterView]]:
+    async def answer() -> Found[ClusterView]:
+        return Found([ClusterView([], [], [], 0)])
 
     return answer()
 

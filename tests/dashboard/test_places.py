@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.cluster import Member
-from orbitmq.admin.living import Moment
+from orbitmq.admin.cluster import ClusterBroker
+from orbitmq.admin.living import ClusterView
 from orbitmq.admin.session import Session
 from orbitmq.dashboard import places
 from orbitmq.dashboard.places import History, Place, Reach
@@ -184,10 +184,10 @@ def test_history_keeps_gaps_and_forgets_what_is_gone() -> None:
 
 def test_a_sample_has_the_stalls_of_each_broker() -> None:
     members = [
-        Member("c", "a", 0, "master", "h:1", answers=True, loop_delay_ms=438),
-        Member("c", "a", 1, "slave", "h:2", answers=False),
+        ClusterBroker("c", "a", 0, "master", "h:1", answers=True, loop_delay_ms=438),
+        ClusterBroker("c", "a", 1, "slave", "h:2", answers=False),
     ]
-    figures = places.figures_of(Moment([], members, [], 0))
+    figures = places.figures_of(ClusterView([], members, [], 0))
     assert (figures["delay/a:0"], figures["delay/a:1"]) == (438, None)
 
 

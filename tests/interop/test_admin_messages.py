@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from orbitmq.admin import browsing, messages
-from orbitmq.admin.browsing import Wanted
+from orbitmq.admin.browsing import MessageFilter
 from orbitmq.admin.session import Session
 from orbitmq.client import Message
 from orbitmq.client.core.model import SendResult
@@ -134,16 +134,16 @@ def test_browsing_goes_through_time_in_either_direction(world: World) -> None:
 def test_browsing_within_a_time_is_exact_at_the_edges(world: World) -> None:
     whole = world.ask(lambda session: browsing.browse(session, TOPIC, limit=1000, newest_first=False)).items
     begin_ms, end_ms = whole[50].store_timestamp, whole[100].store_timestamp
-    wanted = Wanted(begin_ms=begin_ms, end_ms=end_ms)
+    wanted = MessageFilter(begin_ms=begin_ms, end_ms=end_ms)
     part = world.ask(lambda session: browsing.browse(session, TOPIC, wanted, limit=1000, newest_first=False))
     assert numbers(part.items) == [int(one.body) for one in whole if begin_ms <= one.store_timestamp <= end_ms]
 
 
 def test_browsing_for_some_messages_says_when_its_budget_is_used_up(world: World) -> None:
-    wanted = Wanted(tag="Tag1", key="many", property=("parity", "1"), text="3")
+    wanted = MessageFilter(tag="Tag1", key="many", property=("parity", "1"), text="3")
     found = world.ask(lambda session: browsing.browse(session, TOPIC, wanted, newest_first=False))
     assert numbers(found.items) == [n for n in range(MANY) if n % 3 == 1 and n % 2 == 1 and "3" in str(n)]
-    found = world.ask(lambda session: browsing.browse(session, TOPIC, Wanted(text="17"), budget=20))
+    found = world.ask(lambda session: browsing.browse(session, TOPIC, MessageFilter(text="17"), budget=20))
     assert found.items == []
     assert found.warnings == ["looked at 20 messages, as many as allowed; older ones were not: --budget"]
 

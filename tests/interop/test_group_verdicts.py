@@ -17,7 +17,7 @@ from orbitmq.admin.evidence import why
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Session
-from orbitmq.admin.topic_changes import Wanted, plan_create
+from orbitmq.admin.topic_changes import TopicChanges, plan_create
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
 from orbitmq.client.sync import Producer, PushConsumer
@@ -101,7 +101,9 @@ def _leave_some(address: str, producer: Producer) -> None:
 
 async def _make_topics(session: Session) -> None:
     for members, trouble in TABLE:
-        await (await plan_create(session, name_of(members, trouble), Wanted(read_queues=1, write_queues=1))).make()
+        await (
+            await plan_create(session, name_of(members, trouble), TopicChanges(read_queues=1, write_queues=1))
+        ).make()
 
 
 def _consumer(address: str, name: str, trouble: str, done: threading.Event) -> PushConsumer:

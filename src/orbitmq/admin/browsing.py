@@ -59,7 +59,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MessageFilter:
     """Which messages are shown. Times are store times, both included; an empty condition holds for every message."""
 
     begin_ms: int | None = None
@@ -87,7 +87,7 @@ class Wanted:
 class Sieve:
     """`Wanted` at work: a packed body that cannot be unpacked is not taken, and `warn` is told of the first."""
 
-    wanted: Wanted
+    wanted: MessageFilter
     warn: Callable[[str], None]
     has_warned: bool = False
 
@@ -259,7 +259,7 @@ async def _pulled(
     return messages, offset + count  # nothing can be read there: the queue has lost its end, or its beginning
 
 
-class Look:
+class QueueScan:
     """One look at stretches, all of them together in the order of store times; `async for` gives the messages.
 
     `budget` is how many are read at most, None for all. Afterwards `looked_at`, `failures` and `is_cut` tell how it
@@ -327,7 +327,7 @@ class Look:
 async def browse(
     session: Session,
     topic: str,
-    wanted: Wanted = Wanted(),
+    wanted: MessageFilter = MessageFilter(),
     *,
     limit: int = 64,
     newest_first: bool = True,
@@ -339,7 +339,7 @@ async def browse(
     parts = await stretches(
         session, topic, begin_ms=wanted.begin_ms, end_ms=wanted.end_ms, broker=broker, queue_id=queue_id
     )
-    look = Look(session, parts.items, newest_first=newest_first, budget=budget, tag=wanted.tag)
+    look = QueueScan(session, parts.items, newest_first=newest_first, budget=budget, tag=wanted.tag)
     found = Found[MessageExt](warnings=parts.warnings)
     sieve = Sieve(wanted, found.warnings.append)
     async for message in look:
@@ -355,7 +355,7 @@ async def browse(
 async def count_by_tag(
     session: Session,
     topic: str,
-    wanted: Wanted = Wanted(),
+    wanted: MessageFilter = MessageFilter(),
     *,
     budget: int | None = BUDGET,
     broker: str | None = None,
@@ -365,7 +365,7 @@ async def count_by_tag(
     parts = await stretches(
         session, topic, begin_ms=wanted.begin_ms, end_ms=wanted.end_ms, broker=broker, queue_id=queue_id
     )
-    look = Look(session, parts.items, budget=budget, tag=wanted.tag)
+    look = QueueScan(session, parts.items, budget=budget, tag=wanted.tag)
     numbers: Counter[str | None] = Counter()
     sizes: Counter[str | None] = Counter()
     async for message in look:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from orbitmq.admin.answers import Failure, Found, Gathered
 from orbitmq.admin.group_verdicts import GroupVerdicts, findings_of, group_verdicts
-from orbitmq.admin.runtime import Daily, Runtime, Waiting, parse
+from orbitmq.admin.runtime import DailyCount, RequestQueue, Runtime, parse
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import (
     ClusterEvidence,
@@ -37,7 +37,7 @@ ASK_AGAIN_S = 1.0
 """Between two rounds of requests while a command waits for the cluster to become well."""
 
 
-class Member(Struct, frozen=True, rename="camel"):
+class ClusterBroker(Struct, frozen=True, rename="camel"):
     """One broker of a cluster. All figures are None for one that does not answer."""
 
     cluster: str
@@ -55,16 +55,16 @@ class Member(Struct, frozen=True, rename="camel"):
     """Messages stored a second, the mean of the last ten."""
     out_per_s: float | None = None
     """Messages handed out a second, the mean of the last ten."""
-    send_queue: Waiting = Waiting()
-    pull_queue: Waiting = Waiting()
+    send_queue: RequestQueue = RequestQueue()
+    pull_queue: RequestQueue = RequestQueue()
     page_cache_lock_ms: int | None = None
     loop_delay_ms: int | None = None
     """The longest that its event loop kept requests waiting in the last minute."""
     oldest_message_at_ms: int | None = None
     disk_ratio: float | None = None
     """In use, 0 to 1."""
-    put_messages: Daily = Daily()
-    got_messages: Daily = Daily()
+    put_messages: DailyCount = DailyCount()
+    got_messages: DailyCount = DailyCount()
     booted_at_ms: int | None = None
 
 
@@ -165,19 +165,21 @@ def _registered(info: ClusterInfo, cluster: str | None) -> frozenset[str]:
     )
 
 
-async def listed(session: Session) -> Found[Member]:
+async def listed(session: Session) -> Found[ClusterBroker]:
     """Every registered broker, also those that do not answer, and those that are missed."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
     return Found([_member(node, runtimes.answers.get(node)) for node in nodes], failures=list(runtimes.failures))
 
 
-def _member(node: Node, runtime: Runtime | None) -> Member:
+def _member(node: Node, runtime: Runtime | None) -> ClusterBroker:
     role = "master" if node.is_master else "slave"
     if runtime is None:
         seen_at_ms = node.seen_at_ms
-        return Member(node.cluster, node.name, node.id, role, node.address, answers=False, registered_at_ms=seen_at_ms)
-    return Member(
+        return ClusterBroker(
+            node.cluster, node.name, node.id, role, node.address, answers=False, registered_at_ms=seen_at_ms
+        )
+    return ClusterBroker(
         node.cluster,
         node.name,
         node.id,

@@ -198,9 +198,9 @@ async def _plan_accounts(
     return joined("accounts", plans)
 
 
-def _wanted_account(entry: AccountEntry, secret_of: Callable[[SecretReference], str | None]) -> acl.Wanted:
+def _wanted_account(entry: AccountEntry, secret_of: Callable[[SecretReference], str | None]) -> acl.AccountChanges:
     secret = None if entry.secret is None else secret_of(entry.secret)
-    return acl.Wanted(
+    return acl.AccountChanges(
         secret,
         entry.admin,
         entry.white_remote_address,
@@ -291,7 +291,7 @@ def _versions(tables: Tables[C], name: str) -> list[tuple[C, list[str]]]:
     return [(config, [] if alike else brokers) for config, brokers in ways]
 
 
-def _account_entry(row: acl.Account) -> AccountEntry:
+def _account_entry(row: acl.AclAccount) -> AccountEntry:
     return AccountEntry(
         row.access_key,
         None,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 
-from orbitmq.admin.clients import Running, RunningQueue
+from orbitmq.admin.clients import ConsumerReport, RunningQueue
 from orbitmq.admin.group_evidence import MINUTE_MS, GroupEvidence, critical, finding, warning
-from orbitmq.admin.progress import QueueLag, label
+from orbitmq.admin.progress import GroupQueue, label
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.topics import retry_topic
@@ -39,7 +39,7 @@ class Movement(Enum):
     """It is too early to tell, or nobody does."""
 
 
-def movement(e: GroupEvidence, one: QueueLag) -> Movement:
+def movement(e: GroupEvidence, one: GroupQueue) -> Movement:
     mark = e.pace.marks.get(label(one))
     if mark is not None and mark.waits and e.now_ms - mark.since_ms >= MINUTE_MS:
         return Movement.STANDS
@@ -59,7 +59,7 @@ def _is_recent(e: GroupEvidence, at_ms: int | None) -> bool:
     return at_ms is not None and e.now_ms - at_ms < MINUTE_MS
 
 
-def _finishes(report: Running, topic: str) -> bool:
+def _finishes(report: ConsumerReport, topic: str) -> bool:
     """Whether a listener was done with a message in the last minute, with or without success."""
     return any(one.consume_ok_tps + one.consume_failed_tps > 0 for one in report.topics if one.topic == topic)
 
@@ -70,12 +70,12 @@ def _works(e: GroupEvidence) -> bool:
     return moved or any(_finishes(report, one.topic) for report in e.reports for one in report.topics)
 
 
-def _waited_ms(one: QueueLag) -> int | None:
+def _waited_ms(one: GroupQueue) -> int | None:
     """For how long the next message has been stored."""
     return one.latency_ms if one.delay_ms is None else one.delay_ms
 
 
-def _waiting(e: GroupEvidence) -> list[QueueLag]:
+def _waiting(e: GroupEvidence) -> list[GroupQueue]:
     return [one for one in e.own if one.lag_messages]
 
 
@@ -102,7 +102,7 @@ def stuck(e: GroupEvidence) -> Iterator[Finding]:
             )
 
 
-def _is_stuck(e: GroupEvidence, report: Running, queue: RunningQueue) -> bool:
+def _is_stuck(e: GroupEvidence, report: ConsumerReport, queue: RunningQueue) -> bool:
     """A message that came a moment ago to a queue that was empty for long is not stuck: it has not waited."""
     if not queue.cached_messages or _is_recent(e, queue.last_consume_at_ms) or not e.grown(report, MINUTE_MS):
         return False
@@ -158,7 +158,7 @@ def suspended(e: GroupEvidence) -> Iterator[Finding]:
         )
 
 
-def has_waited(e: GroupEvidence, one: QueueLag) -> bool:
+def has_waited(e: GroupEvidence, one: GroupQueue) -> bool:
     """For a minute, without anything being finished."""
     moves, waited_ms = movement(e, one), _waited_ms(one)
     return moves is Movement.STANDS or (moves is Movement.UNKNOWN and waited_ms is not None and waited_ms >= MINUTE_MS)
@@ -213,7 +213,7 @@ def failing(e: GroupEvidence) -> Iterator[Finding]:
     )
 
 
-def _last_error(reports: Iterable[Running]) -> tuple[str | None, int | None]:
+def _last_error(reports: Iterable[ConsumerReport]) -> tuple[str | None, int | None]:
     told = [one.properties for one in reports if LAST_ERROR in one.properties]
     newest = max(told, key=_error_at, default=None)
     return (None, None) if newest is None else (newest[LAST_ERROR], _error_at(newest) or None)
@@ -224,7 +224,7 @@ def _error_at(properties: Mapping[str, str]) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _why(failing: Iterable[Running], error: str | None) -> str:
+def _why(failing: Iterable[ConsumerReport], error: str | None) -> str:
     if error is not None:
         return f"; the last error is {error}"
     return "; its clients do not tell why (RocketMQ's never do): their logs do" if any(True for _ in failing) else ""

@@ -26,7 +26,7 @@ from orbitmq.admin.consumption import (
     unpulled,
 )
 from orbitmq.admin.group_evidence import MINUTE_MS, GroupEvidence, Rule, critical, finding, warning, well
-from orbitmq.admin.progress import QueueLag, State, label
+from orbitmq.admin.progress import GroupQueue, QueueState, label
 from orbitmq.admin.verdict import EvidenceValue, Finding, Severity, worst_first
 from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import PERM_READ
@@ -180,7 +180,7 @@ def filtered(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def ahead(e: GroupEvidence) -> Iterator[Finding]:
-    for topic, queues in _by_topic(one for one in e.own if one.state is State.OFFSET_AHEAD):
+    for topic, queues in _by_topic(one for one in e.own if one.state is QueueState.OFFSET_AHEAD):
         yield critical(
             e,
             "offset-ahead",
@@ -329,7 +329,7 @@ def hot(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def expired(e: GroupEvidence) -> Iterator[Finding]:
-    for topic, queues in _by_topic(one for one in e.own if one.state is State.EXPIRED):
+    for topic, queues in _by_topic(one for one in e.own if one.state is QueueState.EXPIRED):
         lost = sum(one.expired_messages or 0 for one in queues)
         yield warning(
             e,
@@ -346,7 +346,7 @@ def expired(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def fresh(e: GroupEvidence) -> Iterator[Finding]:
-    queues = [one for one in e.own if one.state is State.NO_OFFSET and one.lag_messages]
+    queues = [one for one in e.own if one.state is QueueState.NO_OFFSET and one.lag_messages]
     if queues and e.start == "CONSUME_FROM_LAST_OFFSET":
         yield warning(
             e,
@@ -387,8 +387,8 @@ def versions(e: GroupEvidence) -> Iterator[Finding]:
             )
 
 
-def _by_topic(queues: Iterable[QueueLag]) -> list[tuple[str, list[QueueLag]]]:
-    found: dict[str, list[QueueLag]] = {}
+def _by_topic(queues: Iterable[GroupQueue]) -> list[tuple[str, list[GroupQueue]]]:
+    found: dict[str, list[GroupQueue]] = {}
     for one in queues:
         found.setdefault(one.topic, []).append(one)
     return sorted(found.items())

@@ -24,7 +24,7 @@ NO_TEXT = "surrogateescape"
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
+class MessageDefaults:
     """What holds for every message, unless its JSON line says otherwise."""
 
     topic: str | None = None
@@ -43,7 +43,7 @@ def queue_of(broker: str | None, queue: int | None) -> tuple[str, int] | None:
     return None if broker is None or queue is None else (broker, queue)
 
 
-def draft(common: Common, body: str) -> tuple[Message, str | None]:
+def draft(common: MessageDefaults, body: str) -> tuple[Message, str | None]:
     """A message with this text; bytes that were no text when it was read are sent as they were. ConfigurationError
     without a topic, MessageIllegal for an illegal property.
     """
@@ -66,7 +66,7 @@ def _checked(message: Message, ordering_key: str | None) -> tuple[Message, str |
     return message, ordering_key
 
 
-def draft_of_json(common: Common, line: str) -> tuple[Message, str | None]:
+def draft_of_json(common: MessageDefaults, line: str) -> tuple[Message, str | None]:
     """The message of a JSON line; what it does not say is as in `common`. MessageIllegal when it is none."""
     try:
         told = orjson.loads(line)
@@ -88,7 +88,13 @@ def draft_of_json(common: Common, line: str) -> tuple[Message, str | None]:
 
 
 async def feed(
-    session: Session, common: Common, bodies: Sequence[str], lines: TextIO, clock: Clock, *, jsonl: bool = False
+    session: Session,
+    common: MessageDefaults,
+    bodies: Sequence[str],
+    lines: TextIO,
+    clock: Clock,
+    *,
+    jsonl: bool = False,
 ) -> AsyncIterator[Sent]:
     """Send `bodies`, or without any each line of `lines` that is not empty; the receipt of each. The first that cannot
     be sent ends it: MessageIllegal names the line.

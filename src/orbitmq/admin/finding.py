@@ -15,7 +15,7 @@ from orbitmq.admin.ids import Identity, IdKind, identify
 from orbitmq.admin.messages import by_offset_id, oldest_first, search
 from orbitmq.admin.runtime import parse
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import Delayed, Facts, HalfState, Story, story
+from orbitmq.admin.stories import Delayed, Facts, HalfState, MessageHistory, story
 from orbitmq.admin.traces import trace
 from orbitmq.admin.tracks import consumer_offsets, groups_of, tracks
 from orbitmq.errors import AdminError, NotFound, OrbitMQError
@@ -77,7 +77,7 @@ async def find(
     trace_topic: str = TRACE_TOPIC,
     limit: int = STORIES_MAX,
     topics_max: int = TOPICS_MAX,
-) -> Found[Story]:
+) -> Found[MessageHistory]:
     """The story of each message called `name`, newest first; one story that says so when there is none.
 
     Without `topic` it is taken from the message itself, else from its trace, else all topics are looked into.
@@ -87,7 +87,7 @@ async def find(
     names = _distinct(looked.messages.values())
     if len(names) > limit:
         looked.warnings.append(f"{len(names)} messages are called {name}; these are the newest {limit}")
-    found = Found[Story](warnings=looked.warnings, failures=looked.failures)
+    found = Found[MessageHistory](warnings=looked.warnings, failures=looked.failures)
     for seeds in names[:limit]:
         facts = await _facts(session, looked, seeds, now_ms, trace_topic, found)
         found.items.append(story(facts))
@@ -165,7 +165,12 @@ async def _look_everywhere(session: Session, looked: _Looked, topics_max: int) -
 
 
 async def _facts(
-    session: Session, looked: _Looked, seeds: Sequence[MessageExt], now_ms: int, trace_topic: str, found: Found[Story]
+    session: Session,
+    looked: _Looked,
+    seeds: Sequence[MessageExt],
+    now_ms: int,
+    trace_topic: str,
+    found: Found[MessageHistory],
 ) -> Facts:
     """All records of one message, and what brokers say about them. What could not be asked goes to `found`."""
     topic, unique = real_topic(seeds[-1]), unique_id(seeds[-1])
@@ -189,7 +194,9 @@ async def _facts(
     return facts
 
 
-async def _settled(session: Session, facts: Facts, records: list[MessageExt], found: Found[Story]) -> list[MessageExt]:
+async def _settled(
+    session: Session, facts: Facts, records: list[MessageExt], found: Found[MessageHistory]
+) -> list[MessageExt]:
     """All records, and the half's state. One that was decided while we looked has become another record: look again."""
     for _ in range(LOOKS_MAX):
         records = await _records(session, records, facts, found)
@@ -202,7 +209,7 @@ async def _settled(session: Session, facts: Facts, records: list[MessageExt], fo
     return records
 
 
-def _note(found: Found[Story], failures: Iterable[Failure]) -> None:
+def _note(found: Found[MessageHistory], failures: Iterable[Failure]) -> None:
     """Each once."""
     found.failures += [one for one in failures if one not in found.failures]
 
@@ -218,7 +225,7 @@ def _sort_out(facts: Facts, records: Sequence[MessageExt]) -> None:
 
 
 async def _records(
-    session: Session, seeds: Sequence[MessageExt], facts: Facts, found: Found[Story]
+    session: Session, seeds: Sequence[MessageExt], facts: Facts, found: Found[MessageHistory]
 ) -> list[MessageExt]:
     """Every record with its unique id, oldest first. A message of a producer that makes no ids is what was found."""
     topic, unique = facts.topic or "", facts.unique_id
@@ -311,7 +318,9 @@ async def _expired(session: Session, identity: Identity) -> str | None:
     return None
 
 
-async def _nothing(session: Session, looked: _Looked, topic: str | None, now_ms: int, trace_topic: str) -> Story:
+async def _nothing(
+    session: Session, looked: _Looked, topic: str | None, now_ms: int, trace_topic: str
+) -> MessageHistory:
     """The story of a message that no broker has: its trace may know it, or its id that it is too old."""
     identity = looked.identity
     facts = Facts(identity.text, now_ms, topic, searched=looked.searched, is_partial=bool(looked.failures))

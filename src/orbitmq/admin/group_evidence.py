@@ -9,10 +9,10 @@ from functools import partial
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure
-from orbitmq.admin.clients import Member, Running, RunningQueue, Subscription
+from orbitmq.admin.clients import ConsumerMember, ConsumerReport, RunningQueue, Subscription
 from orbitmq.admin.groups import GroupRules
 from orbitmq.admin.pace import Pace
-from orbitmq.admin.progress import GroupProgress, QueueLag
+from orbitmq.admin.progress import GroupProgress, GroupQueue
 from orbitmq.admin.verdict import EvidenceValue, Finding, Severity
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.topics import retry_topic
@@ -46,8 +46,8 @@ class GroupEvidence:
     now_ms: int
     kind: str | None = None
     start: str | None = None
-    members: list[Member] = field(default_factory=list)
-    reports: list[Running] = field(default_factory=list)
+    members: list[ConsumerMember] = field(default_factory=list)
+    reports: list[ConsumerReport] = field(default_factory=list)
     """Of the members that responded."""
     subscriptions: list[Subscription] = field(default_factory=list)
     rules: list[GroupRules] = field(default_factory=list)
@@ -76,18 +76,18 @@ class GroupEvidence:
         return self.progress.known_lag_messages
 
     @property
-    def own(self) -> list[QueueLag]:
+    def own(self) -> list[GroupQueue]:
         """The queues without those of retries."""
         return [one for one in self.progress.queues if one.topic != retry_topic(self.group)]
 
-    def held(self) -> Iterator[tuple[Running, RunningQueue]]:
+    def held(self) -> Iterator[tuple[ConsumerReport, RunningQueue]]:
         """Each queue a member has now."""
         for report in self.reports:
             for queue in report.queues:
                 if not queue.dropped:
                     yield report, queue
 
-    def grown(self, report: Running, age_ms: int = YOUNG_MS) -> bool:
+    def grown(self, report: ConsumerReport, age_ms: int = YOUNG_MS) -> bool:
         """Whether the member has run long enough to be judged."""
         return report.started_at_ms is None or self.now_ms - report.started_at_ms > age_ms
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from orbitmq.admin.answers import Failure
 from orbitmq.admin.diagnosis import diagnose
-from orbitmq.admin.evidence import WATCH_SECONDS, Common, gather
-from orbitmq.admin.groups import Group, groups
+from orbitmq.admin.evidence import WATCH_SECONDS, SharedResponses, gather
+from orbitmq.admin.groups import GroupSummary, groups
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Finding, Severity
@@ -30,7 +30,7 @@ AT_ONCE = 10
 class GroupVerdict:
     """A group and its worst finding."""
 
-    group: Group
+    group: GroupSummary
     worst: Finding
 
     @property
@@ -71,14 +71,16 @@ async def group_verdicts(
     return GroupVerdicts(items, len(rows) - len(items), found.failures)
 
 
-def _weight(row: Group) -> int:
+def _weight(row: GroupSummary) -> int:
     return (row.lag_messages or row.known_lag_messages or 0) + (row.retry_lag_messages or 0)
 
 
-async def _each(session: Session, rows: Sequence[Group], clock: Clock | None, paces: Paces) -> list[GroupVerdict]:
-    common, at_once = Common(session), asyncio.Semaphore(AT_ONCE)
+async def _each(
+    session: Session, rows: Sequence[GroupSummary], clock: Clock | None, paces: Paces
+) -> list[GroupVerdict]:
+    common, at_once = SharedResponses(session), asyncio.Semaphore(AT_ONCE)
 
-    async def judged(row: Group) -> GroupVerdict:
+    async def judged(row: GroupSummary) -> GroupVerdict:
         async with at_once:
             try:
                 evidence, _ = await gather(session, row.name, clock=clock, paces=paces, common=common)

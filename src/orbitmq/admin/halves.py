@@ -13,7 +13,7 @@ from orbitmq.admin.masters import each_master
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.stories import Half, HalfState
+from orbitmq.admin.stories import HalfRecord, HalfState
 from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound, UnitError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import TRANSACTION_CHECK_TIMES
@@ -84,7 +84,7 @@ async def _pending(session: Session, node: Node, topic: str | None, group: str |
     return found
 
 
-async def half_of(session: Session, message: MessageExt) -> Half:
+async def half_of(session: Session, message: MessageExt) -> HalfRecord:
     """What is known about the decision of a message of the half topic, which must be the newest of its copies."""
     node = await session.node(message.broker_name)
     checks = int(message.properties.get(TRANSACTION_CHECK_TIMES, "0"))
@@ -95,11 +95,11 @@ async def half_of(session: Session, message: MessageExt) -> Half:
     except BrokerError as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
-        return Half(message, await _looked_up(session, node, message), checks)
+        return HalfRecord(message, await _looked_up(session, node, message), checks)
     for one in page.transactions:
         if one.queue_offset == message.queue_offset:
-            return Half(message, HalfState.PENDING, one.checks, one.next_check)
-    return Half(message, HalfState.DECIDED, checks)
+            return HalfRecord(message, HalfState.PENDING, one.checks, one.next_check)
+    return HalfRecord(message, HalfState.DECIDED, checks)
 
 
 async def _looked_up(session: Session, node: Node, message: MessageExt) -> HalfState:

@@ -9,26 +9,26 @@ from msgspec import Struct
 
 from orbitmq.admin import cluster, groups
 from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.cluster import Member, Overview
+from orbitmq.admin.cluster import ClusterBroker, Overview
 from orbitmq.admin.group_verdicts import GroupVerdicts
-from orbitmq.admin.groups import Group
+from orbitmq.admin.groups import GroupSummary
 from orbitmq.admin.session import Session
 
 GROUPS_SHOWN = 20
 """As many as fit on a screen; those that are furthest behind."""
 
 
-class Moment(Struct, frozen=True, rename="camel"):
+class ClusterView(Struct, frozen=True, rename="camel"):
     """Everything at one time. What a broker that does not answer would have told is None, and it is named."""
 
     clusters: list[Overview]
-    brokers: list[Member]
-    groups: list[Group]
+    brokers: list[ClusterBroker]
+    groups: list[GroupSummary]
     """The furthest behind first; groups of the system are not among them."""
     groups_in_all: int
 
 
-async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found[Moment]:
+async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found[ClusterView]:
     """Ask everybody once; `shown` groups, None for all. ConnectError when no name server answers.
 
     The verdict is that of the brokers: `with_groups` adds what takes longer to be known.
@@ -37,12 +37,12 @@ async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found
         cluster.broker_overviews(session), cluster.listed(session), groups.groups(session, lag=True)
     )
     behind = sorted(found.items, key=lambda group: (-(group.lag_messages or group.known_lag_messages or 0), group.name))
-    one = Moment(overviews.items, members.items, behind[:shown], len(found.items))
+    one = ClusterView(overviews.items, members.items, behind[:shown], len(found.items))
     warnings = list(dict.fromkeys([*overviews.warnings, *members.warnings, *found.warnings]))
     return Found([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures]))
 
 
-def with_groups(one: Moment, groups: GroupVerdicts | None) -> Moment:
+def with_groups(one: ClusterView, groups: GroupVerdicts | None) -> ClusterView:
     """The moment with verdicts that are no better than those of the groups; None while nobody has looked at them."""
 
     def names(of: str) -> list[str]:

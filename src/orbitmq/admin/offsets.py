@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from orbitmq.admin.answers import Found
-from orbitmq.admin.clients import Membership, membership, running
+from orbitmq.admin.clients import GroupMembership, membership, running
 from orbitmq.admin.groups import UNDO, parts, plain_rules, with_rules
 from orbitmq.admin.masters import each_master, lost
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
@@ -150,7 +150,7 @@ class _Watch:
     """
 
     session: Session
-    who: Membership
+    who: GroupMembership
     moved: dict[MessageQueue, tuple[Node, int | None, int]] = field(default_factory=dict)
     """Queue -> its broker, where it was and where it is to be."""
     seen: dict[MessageQueue, int | None] = field(default_factory=dict)
@@ -290,7 +290,7 @@ async def _add(
     session: Session,
     plan: OffsetPlan,
     watch: _Watch,
-    who: Membership,
+    who: GroupMembership,
     node: Node,
     queues: list[_Queue],
     target: Target,

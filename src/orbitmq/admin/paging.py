@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.browsing import BUDGET, Look, Sieve, Stretch, Wanted, lacking, limits, readable_queues
+from orbitmq.admin.browsing import BUDGET, MessageFilter, QueueScan, Sieve, Stretch, lacking, limits, readable_queues
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BadArgument
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -31,10 +31,10 @@ MARK_BYTES_MAX = 256 << 10
 MARK_CHARS_MAX = 12_000
 """Of a mark in an address, which servers take 16 KiB of. It is enough for some thousand queues."""
 
-_EVERY = Wanted()
+_EVERY = MessageFilter()
 
 
-class Mark(Struct, frozen=True, array_like=True):
+class PageCursor(Struct, frozen=True, array_like=True):
     """Where a page begins."""
 
     newest_first: bool
@@ -47,14 +47,14 @@ class Mark(Struct, frozen=True, array_like=True):
         return self.places.get(queue.broker_name, {}).get(queue.queue_id)
 
 
-def written(mark: Mark) -> str | None:
+def written(mark: PageCursor) -> str | None:
     """For an address; None when it has more queues than fit into one."""
     packed = zlib.compress(msgspec.msgpack.encode(mark), 9)
     text = base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
     return text if len(text) <= MARK_CHARS_MAX else None
 
 
-def read(text: str) -> Mark:
+def read(text: str) -> PageCursor:
     """AdminError for a text that `written` did not make."""
     try:
         packed = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), b"-_", validate=True)
@@ -62,17 +62,17 @@ def read(text: str) -> Mark:
         plain = stream.decompress(packed, MARK_BYTES_MAX)
         if not stream.eof:
             raise ValueError("it does not end")
-        return msgspec.msgpack.decode(plain, type=Mark)
+        return msgspec.msgpack.decode(plain, type=PageCursor)
     except (ValueError, binascii.Error, zlib.error, msgspec.MsgspecError) as error:
         raise BadArgument("this mark of a page cannot be read", "begin anew, without it") from error
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """What is looked at."""
 
     topic: str
-    wanted: Wanted = _EVERY
+    wanted: MessageFilter = _EVERY
     broker: str | None = None
     queue_id: int | None = None
     offset: int | None = None
@@ -100,9 +100,9 @@ class Paged:
 
 async def page(
     session: Session,
-    asked: Asked,
+    asked: PageRequest,
     *,
-    mark: Mark | None = None,
+    mark: PageCursor | None = None,
     newest_first: bool = True,
     limit: int = 50,
     budget: int = BUDGET,
@@ -118,7 +118,7 @@ async def page(
     """
     newest_first = newest_first if mark is None else mark.newest_first
     parts = await _parts(session, asked, mark, newest_first=newest_first)
-    look = Look(session, parts.items, newest_first=newest_first, budget=budget, tag=asked.wanted.tag)
+    look = QueueScan(session, parts.items, newest_first=newest_first, budget=budget, tag=asked.wanted.tag)
     made = Paged(Found(warnings=parts.warnings))
     await _fill(made, look, asked.wanted, limit, seconds)
     made.found.failures = [*parts.failures, *look.failures]
@@ -138,14 +138,14 @@ async def page(
     return made
 
 
-def _told(mark: Mark, found: Found[MessageExt]) -> str | None:
+def _told(mark: PageCursor, found: Found[MessageExt]) -> str | None:
     text, warning = written(mark), "there are too many queues to go on from here: choose a broker or a queue"
     if text is None and warning not in found.warnings:
         found.warnings.append(warning)
     return text
 
 
-async def _fill(made: Paged, look: Look, wanted: Wanted, limit: int, seconds: float) -> None:
+async def _fill(made: Paged, look: QueueScan, wanted: MessageFilter, limit: int, seconds: float) -> None:
     sieve, size = Sieve(wanted, made.found.warnings.append), 0
     try:
         async with asyncio.timeout(seconds):
@@ -163,7 +163,9 @@ async def _fill(made: Paged, look: Look, wanted: Wanted, limit: int, seconds: fl
     made.is_cut = made.is_cut or look.is_cut
 
 
-async def _parts(session: Session, asked: Asked, mark: Mark | None, *, newest_first: bool) -> Found[Stretch]:
+async def _parts(
+    session: Session, asked: PageRequest, mark: PageCursor | None, *, newest_first: bool
+) -> Found[Stretch]:
     """What is left to read of each queue."""
     queues = await readable_queues(session, asked.topic, broker=asked.broker, queue_id=asked.queue_id)
     wanted = asked.wanted
@@ -180,7 +182,9 @@ async def _parts(session: Session, asked: Asked, mark: Mark | None, *, newest_fi
     return found
 
 
-async def _late(session: Session, queues: Mapping[MessageQueue, Node], wanted: Wanted, mark: Mark) -> Found[Stretch]:
+async def _late(
+    session: Session, queues: Mapping[MessageQueue, Node], wanted: MessageFilter, mark: PageCursor
+) -> Found[Stretch]:
     """Queues that are new, or whose broker did not answer before: read from the time that the others have come to."""
     if mark.newest_first:
         return await limits(session, queues, begin_ms=wanted.begin_ms, end_ms=mark.at_ms)
@@ -200,9 +204,9 @@ def _narrowed(part: Stretch, offset: int | None, *, newest_first: bool) -> Stret
     return replace(part, end=place) if newest_first else replace(part, begin=place)
 
 
-def _marked(mark: Mark | None, newest_first: bool, at_ms: int, places: Mapping[MessageQueue, int]) -> Mark:
+def _marked(mark: PageCursor | None, newest_first: bool, at_ms: int, places: Mapping[MessageQueue, int]) -> PageCursor:
     """The next one: what nobody told this time stays as it was."""
     told: dict[str, dict[int, int]] = {} if mark is None else {name: dict(one) for name, one in mark.places.items()}
     for queue, offset in places.items():
         told.setdefault(queue.broker_name, {})[queue.queue_id] = offset
-    return Mark(newest_first, at_ms, told)
+    return PageCursor(newest_first, at_ms, told)

@@ -21,7 +21,7 @@ from orbitmq.message.properties import DELAY, REAL_TOPIC
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 
 
-class StoryState(StrEnum):
+class MessageState(StrEnum):
     """Where a message is, in one word."""
 
     STORED = "stored"
@@ -79,7 +79,7 @@ class Delayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
+class HalfRecord:
     """The newest record of the half topic: each round of questions leaves a copy behind."""
 
     message: MessageExt
@@ -99,7 +99,7 @@ class Facts:
     copies: list[MessageExt] = field(default_factory=list)
     """In the topic itself: more than one when it was sent again."""
     delayed: list[Delayed] = field(default_factory=list)
-    half: Half | None = None
+    half: HalfRecord | None = None
     halves: list[MessageExt] = field(default_factory=list)
     given_up: list[MessageExt] = field(default_factory=list)
     retries: list[MessageExt] = field(default_factory=list)
@@ -135,7 +135,7 @@ class Event(Struct, frozen=True, rename="camel", kw_only=True):
     offset_msg_id: str | None = None
 
 
-class GroupStory(Struct, frozen=True, rename="camel", kw_only=True):
+class GroupHistory(Struct, frozen=True, rename="camel", kw_only=True):
     """How the message stands in one group."""
 
     group: str
@@ -151,29 +151,29 @@ class GroupStory(Struct, frozen=True, rename="camel", kw_only=True):
     clients: int | None = None
 
 
-class Story(Struct, frozen=True, rename="camel", kw_only=True):
+class MessageHistory(Struct, frozen=True, rename="camel", kw_only=True):
     """Where one message is and how it came there."""
 
     asked: str
-    state: StoryState
+    state: MessageState
     sentence: str
     topic: str | None
     msg_id: str | None
     message: StoredMessage | None
     """The record it is now, without its body."""
     timeline: list[Event]
-    groups: list[GroupStory]
+    groups: list[GroupHistory]
     trace_note: str | None
     """Why there is nothing of a trace in the timeline."""
     searched: list[str]
 
 
-def story(facts: Facts) -> Story:
+def story(facts: Facts) -> MessageHistory:
     """The whole story."""
     groups = group_stories(facts)
     state = _state(facts)
     now = _now(facts, state)
-    return Story(
+    return MessageHistory(
         asked=facts.asked,
         state=state,
         sentence=_sentence(facts, state, groups),
@@ -190,34 +190,34 @@ def story(facts: Facts) -> Story:
 # ---------------------------------------------------------------------------------------------------------- the state
 
 
-def _state(facts: Facts) -> StoryState:
+def _state(facts: Facts) -> MessageState:
     if facts.copies:
-        return StoryState.STORED
+        return MessageState.STORED
     if _waiting_delay(facts):
-        return StoryState.DELAYED
+        return MessageState.DELAYED
     if facts.half and facts.half.state is not HalfState.DECIDED and not _is_given_up(facts):
-        return StoryState.PENDING
+        return MessageState.PENDING
     if facts.retries or facts.dead or any(_group(one.message) for one in facts.delayed):
-        return StoryState.COPIES
+        return MessageState.COPIES
     if facts.given_up:
-        return StoryState.GIVEN_UP
+        return MessageState.GIVEN_UP
     if facts.half:
         return _decided_state(facts)
     if facts.expired:
-        return StoryState.EXPIRED
+        return MessageState.EXPIRED
     if facts.delayed or _sending(facts):
-        return StoryState.UNKNOWN if facts.is_partial else StoryState.EXPIRED
-    return StoryState.NOT_FOUND
+        return MessageState.UNKNOWN if facts.is_partial else MessageState.EXPIRED
+    return MessageState.NOT_FOUND
 
 
-def _decided_state(facts: Facts) -> StoryState:
+def _decided_state(facts: Facts) -> MessageState:
     """What was decided of a half message that is in no topic: its absence tells when everybody was asked."""
     decision = _traced_decision(facts)
     if decision == "COMMIT_MESSAGE":
-        return StoryState.COMMITTED
+        return MessageState.COMMITTED
     if decision == "ROLLBACK_MESSAGE" or not (facts.is_partial or facts.is_topic_gone):
-        return StoryState.ROLLED_BACK
-    return StoryState.DECIDED
+        return MessageState.ROLLED_BACK
+    return MessageState.DECIDED
 
 
 def _sending(facts: Facts) -> Traced | None:
@@ -241,14 +241,14 @@ def _traced_decision(facts: Facts) -> str | None:
     return next((one.state for one in reversed(records) if one.kind == "EndTransaction"), None)
 
 
-def _now(facts: Facts, state: StoryState) -> MessageExt | None:
+def _now(facts: Facts, state: MessageState) -> MessageExt | None:
     """The record that the message is now."""
     waiting = _waiting_delay(facts)
-    choices: dict[StoryState, MessageExt | None] = {
-        StoryState.STORED: facts.copies[-1] if facts.copies else None,
-        StoryState.DELAYED: waiting.message if waiting else None,
-        StoryState.GIVEN_UP: facts.given_up[-1] if facts.given_up else None,
-        StoryState.COPIES: _newest(
+    choices: dict[MessageState, MessageExt | None] = {
+        MessageState.STORED: facts.copies[-1] if facts.copies else None,
+        MessageState.DELAYED: waiting.message if waiting else None,
+        MessageState.GIVEN_UP: facts.given_up[-1] if facts.given_up else None,
+        MessageState.COPIES: _newest(
             [*facts.retries, *facts.dead, *(one.message for one in facts.delayed if _group(one.message))]
         ),
     }
@@ -269,7 +269,7 @@ def _group(message: MessageExt) -> str | None:
     return topic.removeprefix(prefix) if prefix else None
 
 
-def group_stories(facts: Facts) -> list[GroupStory]:
+def group_stories(facts: Facts) -> list[GroupHistory]:
     """How the message stands in each group, in the order of their names."""
     tracks = {track.group: track for track in facts.tracks}
     records = [*facts.retries, *facts.dead, *(one.message for one in facts.delayed)]
@@ -277,7 +277,7 @@ def group_stories(facts: Facts) -> list[GroupStory]:
     return [_group_story(facts, name, tracks.get(name)) for name in sorted(names)]
 
 
-def _group_story(facts: Facts, group: str, track: Track | None) -> GroupStory:
+def _group_story(facts: Facts, group: str, track: Track | None) -> GroupHistory:
     retries = [one for one in facts.retries if _group(one) == group]
     dead = _newest([one for one in facts.dead if _group(one) == group])
     delayed = [one for one in facts.delayed if _group(one.message) == group]
@@ -298,7 +298,7 @@ def _group_story(facts: Facts, group: str, track: Track | None) -> GroupStory:
         # A record that was delivered just now may not be found in its topic yet.
         passed = facts.retries_passed.get(group) if newest in retries else None
         state, text = _delivered(group, newest.reconsume_times, passed=passed)
-    return GroupStory(
+    return GroupHistory(
         group=group,
         state=state,
         text=text,
@@ -353,26 +353,26 @@ def _track_state(track: Track | None) -> tuple[GroupState, str]:
 # ----------------------------------------------------------------------------------------------------------- sentence
 
 
-def _sentence(facts: Facts, state: StoryState, groups: Sequence[GroupStory]) -> str:
+def _sentence(facts: Facts, state: MessageState, groups: Sequence[GroupHistory]) -> str:
     told = {
-        StoryState.STORED: _stored,
-        StoryState.DELAYED: _delayed,
-        StoryState.PENDING: _pending,
-        StoryState.COMMITTED: _committed,
-        StoryState.ROLLED_BACK: _rolled_back,
-        StoryState.DECIDED: _decided,
-        StoryState.GIVEN_UP: _given_up,
-        StoryState.COPIES: _copies,
-        StoryState.EXPIRED: _expired,
-        StoryState.UNKNOWN: _unknown,
-        StoryState.NOT_FOUND: _not_found,
+        MessageState.STORED: _stored,
+        MessageState.DELAYED: _delayed,
+        MessageState.PENDING: _pending,
+        MessageState.COMMITTED: _committed,
+        MessageState.ROLLED_BACK: _rolled_back,
+        MessageState.DECIDED: _decided,
+        MessageState.GIVEN_UP: _given_up,
+        MessageState.COPIES: _copies,
+        MessageState.EXPIRED: _expired,
+        MessageState.UNKNOWN: _unknown,
+        MessageState.NOT_FOUND: _not_found,
     }[state](facts)
     clauses = [one.text for one in groups]
-    if state is StoryState.STORED and not groups:
+    if state is MessageState.STORED and not groups:
         clauses.append(
             "no group that is known consumes its topic" if facts.is_partial else "no group consumes its topic"
         )
-    if facts.is_partial and state is not StoryState.NOT_FOUND:  # whose own sentence says so
+    if facts.is_partial and state is not MessageState.NOT_FOUND:  # whose own sentence says so
         clauses.append("not everybody has answered, so there may be more to tell")
     return "; ".join([told, *clauses]) + "."
 
@@ -472,7 +472,7 @@ def _store_events(facts: Facts) -> Iterable[Event]:
         yield _stored_event(half, "prepared", "prepared as a half message")
     for half in facts.halves[1:]:
         yield _stored_event(half, "checked", "its producer was asked about the transaction")
-    if facts.half and _state(facts) is StoryState.ROLLED_BACK:
+    if facts.half and _state(facts) is MessageState.ROLLED_BACK:
         yield Event(at_ms=None, kind="rolledBack", text="rolled back", source="store")
     for given_up in facts.given_up:
         yield _stored_event(given_up, "givenUp", "given up: its producer never decided")

@@ -16,10 +16,10 @@ from orbitmq.admin.answers import Failure
 from orbitmq.admin.bodies import StoredMessage
 from orbitmq.admin.browsing import (
     BUDGET,
-    Look,
+    MessageFilter,
+    QueueScan,
     Sieve,
     Stretch,
-    Wanted,
     follow,
     lacking,
     limits,
@@ -34,7 +34,7 @@ from orbitmq.runtime.clock import SystemClock
 
 LAST_MAX = 10_000
 """Of `-N`: they are held until the oldest of them is known."""
-_EVERY = Wanted()
+_EVERY = MessageFilter()
 _FIELDS: dict[str, Callable[[StoredMessage], object]] = {
     "T": lambda one: one.topic,
     "k": lambda one: " ".join(one.keys),
@@ -53,7 +53,7 @@ _MARK = re.compile(r"%(.?)|\\(.?)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TailStart:
     """Where reading begins: one of them is set, none of them means at the first message."""
 
     last: int | None = None
@@ -62,36 +62,36 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class TailEnd:
     """Where it ends: at the end there is now, with messages stored until `at_ms`, or never."""
 
     at_end: bool = False
     at_ms: int | None = None
 
 
-def place_of(text: str, now_ms: int) -> Place:
+def place_of(text: str, now_ms: int) -> TailStart:
     """`-10`, `begin`, `end`, `offset:N`, or a point in time. AdminError or ConfigurationError for anything else."""
     if text == "begin":
-        return Place()
+        return TailStart()
     if text == "end":
-        return Place(last=0)
+        return TailStart(last=0)
     if re.fullmatch(r"-\d+", text):
         if int(text[1:]) > LAST_MAX:
             raise ConfigurationError(f"{text}: at most the last {LAST_MAX}; give a time or an offset")
-        return Place(last=int(text[1:]))
+        return TailStart(last=int(text[1:]))
     if re.fullmatch(r"offset:\d+", text):
-        return Place(offset=int(text.removeprefix("offset:")))
-    return Place(at_ms=moment_ms(text, now_ms))
+        return TailStart(offset=int(text.removeprefix("offset:")))
+    return TailStart(at_ms=moment_ms(text, now_ms))
 
 
-def stop_of(text: str | None, now_ms: int) -> Stop:
+def stop_of(text: str | None, now_ms: int) -> TailEnd:
     """`end`, a point in time, or None for never. A time that is over is the end for what was stored until then."""
     if text is None:
-        return Stop()
+        return TailEnd()
     if text == "end":
-        return Stop(at_end=True)
+        return TailEnd(at_end=True)
     at_ms = moment_ms(text, now_ms)
-    return Stop(at_ms <= now_ms, at_ms)
+    return TailEnd(at_ms <= now_ms, at_ms)
 
 
 def writer(pattern: str) -> Callable[[StoredMessage], str]:
@@ -115,9 +115,9 @@ def writer(pattern: str) -> Callable[[StoredMessage], str]:
 async def tail(
     session: Session,
     topic: str,
-    place: Place,
-    stop: Stop,
-    wanted: Wanted = _EVERY,
+    place: TailStart,
+    stop: TailEnd,
+    wanted: MessageFilter = _EVERY,
     *,
     number: int | None = None,
     broker: str | None = None,
@@ -149,9 +149,9 @@ class _Tail:
     """One reading of a topic."""
 
     session: Session
-    place: Place
-    stop: Stop
-    wanted: Wanted
+    place: TailStart
+    stop: TailEnd
+    wanted: MessageFilter
     sieve: Sieve
     on_failure: Callable[[Failure], None]
     on_warning: Callable[[str], None]
@@ -182,7 +182,7 @@ class _Tail:
         finally:
             await coming.aclose()
 
-    async def _present(self, look: Look) -> AsyncIterator[MessageExt]:
+    async def _present(self, look: QueueScan) -> AsyncIterator[MessageExt]:
         """What is there already; of the last ones the oldest first, too."""
         found: list[MessageExt] = []
         async for message in look:
@@ -213,16 +213,16 @@ class _Tail:
             self.on_failure(failure)
 
 
-def _look(session: Session, place: Place, parts: list[Stretch], wanted: Wanted) -> Look | None:
+def _look(session: Session, place: TailStart, parts: list[Stretch], wanted: MessageFilter) -> QueueScan | None:
     """How what is there already is read; None when it is not."""
     if place.last is not None:
-        return Look(session, parts, newest_first=True, budget=BUDGET, tag=wanted.tag) if place.last else None
+        return QueueScan(session, parts, newest_first=True, budget=BUDGET, tag=wanted.tag) if place.last else None
     if place.offset is not None:
         parts = [replace(one, begin=min(max(one.begin, place.offset), one.end)) for one in parts]
-    return Look(session, parts, budget=None, tag=wanted.tag)
+    return QueueScan(session, parts, budget=None, tag=wanted.tag)
 
 
-async def _next(coming: AsyncIterator[MessageExt], stop: Stop) -> MessageExt | None:
+async def _next(coming: AsyncIterator[MessageExt], stop: TailEnd) -> MessageExt | None:
     """The next message, None when the time to stop has come."""
     if stop.at_ms is None:
         return await anext(coming, None)

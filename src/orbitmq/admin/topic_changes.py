@@ -34,7 +34,7 @@ QUEUES_MAX = 65_536
 """Of one topic on one broker; a queue costs memory and a directory."""
 
 
-class Wanted(Struct, frozen=True):
+class TopicChanges(Struct, frozen=True):
     """What is asked of a topic; None stays as it is."""
 
     read_queues: int | None = None
@@ -62,9 +62,9 @@ def wanted_of(
     perm: str | None,
     unit: bool | None,
     unit_subscribed: bool | None,
-) -> Wanted:
+) -> TopicChanges:
     """What flags say; `queues` stands for both numbers where they are not given."""
-    return Wanted(
+    return TopicChanges(
         queues if read_queues is None else read_queues,
         queues if write_queues is None else write_queues,
         None if perm is None else perm_of(perm),
@@ -99,7 +99,7 @@ def told(config: TopicConfig | None) -> Value:
 
 
 async def plan_create(
-    session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = (), ordered: bool = False
+    session: Session, topic: str, wanted: TopicChanges, *, brokers: Collection[str] = (), ordered: bool = False
 ) -> Plan:
     """Make the topic at these brokers, or at every master; `ordered` also enters what they have of it into the order
     settings, where other brokers stay as they are.
@@ -128,7 +128,7 @@ async def plan_create(
     return plan
 
 
-async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = ()) -> Plan:
+async def plan_alter(session: Session, topic: str, wanted: TopicChanges, *, brokers: Collection[str] = ()) -> Plan:
     """Change the topic at every broker that has it, or at these. NotFound where none has it."""
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, brokers)

@@ -44,7 +44,7 @@ DEFAULT_PLACE = "local"
 STOP_SECONDS = 3  # for requests under way
 
 
-class Wanted(NamedTuple):
+class DashboardClusters(NamedTuple):
     """What was said of the clusters."""
 
     name_servers: tuple[str, ...]
@@ -73,7 +73,7 @@ class Serving(NamedTuple):
     """Addresses whose word is taken for where a browser is and whether it came over TLS."""
 
 
-def run(wanted: Wanted, serving: Serving, log_level: logging.Level) -> None:
+def run(wanted: DashboardClusters, serving: Serving, log_level: logging.Level) -> None:
     """Ends with the process."""
     with one_line_errors("dashboard"):
         places = [_place(context, wanted, serving) for context in _contexts(wanted)]
@@ -96,7 +96,7 @@ def run(wanted: Wanted, serving: Serving, log_level: logging.Level) -> None:
         run_until_stopped(lambda stopped: _serve(settings, listening, serving, stopped), log_level)
 
 
-def _contexts(wanted: Wanted) -> list[Context]:
+def _contexts(wanted: DashboardClusters) -> list[Context]:
     names: tuple[str | None, ...] = wanted.contexts or (None,)
     if wanted.every_context:
         names = tuple(load(path_of()).get("contexts", {}))
@@ -105,7 +105,7 @@ def _contexts(wanted: Wanted) -> list[Context]:
     return [choose(wanted.name_servers, name, wanted.cluster, wanted.mapped) for name in names]
 
 
-def _place(context: Context, wanted: Wanted, serving: Serving) -> Place:
+def _place(context: Context, wanted: DashboardClusters, serving: Serving) -> Place:
     credentials = context.credentials()
     tls = tls_context(context)
     remoting = partial(

@@ -10,7 +10,7 @@ from pathlib import Path
 from orbitmq.admin import config_as_code
 from orbitmq.admin.answers import Found
 from orbitmq.admin.declared import Document, SecretReference, dump, parse
-from orbitmq.admin.plans import Outcome, Plan, Step
+from orbitmq.admin.plans import Plan, Step, StepOutcome
 from orbitmq.admin.session import Session
 from orbitmq.cli.cleaning import safe
 from orbitmq.cli.contexts import Context, choose
@@ -31,7 +31,7 @@ async def plan(session: Session, file: Path, *, prune: bool) -> Plan:
 async def differences(session: Session, file: Path, *, prune: bool) -> Found[Step]:
     """The steps that would change something; the check fails when there are some."""
     found = (await plan(session, file, prune=prune)).preview()
-    found.items = [step for step in found.items if step.outcome is not Outcome.UNCHANGED]
+    found.items = [step for step in found.items if step.outcome is not StepOutcome.UNCHANGED]
     found.check_failed = bool(found.items)
     return found
 

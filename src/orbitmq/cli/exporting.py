@@ -17,10 +17,10 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.runtime import logging
 from orbitmq.wire.signature import sign
 
-__all__ = ["ExporterSettings", "Place", "run"]
+__all__ = ["ExportedCluster", "ExporterSettings", "run"]
 
 
-class Place(NamedTuple):
+class ExportedCluster(NamedTuple):
     """What was said of the cluster."""
 
     name_servers: Sequence[str]
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     mapped: Sequence[str]
 
 
-def run(place: Place, host: str, port: int, settings: ExporterSettings, log_level: logging.Level) -> None:
+def run(place: ExportedCluster, host: str, port: int, settings: ExporterSettings, log_level: logging.Level) -> None:
     """Ends with the process."""
     with one_line_errors("exporter"):
         context = choose(*place[:4])

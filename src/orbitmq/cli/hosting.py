@@ -58,7 +58,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class HostedProcess:
     """One process: what it is called, its command line without the program, and what it prints when it is ready."""
 
     name: str
@@ -68,25 +68,25 @@ class Node:
 
 
 @dataclass(slots=True)
-class Running:
+class RunningProcess:
     """A node and its process of now."""
 
-    node: Node
+    node: HostedProcess
     process: asyncio.subprocess.Process | None = None
     starts: int = 0
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def name_server(port: int, home: Path) -> Node:
+def name_server(port: int, home: Path) -> HostedProcess:
     pairs = {
         "kvConfigPath": home / "namesrv" / "kvConfig.json",
         "configStorePath": home / "namesrv" / "namesrv.properties",
     }
     arguments = ("namesrv", "--port", str(port), *_settings(pairs))
-    return Node("name server", arguments, "name server", f"127.0.0.1:{port}")
+    return HostedProcess("name server", arguments, "name server", f"127.0.0.1:{port}")
 
 
-def broker(number: int, port: int, home: Path, name_servers: str, prefix: str) -> Node:
+def broker(number: int, port: int, home: Path, name_servers: str, prefix: str) -> HostedProcess:
     """The broker `<prefix>-<number>`, which keeps its messages in a directory of its name, its settings beside it."""
     name = f"{prefix}-{number}"
     pairs = {
@@ -97,7 +97,7 @@ def broker(number: int, port: int, home: Path, name_servers: str, prefix: str) -
         "storePathCommitLog": home / name / "commitlog",
     }
     own = ("-c", str(settings_path(home, name)))
-    return Node(name, ("broker", *own, "-n", name_servers, *_settings(pairs)), "broker", f"127.0.0.1:{port}")
+    return HostedProcess(name, ("broker", *own, "-n", name_servers, *_settings(pairs)), "broker", f"127.0.0.1:{port}")
 
 
 def settings_path(home: Path, name: str) -> Path:
@@ -153,7 +153,7 @@ def run(
     """Until it is stopped. `others` are name servers that run elsewhere; then none is begun here."""
     with one_line_errors("host"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
-        nodes: list[Node] = []
+        nodes: list[HostedProcess] = []
         if others is None:
             nodes.append(name_server(namesrv_port or ports(0, 1)[0], home))
         addresses = others or nodes[0].address
@@ -166,7 +166,7 @@ def run(
     raise SystemExit(code[0])
 
 
-def _make_settings(home: Path, brokers: Sequence[Node], config: Path | None) -> None:
+def _make_settings(home: Path, brokers: Sequence[HostedProcess], config: Path | None) -> None:
     """A file for each broker, from the one for all: what a tool changes later is one broker's, and stays there."""
     template = {} if config is None else read_properties(config)
     if given := [key for key in OWN_KEYS if key in template]:
@@ -183,17 +183,17 @@ def _make_settings(home: Path, brokers: Sequence[Node], config: Path | None) -> 
 
 
 async def _host(
-    first: Sequence[Node],
-    brokers: Sequence[Node],
+    first: Sequence[HostedProcess],
+    brokers: Sequence[HostedProcess],
     home: Path,
     code: list[int],
     log_level: logging.Level,
     stopped: asyncio.Event,
 ) -> None:
     hopeless = asyncio.Event()
-    runs = [Running(node) for node in (*first, *brokers)]
+    runs = [RunningProcess(node) for node in (*first, *brokers)]
 
-    def give_up(running: Running, ended: int) -> None:
+    def give_up(running: RunningProcess, ended: int) -> None:
         _log.error("event=host_gives_up node=%r exit_code=%d", running.node.name, ended)
         code[0] = ended
         hopeless.set()
@@ -219,12 +219,12 @@ async def _host(
         await asyncio.gather(*(_stop(running) for running in runs[: len(first)]))
 
 
-async def _all_ready(runs: Sequence[Running]) -> None:
+async def _all_ready(runs: Sequence[RunningProcess]) -> None:
     for running in runs:
         await running.ready.wait()
 
 
-def _late(running: Running) -> str:
+def _late(running: RunningProcess) -> str:
     return "" if running.ready.is_set() else f"  not ready after {READY_SECONDS:.0f} s"
 
 
@@ -235,7 +235,9 @@ async def _first_of(*events: asyncio.Event) -> None:
         task.cancel()
 
 
-async def _keep(running: Running, log_level: logging.Level, give_up: Callable[[Running, int], None]) -> None:
+async def _keep(
+    running: RunningProcess, log_level: logging.Level, give_up: Callable[[RunningProcess, int], None]
+) -> None:
     """Begin the node, and again whenever it ends; longer and longer between, while it does not last."""
     try:
         await _again_and_again(running, log_level, give_up)
@@ -244,7 +246,9 @@ async def _keep(running: Running, log_level: logging.Level, give_up: Callable[[R
         give_up(running, EXIT_FAILED)
 
 
-async def _again_and_again(running: Running, log_level: logging.Level, give_up: Callable[[Running, int], None]) -> None:
+async def _again_and_again(
+    running: RunningProcess, log_level: logging.Level, give_up: Callable[[RunningProcess, int], None]
+) -> None:
     loop, wait = asyncio.get_running_loop(), FIRST_WAIT_SECONDS
     while True:
         began = loop.time()
@@ -265,7 +269,7 @@ async def _again_and_again(running: Running, log_level: logging.Level, give_up: 
         wait = min(WAIT_SECONDS_MAX, wait * 2)
 
 
-async def _once(running: Running, log_level: logging.Level) -> int | None:
+async def _once(running: RunningProcess, log_level: logging.Level) -> int | None:
     """From its beginning to its end: the exit code. None when the machine has no room for it now, or it cannot be
     heard: then it is stopped.
     """
@@ -280,7 +284,7 @@ async def _once(running: Running, log_level: logging.Level) -> int | None:
         return None
 
 
-async def _start(node: Node, log_level: logging.Level) -> asyncio.subprocess.Process:
+async def _start(node: HostedProcess, log_level: logging.Level) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "orbitmq", *node.arguments, "--log-level", log_level),
         stdin=asyncio.subprocess.DEVNULL,
@@ -297,7 +301,7 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-async def _read(process: asyncio.subprocess.Process, running: Running) -> None:
+async def _read(process: asyncio.subprocess.Process, running: RunningProcess) -> None:
     """What it prints, until it ends; its address is the sign that it is ready."""
     while line := await _line_of(process):
         if line.strip().startswith(running.node.ready.encode()):
@@ -314,7 +318,7 @@ async def _line_of(process: asyncio.subprocess.Process) -> bytes:
         return b"\n"
 
 
-async def _stop(running: Running) -> None:
+async def _stop(running: RunningProcess) -> None:
     process = running.process
     if process is None or process.returncode is not None:
         return

@@ -354,7 +354,7 @@ def exporter(
     from orbitmq.cli import exporting
 
     exporting.run(
-        exporting.Place(namesrv or (), context_name, cluster, mapped or ()),
+        exporting.ExportedCluster(namesrv or (), context_name, cluster, mapped or ()),
         host,
         port,
         exporting.ExporterSettings(interval, deadline, forget_after, queue_series, clients, steady_labels),

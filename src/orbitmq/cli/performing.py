@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.memory import KeptMemory
-from orbitmq.admin.plans import Outcome, Plan, Step
+from orbitmq.admin.plans import Plan, Step, StepOutcome
 from orbitmq.admin.session import Session
 from orbitmq.cli import output, undoing
 from orbitmq.cli.cleaning import safe
@@ -226,9 +226,9 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
         if shared["verify"]:
             made = await plan.verify(made)
     _tell(call, made)
-    if any(step.outcome is Outcome.NOT_APPLIED for step in made.items):
+    if any(step.outcome is StepOutcome.NOT_APPLIED for step in made.items):
         return EXIT_CHECK_FAILED
-    done = any(step.outcome in (Outcome.DONE, Outcome.CONFIRMED) for step in made.items)
+    done = any(step.outcome in (StepOutcome.DONE, StepOutcome.CONFIRMED) for step in made.items)
     return _code_of(made) if done else _code_of(Found[Any](failures=made.failures))
 
 
@@ -249,7 +249,7 @@ async def _make(call: Call, plan: Plan) -> Found[Step]:
             f"{one.target}: {one.action} {one.subject} was under way: whether it was done is not known"
             for one in left[:1]
         ]
-        skipped = [replace(step, outcome=Outcome.SKIPPED) for step in left[1:]]
+        skipped = [replace(step, outcome=StepOutcome.SKIPPED) for step in left[1:]]
         _tell(call, Found([*so_far, *skipped], [*plan.warnings, *words], list(plan.failures)))
         raise
 

@@ -18,7 +18,7 @@ from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import Overview
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
-from orbitmq.admin.living import Moment, moment, with_groups
+from orbitmq.admin.living import ClusterView, moment, with_groups
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
@@ -116,7 +116,7 @@ class _Groups:
             await asyncio.sleep(VERDICTS_SECONDS)
 
 
-def screen(found: Found[Moment], now_s: float, *, lines: int | None) -> RenderableType:
+def screen(found: Found[ClusterView], now_s: float, *, lines: int | None) -> RenderableType:
     """A moment as it is shown; `lines` is the height of the terminal, None shows everything."""
     one = found.items[0]
     parts: list[RenderableType] = [_verdict(overview, now_s) for overview in one.clusters] or [Text("no cluster")]

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.envelope import plain
-from orbitmq.admin.plans import Outcome, Plan, Step
+from orbitmq.admin.plans import Plan, Step, StepOutcome
 from orbitmq.dashboard.asking import Answer, Asked, Goes, Page
 from orbitmq.dashboard.audit import STEPS_MAX, AuditLog
 from orbitmq.dashboard.logins import Pending
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 UNRECORDED = "The outcome could not be written to the audit log: free disk space on the host of the dashboard."
 _LOOK = "check whether the change was made; the log of the dashboard has details"
-_MADE = (Outcome.DONE, Outcome.CONFIRMED, Outcome.UNCHANGED)
+_MADE = (StepOutcome.DONE, StepOutcome.CONFIRMED, StepOutcome.UNCHANGED)
 
 
 def keep(page: Page, asked: Asked, plan: Plan, now: float) -> str:
@@ -152,7 +152,8 @@ async def _made(plan: Plan) -> Found[Step]:
         _log.exception("event=plan_failed title=%r", plan.title)
         left = plan.steps[len(so_far) :]
         steps = [
-            replace(step, outcome=Outcome.SKIPPED if number else Outcome.FAILED) for number, step in enumerate(left)
+            replace(step, outcome=StepOutcome.SKIPPED if number else StepOutcome.FAILED)
+            for number, step in enumerate(left)
         ]
         target = left[0].target if left else plan.title
         failure = Failure(

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 
 from orbitmq.admin import paging
 from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, StoredMessage, body_view, shown
-from orbitmq.admin.browsing import BUDGET, Wanted
+from orbitmq.admin.browsing import BUDGET, MessageFilter
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.moments import moment_ms
-from orbitmq.admin.paging import Mark
+from orbitmq.admin.paging import PageCursor
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.asking import Asked, Download, Fields
 from orbitmq.errors import AdminError, BadField, BrokerAway, NotFound
@@ -41,11 +41,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Looked:
     """What a page of messages is asked for."""
 
-    asked: paging.Asked
+    asked: paging.PageRequest
     newest_first: bool
     rows: int
     budget: int
-    mark: Mark | None
+    mark: PageCursor | None
     fields: Mapping[str, str]
     """As they were given, for the form and for links; without the mark."""
 
@@ -72,7 +72,7 @@ def looked(asked: Asked) -> Looked:
     order = query.choice("order", ("newest", "oldest"), "newest" if offset is None else "oldest")
     topic, conditions = query.needed("topic", at_most=255), wanted(query, asked.now_ms)
     return Looked(
-        paging.Asked(topic, conditions, fields["broker"] or None, queue, offset),
+        paging.PageRequest(topic, conditions, fields["broker"] or None, queue, offset),
         order == "newest",
         int(query.choice("rows", ROWS, "50")),
         query.number("budget", BUDGET, low=1, high=BUDGET_MAX),
@@ -81,12 +81,12 @@ def looked(asked: Asked) -> Looked:
     )
 
 
-def wanted(fields: Fields, now_ms: int) -> Wanted:
+def wanted(fields: Fields, now_ms: int) -> MessageFilter:
     """The conditions."""
     name, sign, value = fields.text("property").partition("=")
     if name and not (sign and value):
         raise BadField(f"property is {name!r}; give NAME=VALUE")
-    return Wanted(
+    return MessageFilter(
         _moment(fields, "begin", now_ms),
         _moment(fields, "end", now_ms),
         fields.text("tag") or None,

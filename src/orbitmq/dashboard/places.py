@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
-from orbitmq.admin.living import Moment, moment
+from orbitmq.admin.living import ClusterView, moment
 from orbitmq.admin.memory import Memory
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.session import Session
@@ -191,7 +191,7 @@ class Place:
         self._kept.clear()
 
     async def moment(self) -> Kept[Any]:
-        """`living.moment` with all groups, kept: a `Found[Moment]`."""
+        """`living.moment` with all groups, kept: a `Found[ClusterView]`."""
         return await self.kept("moment", lambda session: moment(session, shown=None))
 
     async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Kept[GroupVerdicts] | None:
@@ -229,7 +229,7 @@ def _told(task: asyncio.Task[Any]) -> None:
         _log.info("event=refresh_failed error=%s", error)
 
 
-def figures_of(now: Moment) -> dict[str, float | None]:
+def figures_of(now: ClusterView) -> dict[str, float | None]:
     """What is sampled of a moment: `in/<broker>:<id>`, `out/<broker>:<id>`, `delay/<broker>:<id>`, `lag/<group>`."""
     figures: dict[str, float | None] = {}
     for broker in now.brokers:

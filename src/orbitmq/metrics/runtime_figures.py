@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from orbitmq.admin.runtime import Rates, Runtime
+from orbitmq.admin.runtime import MeanRates, Runtime
 
 Table = Mapping[str, str]
 Read = Callable[[Table, Runtime], float | None]
@@ -17,7 +17,7 @@ _PUT_TIMES = {
     "200to500ms": "200~500ms", "500to1s": "500ms~1s", "1to2s": "1~2s", "2to3s": "2~3s", "3to4s": "3~4s",
     "4to5s": "4~5s", "5to10s": "5~10s", "10stomore": "10s~",
 }  # fmt: skip
-_RATES: dict[str, Callable[[Runtime], Rates]] = {
+_RATES: dict[str, Callable[[Runtime], MeanRates]] = {
     "put": lambda runtime: runtime.put_per_s,
     "getfound": lambda runtime: runtime.found_per_s,
     "getmiss": lambda runtime: runtime.missed_per_s,
@@ -83,7 +83,7 @@ def _total(table: Table, index: int) -> float | None:
         return None
 
 
-def _rate(rates: Callable[[Runtime], Rates], field: str) -> Read:
+def _rate(rates: Callable[[Runtime], MeanRates], field: str) -> Read:
     return lambda _, runtime: getattr(rates(runtime), field)
 
 

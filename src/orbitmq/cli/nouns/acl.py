@@ -10,7 +10,7 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.acl import Account, AclFile, WhiteList
+    from orbitmq.admin.acl import AclAccount, AclFileStatus, WhiteList
     from orbitmq.admin.answers import Found
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.session import Session
@@ -37,7 +37,7 @@ async def list_(
     session: Session,
     broker: BrokerOption = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Tell the secrets, else asterisks.")] = False,
-) -> Found[Account]:
+) -> Found[AclAccount]:
     """Every account at every broker; where brokers differ it stands side by side.
 
     \b
@@ -90,7 +90,7 @@ async def set_(
     from orbitmq.cli.secrets import secret_of
 
     secret = secret_of(secret_env, secret_file)
-    wanted = acl.Wanted(secret, admin, white, topic_perm, group_perm, topics, groups)
+    wanted = acl.AccountChanges(secret, admin, white, topic_perm, group_perm, topics, groups)
     return await acl.plan_account(session, access_key, wanted, broker)
 
 
@@ -140,7 +140,7 @@ async def undo(
 
 
 @reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))
-async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFile]:
+async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFileStatus]:
     """The access control files of every broker, how often each was changed, and when last.
 
     \b

@@ -12,7 +12,7 @@ from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
-    from orbitmq.admin.brokers import BrokerStatus, Consumption, Difference, Entry, SendTest
+    from orbitmq.admin.brokers import BrokerEntry, BrokerStatus, Consumption, Difference, SendTest
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.session import Session
 
@@ -121,7 +121,7 @@ async def status(session: Session, broker: BrokerArgument = None) -> Found[Broke
 
 
 @reads(app, "runtime", "BrokerEntries", ("BROKER=broker", "KEY=key", "VALUE=value", "+ADDRESS=address"))
-async def runtime(session: Session, broker: BrokerArgument = None) -> Found[Entry]:
+async def runtime(session: Session, broker: BrokerArgument = None) -> Found[BrokerEntry]:
     """The same as the broker writes it, key by key.
 
     \b
@@ -254,7 +254,7 @@ async def show(
     session: Session,
     broker: BrokerArgument = None,
     containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys with this text.")] = "",
-) -> Found[Entry]:
+) -> Found[BrokerEntry]:
     """Every setting of a broker, or of all, with its value, defaults included.
 
     \b

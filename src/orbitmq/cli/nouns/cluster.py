@@ -11,7 +11,7 @@ from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
-    from orbitmq.admin.cluster import Member, Overview, Replica
+    from orbitmq.admin.cluster import ClusterBroker, Overview, Replica
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 
@@ -56,7 +56,7 @@ async def overview(session: Session) -> Found[Overview]:
         "+REGISTERED=registeredAtMs",
     ),
 )  # fmt: skip
-async def list_(session: Session) -> Found[Member]:
+async def list_(session: Session) -> Found[ClusterBroker]:
     """Every broker with its figures, masters (id 0) and slaves.
 
     One that does not answer stays in the list, without figures, as does one that was registered lately and is no more;

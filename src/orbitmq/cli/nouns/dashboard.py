@@ -112,7 +112,7 @@ def dashboard(
     from orbitmq.cli import dashboards
 
     dashboards.run(
-        dashboards.Wanted(
+        dashboards.DashboardClusters(
             tuple(name_servers or ()),
             tuple(contexts or ()),
             every_context,

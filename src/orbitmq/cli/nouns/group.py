@@ -10,10 +10,10 @@ from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
-    from orbitmq.admin.clients import Member, Subscription
-    from orbitmq.admin.groups import Group, GroupRules
+    from orbitmq.admin.clients import ConsumerMember, Subscription
+    from orbitmq.admin.groups import GroupRules, GroupSummary
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.progress import GroupProgress, QueueLag
+    from orbitmq.admin.progress import GroupProgress, GroupQueue
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 
@@ -71,7 +71,7 @@ async def list_(
     system: Annotated[bool, typer.Option("--all", help="Those of the system, too.")] = False,
     lag: Annotated[bool, typer.Option("--lag", help="How far each is, as its brokers sum it up.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Ask every broker who is online in each.")] = False,
-) -> Found[Group]:
+) -> Found[GroupSummary]:
     """Every group that some broker has rules or offsets of.
 
     \b
@@ -138,7 +138,7 @@ async def lag(
     within: Annotated[
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Ask again until it is not, at most so long.")
     ] = 0,
-) -> Found[QueueLag]:
+) -> Found[GroupQueue]:
     """How far a group is in each queue, and who has the queue.
 
     DELAY is how long the next message has waited. STATE: caughtUp, behind, noOffset, offsetAhead, expired, broadcast,
@@ -195,7 +195,7 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
         "+MISSING=missing",
     ),
 )  # fmt: skip
-async def connections(session: Session, group: GroupArgument) -> Found[Member]:
+async def connections(session: Session, group: GroupArgument) -> Found[ConsumerMember]:
     """The members of a group that are online, as all brokers together know them.
 
     \b

@@ -14,14 +14,14 @@ from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 if TYPE_CHECKING:
     from orbitmq.admin.answers import Found
     from orbitmq.admin.bodies import StoredMessage
-    from orbitmq.admin.browsing import TagCount, Wanted
+    from orbitmq.admin.browsing import MessageFilter, TagCount
     from orbitmq.admin.delays import DelayQueue
     from orbitmq.admin.halves import PendingHalf
     from orbitmq.admin.ids import Identity
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.sending import Sent
     from orbitmq.admin.session import Session
-    from orbitmq.admin.stories import Story
+    from orbitmq.admin.stories import MessageHistory
     from orbitmq.cli.performing import Aside
     from orbitmq.message.model import MessageExt
 
@@ -65,7 +65,7 @@ async def find(
     trace_topic: TraceTopic = None,
     limit: Limit = 5,
     topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Look into so many at most.")] = 500,
-) -> Found[Story]:
+) -> Found[MessageHistory]:
     """Where a message is: one sentence, what happened when, and how it stands in each group.
 
     Takes the id a producer was given, an offset id, a transaction id, a key. Without --topic it is looked for in
@@ -78,7 +78,7 @@ async def find(
       orbitmq msg find order-4711 -t Orders -o json
     """
     from orbitmq.admin import finding
-    from orbitmq.admin.stories import StoryState
+    from orbitmq.admin.stories import MessageState
     from orbitmq.errors import NotFound
     from orbitmq.message.topics import TRACE_TOPIC
     from orbitmq.runtime.clock import SystemClock
@@ -87,7 +87,7 @@ async def find(
         session, name, SystemClock().now_ms(), topic=topic, trace_topic=trace_topic or TRACE_TOPIC, limit=limit,
         topics_max=topics,
     )  # fmt: skip
-    if not found.partial and all(one.state is StoryState.NOT_FOUND for one in found.items):
+    if not found.partial and all(one.state is MessageState.NOT_FOUND for one in found.items):
         raise NotFound(found.items[0].sentence.rstrip("."), None if topic else "give its topic with -t, if you know it")
     return found
 
@@ -331,7 +331,7 @@ async def send(
 
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors=feeding.NO_TEXT)  # bodies are bytes: whatever is piped in arrives as it is
-    common = feeding.Common(
+    common = feeding.MessageDefaults(
         topic, tags, keys or (), _pairs(properties or ()), delay_level, ordering_key, feeding.queue_of(broker, queue)
     )
     async for sent in feeding.feed(session, common, bodies or (), sys.stdin, SystemClock(), jsonl=jsonl):
@@ -444,15 +444,15 @@ def _wanted(
     key: str | None = None,
     property_: str | None = None,
     grep: str | None = None,
-) -> Wanted:
+) -> MessageFilter:
     """The conditions of the flags."""
-    from orbitmq.admin.browsing import Wanted
+    from orbitmq.admin.browsing import MessageFilter
     from orbitmq.admin.moments import moment_ms
     from orbitmq.runtime.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
     pairs = _pairs([property_] if property_ else [])
-    return Wanted(
+    return MessageFilter(
         None if begin is None else moment_ms(begin, now_ms),
         None if end is None else moment_ms(end, now_ms),
         tag,

@@ -255,7 +255,7 @@ async def permission(
     """
     from orbitmq.admin import topic_changes
 
-    wanted = topic_changes.Wanted(perm=topic_changes.perm_of(perm))
+    wanted = topic_changes.TopicChanges(perm=topic_changes.perm_of(perm))
     return await topic_changes.plan_alter(session, topic, wanted, brokers=brokers or ())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.admin import acl
-from orbitmq.admin.acl import Account, Wanted
+from orbitmq.admin.acl import AccountChanges, AclAccount
 from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.plans import Plan
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
@@ -26,7 +26,7 @@ async def access(asked: Asked) -> Shown:
     failures = [*accounts.failures, *white.failures, *versions.failures]
     off = sorted({one.target for one in failures if _is_off(one)})
     values = {"accounts": accounts.items, "white": white.items, "versions": versions.items, "off": off}
-    return Shown(values, Found[Account](failures=[one for one in failures if not _is_off(one)]))
+    return Shown(values, Found[AclAccount](failures=[one for one in failures if not _is_off(one)]))
 
 
 def _is_off(failure: Failure) -> bool:
@@ -52,10 +52,10 @@ async def account(asked: Asked) -> Shown:
         "permissions": ("DENY", "PUB", "SUB", "PUB|SUB"),
         "differs": len({_rights(one) for one in known}) > 1,
     }
-    return Shown(values, Found[Account](failures=[one for one in found.failures if not _is_off(one)]))
+    return Shown(values, Found[AclAccount](failures=[one for one in found.failures if not _is_off(one)]))
 
 
-def _rights(one: Account) -> tuple[object, ...]:
+def _rights(one: AclAccount) -> tuple[object, ...]:
     perms = tuple(one.topic_perms), tuple(one.group_perms)
     return (one.admin, one.white_remote_address, one.default_topic_perm, one.default_group_perm, *perms)
 
@@ -64,7 +64,7 @@ def _rights(one: Account) -> tuple[object, ...]:
 async def put_account(asked: Asked) -> Plan:
     """Everything the form shows is wanted so; a secret that is not typed stays."""
     form = asked.form
-    wanted = Wanted(
+    wanted = AccountChanges(
         secret_key=form.raw("secret", at_most=KEY_CHARS_MAX) or None,
         admin=form.flag("admin"),
         white_remote_address=form.text("white_remote_address"),

@@ -8,7 +8,7 @@ from orbitmq.admin import brokers as admin
 from orbitmq.admin import cluster
 from orbitmq.admin.answers import Found
 from orbitmq.admin.brokers import FIXED_SETTINGS, Cleaning, Consumption
-from orbitmq.admin.cluster import Member, Replica
+from orbitmq.admin.cluster import ClusterBroker, Replica
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.asking import Answer, Asked, Goes, Shown, plans, shows
@@ -34,7 +34,7 @@ async def brokers(asked: Asked) -> Shown:
     return Shown({"members": members.items, "behind": behind}, members, replicas, age_seconds=kept.age_seconds)
 
 
-async def _members(session: Session) -> tuple[Found[Member], Found[Replica]]:
+async def _members(session: Session) -> tuple[Found[ClusterBroker], Found[Replica]]:
     return await asyncio.gather(cluster.listed(session), cluster.replicas(session))
 
 

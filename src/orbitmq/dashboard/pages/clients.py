@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from orbitmq.admin.answers import Found
-from orbitmq.admin.clients import ProducerMember, Running, producers, reports
-from orbitmq.admin.rosters import Client, clients_of
+from orbitmq.admin.clients import ConsumerReport, ProducerMember, producers, reports
+from orbitmq.admin.rosters import ClientSummary, clients_of
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.asking import Asked, Shown, shows
 from orbitmq.dashboard.lists import ROWS, Column, listing
@@ -22,7 +22,7 @@ GROUPS_MAX = 20
 """Groups of one client that are asked for on its page; a client is rarely in more than a few."""
 QUEUES_MAX = 200
 """Of one client in one group that are shown; the page of the group has all of them."""
-CONSUMERS: tuple[Column[Client], ...] = (
+CONSUMERS: tuple[Column[ClientSummary], ...] = (
     Column("Client", "client", lambda one: one.client_id),
     Column("Groups", "groups", lambda one: one.groups),
     Column("Address", "address", lambda one: one.address),
@@ -97,12 +97,12 @@ async def client(asked: Asked) -> Shown:
 _all = partial(clients_of, system=True)
 
 
-async def _told(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[Running]]:
+async def _told(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[ConsumerReport]]:
     found = await asyncio.gather(*(_of_group(session, client_id, group) for group in groups))
     return dict(zip(groups, found, strict=True))
 
 
-async def _of_group(session: Session, client_id: str, group: str) -> Found[Running]:
+async def _of_group(session: Session, client_id: str, group: str) -> Found[ConsumerReport]:
     """Nothing of a client that has left meanwhile."""
     try:
         return await reports(session, group, [client_id])

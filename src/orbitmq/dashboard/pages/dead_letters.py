@@ -70,7 +70,7 @@ async def export(asked: Asked) -> Download:
 async def _page(asked: Asked) -> Paged:
     """Of a group that never gave a message up: an empty one."""
     mark = asked.query.text("mark", at_most=paging.MARK_CHARS_MAX)
-    look = paging.Asked(dlq_topic(asked.path["group"]), wanted(asked.query, asked.now_ms))
+    look = paging.PageRequest(dlq_topic(asked.path["group"]), wanted(asked.query, asked.now_ms))
     limit = int(asked.query.choice("rows", ROWS, "50"))
     try:
         return await paging.page(

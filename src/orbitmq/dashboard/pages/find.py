@@ -8,7 +8,7 @@ from http import HTTPStatus
 from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import StoredMessage, shown
 from orbitmq.admin.finding import find
-from orbitmq.admin.stories import Story, StoryState
+from orbitmq.admin.stories import MessageHistory, MessageState
 from orbitmq.dashboard.asking import Asked, Shown, shows
 from orbitmq.dashboard.looking import one_message
 from orbitmq.errors import OrbitMQError
@@ -22,7 +22,7 @@ async def where(asked: Asked) -> Shown:
     if not name:
         return Shown({"name": "", "topic": topic, "stories": [], "message": None, "is_missing": False})
     found = await find(asked.session, name, asked.now_ms, topic=topic or None)
-    is_missing = all(one.state is StoryState.NOT_FOUND for one in found.items)
+    is_missing = all(one.state is MessageState.NOT_FOUND for one in found.items)
     values = {
         "name": name,
         "topic": topic,
@@ -33,7 +33,7 @@ async def where(asked: Asked) -> Shown:
     return Shown(values, found, status=HTTPStatus.NOT_FOUND if is_missing and not found.partial else HTTPStatus.OK)
 
 
-async def _whole(asked: Asked, found: Found[Story]) -> StoredMessage | None:
+async def _whole(asked: Asked, found: Found[MessageHistory]) -> StoredMessage | None:
     """The only one with its body; it may have gone meanwhile."""
     if len(found.items) != 1 or found.items[0].message is None:
         return None

@@ -19,7 +19,7 @@ from orbitmq.admin.group_evidence import GroupEvidence
 from orbitmq.admin.groups import RULES, GroupRules, plan_alter, plan_delete
 from orbitmq.admin.groups import rules as rules_at
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.progress import GroupProgress, QueueLag, State, progress
+from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState, progress
 from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
 from orbitmq.admin.verdict import Finding
@@ -35,15 +35,15 @@ from orbitmq.errors import BadField, NotFound
 PATIENCE_SECONDS = 2.5
 """For members to say what they have: a broker alone waits 10 s for one that is silent."""
 STATES = {
-    State.CAUGHT_UP: "caught up",
-    State.BEHIND: "behind",
-    State.NO_OFFSET: "no offset yet",
-    State.OFFSET_AHEAD: "offset beyond the end",
-    State.EXPIRED: "messages expired",
-    State.BROADCAST: "broadcast",
-    State.UNKNOWN: "unknown",
+    QueueState.CAUGHT_UP: "caught up",
+    QueueState.BEHIND: "behind",
+    QueueState.NO_OFFSET: "no offset yet",
+    QueueState.OFFSET_AHEAD: "offset beyond the end",
+    QueueState.EXPIRED: "messages expired",
+    QueueState.BROADCAST: "broadcast",
+    QueueState.UNKNOWN: "unknown",
 }
-QUEUES: tuple[Column[QueueLag], ...] = (
+QUEUES: tuple[Column[GroupQueue], ...] = (
     Column("Topic", "topic", lambda one: one.topic),
     Column("Broker", "broker", lambda one: one.broker_name),
     Column("Queue", "queue", lambda one: one.queue_id, is_number=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orbitmq.admin.answers import Found
-from orbitmq.admin.groups import RULES, Group, plan_create, with_members
+from orbitmq.admin.groups import RULES, GroupSummary, plan_create, with_members
 from orbitmq.admin.groups import groups as all_groups
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.rosters import Roster, roster
@@ -30,7 +30,7 @@ LOWEST = {"retry_max_times": -1}
 HIGHEST = {"retry_queue_nums": 1024}
 """Queues are files; the others are counts and ids of any size."""
 INT_MAX = (1 << 31) - 1
-COLUMNS: tuple[Column[Group], ...] = (
+COLUMNS: tuple[Column[GroupSummary], ...] = (
     Column("Group", "name", lambda one: one.name),
     Column("Lag", "lag", lambda one: _least(one), is_number=True),
     Column("Lag trend"),
@@ -43,12 +43,12 @@ COLUMNS: tuple[Column[Group], ...] = (
 )
 
 
-def _least(group: Group) -> int | None:
+def _least(group: GroupSummary) -> int | None:
     """The lag, or the part that is known."""
     return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
 
 
-def may_be_behind(group: Group, *, is_partial: bool) -> bool:
+def may_be_behind(group: GroupSummary, *, is_partial: bool) -> bool:
     """Whether it is, as far as is known. What a broker that is away would have told may be any lag; with all answers
     there, a group without a sum has no offset yet.
     """
@@ -86,7 +86,7 @@ async def groups(asked: Asked) -> Shown:
     return Shown(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
 
 
-async def _listed(place: Place, *, system: bool) -> tuple[Found[Group], float]:
+async def _listed(place: Place, *, system: bool) -> tuple[Found[GroupSummary], float]:
     """The furthest behind first; groups of the system by name, as nobody waits for them."""
     if system:
         kept = await place.kept("groups of the system", _with_system)
@@ -95,16 +95,16 @@ async def _listed(place: Place, *, system: bool) -> tuple[Found[Group], float]:
     return Found(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
 
 
-async def _with_system(session: Session) -> Found[Group]:
+async def _with_system(session: Session) -> Found[GroupSummary]:
     return await all_groups(session, system=True, lag=True)
 
 
-def _joined(row: Group, known: Roster) -> Group:
+def _joined(row: GroupSummary, known: Roster) -> GroupSummary:
     who = known.groups.get(row.name)
     return row if who is None else with_members(row, who)
 
 
-def _is_wanted(row: Group, only: str, is_partial: bool) -> bool:
+def _is_wanted(row: GroupSummary, only: str, is_partial: bool) -> bool:
     if only == "behind":
         return may_be_behind(row, is_partial=is_partial) or bool(row.retry_lag_messages)
     return only != "online" or bool(row.members)

@@ -61,10 +61,10 @@ def _look(asked: Asked) -> Looked:
     return replace(look, asked=replace(look.asked, wanted=replace(look.asked.wanted, begin_ms=None, end_ms=None)))
 
 
-def _forwards(look: Looked) -> paging.Mark:
+def _forwards(look: Looked) -> paging.PageCursor:
     """Whatever the mark says: what comes is read forwards."""
     assert look.mark is not None, "the caller has seen to it"
-    return paging.Mark(newest_first=False, at_ms=look.mark.at_ms, places=look.mark.places)
+    return paging.PageCursor(newest_first=False, at_ms=look.mark.at_ms, places=look.mark.places)
 
 
 def _told(look: Looked, mark: str | None, failures: list[Failure], passed_over: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ from orbitmq.admin import topics as admin
 from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import skew
-from orbitmq.admin.topic_changes import QUEUES_MAX, Wanted
+from orbitmq.admin.topic_changes import QUEUES_MAX, TopicChanges
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicType
 from orbitmq.dashboard.asking import Asked, Shown, plans, shows
@@ -140,10 +140,10 @@ async def alter(asked: Asked) -> Plan:
     return await topic_changes.plan_alter(asked.session, asked.path["topic"], _wanted(asked), brokers=brokers)
 
 
-def _wanted(asked: Asked) -> Wanted:
+def _wanted(asked: Asked) -> TopicChanges:
     form = asked.form
     perm = form.choice("perm", ["", *PERMS])
-    return Wanted(
+    return TopicChanges(
         read_queues=form.optional("read_queues", low=1, high=QUEUES_MAX),
         write_queues=form.optional("write_queues", low=1, high=QUEUES_MAX),
         perm=topic_changes.perm_of(perm) if perm else None,

@@ -45,7 +45,7 @@ async def halves(asked: Asked) -> Shown:
 async def _given_up(asked: Asked) -> Paged:
     """Whose producers never decided, as often as they were asked."""
     try:
-        look = paging.Asked(TRANSACTION_CHECK_MAX_TOPIC)
+        look = paging.PageRequest(TRANSACTION_CHECK_MAX_TOPIC)
         return await paging.page(asked.session, look, limit=GIVEN_UP_ROWS, now_ms=asked.now_ms)
     except NotFound:  # none was given up yet
         return Paged(Found())
