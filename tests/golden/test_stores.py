@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.hashing import tags_code
 from orbitmq.message.unit import decode_unit, encode_unit, message_of
@@ -49,7 +50,7 @@ class Opened:
         config = {key: str(value) for key, value in self.manifest["store_config"].items()}
         levels = parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS))
         options = StoreOptions.parse({**config, "storePathRootDir": str(self.root)})
-        self.store = MessageStore(options, clock=SystemClock(), delay_levels=levels)
+        self.store = MessageStore(options, clock=SystemClock(), entry_codes=entry_codes(levels))
         self.store.open()
 
 

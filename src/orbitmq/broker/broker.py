@@ -40,6 +40,7 @@ from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.replies import Replies
 from orbitmq.broker.restoring import Restoring
 from orbitmq.broker.resumption import WINDOW_S, Resumption
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.sendback import SendingBack
 from orbitmq.broker.sending import Sending
@@ -149,7 +150,7 @@ class Broker:
             find_unread=self.unread.first,
             on_arrival=self._arrived,
             deliver=self._deliver,
-            delay_levels=self._levels,
+            entry_codes=entry_codes(self._levels),
             filter_bitmap=self._filters.bitmap if options.enable_calc_filter_bit_map else no_bitmap,
         )
         self._delayed = DelayedDelivery(

@@ -19,7 +19,14 @@ from orbitmq.broker.archive_guard import EVERYTHING, ArchiveGuard
 from orbitmq.broker.clients import Consumers
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SYSTEM_GROUPS, TRANSACTION_GROUP, retry_topic
+from orbitmq.message.topics import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SYSTEM_GROUPS,
+    TRANSACTION_GROUP,
+    retry_topic,
+)
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.retention import Unread
@@ -89,7 +96,7 @@ class UnreadMessages:
 
     def _of(self, queue: ConsumeQueue, readers: Readers) -> list[Unread]:
         """What each reader of a queue has to read next."""
-        if queue.is_schedule:
+        if queue.topic == SCHEDULE_TOPIC:
             read = {BROKER: self._delay_offsets().get(queue.queue_id + 1, 0)}
         else:
             groups = readers.get(queue.topic, set()) - SYSTEM_GROUPS

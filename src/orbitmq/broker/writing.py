@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from orbitmq.broker.schedule import delay_level
 from orbitmq.broker.statistics import Statistics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
@@ -18,7 +19,7 @@ from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH, SYNC_MASTER
 from orbitmq.store.queue_room import RoomAwaited
-from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.store.records import ILLEGAL_BATCH, PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import ResponseCode
 
 T = TypeVar("T")
@@ -77,7 +78,8 @@ class Writing:
     def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
         """Store the messages of a batch one after another. BodyError when its body is none."""
         begun = self._timer()
-        result = self._store.put_batch(record, at_once=at_once)
+        is_delayed = delay_level(record.properties) > 0
+        result = ILLEGAL_BATCH if is_delayed else self._store.put_batch(record, at_once=at_once)
         self._statistics.put(record.topic, result.count, result.size, self._timer() - begun)
         if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
             self._note_full(record.topic)

@@ -80,6 +80,7 @@ def dump(
 
 def rebuild(directory: Path, commit_logs: Sequence[Path], config: Path | None) -> None:
     from orbitmq.broker.options import BrokerOptions
+    from orbitmq.broker.schedule import entry_codes
     from orbitmq.cli import configuration
     from orbitmq.message.delay import parse_delay_levels
     from orbitmq.runtime.clock import SystemClock
@@ -88,9 +89,9 @@ def rebuild(directory: Path, commit_logs: Sequence[Path], config: Path | None) -
 
     with one_line_errors("store rebuild", EXIT_UNREADABLE):
         pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions)
-        levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
+        codes = entry_codes(parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level))
         with _progress("rebuild") as progress:
-            made = make(directory, StoreOptions.parse(pairs), levels, SystemClock(), commit_logs, progress=progress)
+            made = make(directory, StoreOptions.parse(pairs), codes, SystemClock(), commit_logs, progress=progress)
     print(
         f"{directory}: {counted(made.messages, 'message')} in {counted(made.queues, 'queue')} with"
         f" {counted(made.entries, 'entry', 'entries')}, {counted(made.index_entries, 'key')} indexed"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.errors import ConfigurationError, StoreError
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.pipeline.executors import Executors
@@ -54,12 +55,12 @@ def run(context: JobContext[RebuildJob]) -> JobResult:
         counts = {"state": state_of(Files(), root, logs).value, "files of the log": len(log.starts), "bytes": log.size}
         return JobResult({**counts, "queues now": len(directory.queues())})
     pairs = read_properties(Path(options.broker_config)) if options.broker_config else {}
-    levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
+    codes = entry_codes(parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level))
     settings = StoreOptions.parse(pairs)
     executors = Executors(context.spark().sparkContext, StoreError)
     began = time.monotonic()
     with context.progress("rebuild", "bytes") as advance:
-        made = rebuild(root, settings, levels, SystemClock(), logs, progress=advance, workers=executors)
+        made = rebuild(root, settings, codes, SystemClock(), logs, progress=advance, workers=executors)
     return _outcome(made, time.monotonic() - began)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.errors import StoreDamaged, StoreError, StoreLocked
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_PREPARED
@@ -36,8 +37,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def remade(root: Path, options: StoreOptions | None = None, files: Files | None = None) -> Rebuilt:
-    levels = parse_delay_levels(DEFAULT_DELAY_LEVELS)
-    return rebuild(root, options or StoreOptions(), levels, ManualClock(), files=files)
+    codes = entry_codes(parse_delay_levels(DEFAULT_DELAY_LEVELS))
+    return rebuild(root, options or StoreOptions(), codes, ManualClock(), files=files)
 
 
 def contents(root: Path) -> dict[str, bytes]:

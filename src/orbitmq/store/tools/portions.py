@@ -9,7 +9,7 @@ What was found in a file of the log lies in a part file below the staging direct
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from orbitmq.errors import StoreError
 from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from orbitmq.message.unit import Unit, store_timestamp_of
-from orbitmq.store.dispatch import Dispatcher, is_queued
+from orbitmq.store.dispatch import Dispatcher, EntryCode, is_queued
 from orbitmq.store.extended_queue import ExtendedQueue, read_units
 from orbitmq.store.files import Files
 from orbitmq.store.index.file import IndexFile, IndexShape
@@ -49,7 +49,7 @@ class Plan:
     commit_logs: tuple[Path, ...]
     queue_file_size: int
     index_shape: IndexShape | None
-    delay_levels: tuple[int, ...]
+    entry_codes: Mapping[str, EntryCode]
     multi_dispatch: MultiDispatch
 
     def log(self, door: Files) -> Pieces:
@@ -99,7 +99,7 @@ class _Search:
         self._door = door
         self._portion = Portion(start)
         self._names = ConsumeQueues(door, plan.root / STAGING, plan.queue_file_size)  # of which none is written to
-        self._dispatcher = Dispatcher(self._names, plan.delay_levels, plan.multi_dispatch)
+        self._dispatcher = Dispatcher(self._names, plan.entry_codes, plan.multi_dispatch)
         self._entries: dict[QueueName, bytearray] = {}
         self._keys = FoundKeys([], [], [], [])
         self._rows = bytearray()

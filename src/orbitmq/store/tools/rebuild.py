@@ -6,7 +6,7 @@ the old. The log is read up to the first message that is not whole, which is how
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from orbitmq.errors import StoreDamaged, StoreError
 from orbitmq.message.topics import is_lmq
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.dispatch import EntryCode
 from orbitmq.store.files import Files
 from orbitmq.store.index.file import HEADER, IndexShape
 from orbitmq.store.index.key_index import NAME_DIGITS, file_name
@@ -75,7 +76,7 @@ class Rebuilt:
 def rebuild(
     root: Path,
     options: StoreOptions,
-    delay_levels: tuple[int, ...],
+    entry_codes: Mapping[str, EntryCode],
     clock: Clock,
     commit_logs: Sequence[Path] = (),
     *,
@@ -83,8 +84,9 @@ def rebuild(
     files: Files | None = None,
     workers: Workers | None = None,
 ) -> Rebuilt:
-    """Do it. `options` say what the directory itself does not: the sizes of files of which none is left. `workers`
-    share the work among processes that see the directory under the same name.
+    """Rebuild queues and index. `options` say what the directory itself does not: the sizes of files of which none is
+    left. `entry_codes` are those of the broker's store. `workers` share the work among processes that see the directory
+    under the same name.
 
     StoreLocked while a broker uses the directory, StoreError when it is no store or the disk refuses.
     """
@@ -93,7 +95,7 @@ def rebuild(
     lock = door.lock(root / "lock")
     try:
         door.remove_tree(root / STAGING)
-        return _Rebuild(door, root, options, delay_levels, clock, log_directories(root, commit_logs)).run(
+        return _Rebuild(door, root, options, entry_codes, clock, log_directories(root, commit_logs)).run(
             workers, progress
         )
     except OSError as error:
@@ -110,7 +112,7 @@ class _Rebuild:
         door: Files,
         root: Path,
         options: StoreOptions,
-        delay_levels: tuple[int, ...],
+        entry_codes: Mapping[str, EntryCode],
         clock: Clock,
         commit_logs: Sequence[Path],
     ) -> None:
@@ -125,7 +127,7 @@ class _Rebuild:
             tuple(commit_logs),
             self._queue_file_size() or options.consume_queue_file_size,
             shape if options.message_index_enable else None,
-            delay_levels,
+            entry_codes,
             self._multi_dispatch(options),
         )
 
