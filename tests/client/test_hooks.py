@@ -125,7 +125,7 @@ def test_a_hook_sees_every_call_of_the_listener(kind: str) -> None:
             consumer.add_consume_hook(Broken())
             consumer.add_consume_hook(seen)
             async with consumer:
-                with pytest.raises(InvalidStateError, match="hooks are added before"):
+                with pytest.raises(InvalidStateError, match="add hooks before"):
                     consumer.add_consume_hook(seen)
                 system.put("T", 0, b"good")
                 system.put("T", 0, b"bad")

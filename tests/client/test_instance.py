@@ -10,6 +10,7 @@ import pytest
 
 from orbitmq.client import LitePullConsumer, Message, Producer, PullConsumer, PullSchedule, PushConsumer
 from orbitmq.client.base import Client
+from orbitmq.client.concurrent_delivery import ConcurrentDelivery
 from orbitmq.client.core.addresses import VIP_CODES, vip_address
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import BrokerOffsets
@@ -168,7 +169,7 @@ def test_heartbeats_and_routes_come_at_their_intervals() -> None:
         (PushConsumer, "_rebalance", 20.1),
         (BrokerOffsets, "persist", 5.1),
         (OwnedQueues, "lock", 20.1),
-        (PushConsumer, "_give_up_overdue", 900.1),
+        (ConcurrentDelivery, "_give_up_overdue", 900.1),
     ],
 )
 def test_an_error_nobody_thought_of_ends_no_loop(

@@ -51,7 +51,7 @@ async def test_so_many_may_wait_and_others_for_their_turn_until_their_time_is_ov
     replies = PendingReplies(ManualClock(), limit=1)
     now = asyncio.get_running_loop().time()
     async with replies.expected("a", now):
-        with pytest.raises(TooManyRequestsError, match="nothing was sent: 1 of at most 1 are under way"):
+        with pytest.raises(TooManyRequestsError, match="nothing was sent: 1 of at most 1 are in flight"):
             async with replies.expected("b", now):
                 pass
         second = asyncio.create_task(_expect(replies, "c"))

@@ -344,7 +344,7 @@ def test_a_hook_that_stops_one_answer_does_not_stop_the_others(caplog: pytest.Lo
                 await producer.fetch_publish_queues("TBW102")
                 await until(lambda: system.heartbeats)
                 ask(system)
-                await until(lambda: "event=transaction_question_not_answered" in caplog.text)
+                await until(lambda: "event=transaction_check_failed" in caplog.text)
                 ask(system)
                 await until(lambda: ends(system))
 
@@ -366,11 +366,11 @@ def test_no_more_questions_wait_than_allowed() -> None:
             await producer.fetch_publish_queues("TBW102")
             await until(lambda: system.heartbeats)
             ask(system)
-            await until(lambda: producer._questions.empty() and system.heartbeats)
+            await until(lambda: producer._checks.empty() and system.heartbeats)
             await settle()
             for _ in range(5):
                 ask(system)
-            await until(lambda: producer._questions.full())
+            await until(lambda: producer._checks.full())
             await settle()
             free.set()
             await until(lambda: len(ends(system)) == 3)
@@ -387,7 +387,7 @@ def test_nobody_answers_after_shutdown() -> None:
             async with TransactionProducer("payers", system.address, listener=listener) as producer:
                 await producer.fetch_publish_queues("TBW102")
                 instance = producer._instance
-            assert instance.questions.producers == {}
+            assert instance.transaction_checks.producers == {}
 
     run(scenario())
 

@@ -114,7 +114,7 @@ def test_a_failing_listener_answers_nothing(caplog: pytest.LogCaptureFixture) ->
 
     run(scenario())
     assert "listener is broken" in caplog.text
-    assert "event=listener_gave_no_status value='fine'" in caplog.text
+    assert "event=listener_returned_no_status value='fine'" in caplog.text
 
 
 def test_a_cancelled_wait_in_a_listener_costs_no_portion_and_no_task() -> None:

@@ -1,7 +1,7 @@
-"""Lets asynchronous sends begin one after the other: so many, and so many bytes, are under way at a time.
+"""Limits the sends in flight, by their number and by their bytes; further ones wait in order.
 
-A burst of thousands would else share one moment of the broker and of this process, and each of them would spend its
-time limit waiting for the others. Knows no message and no broker.
+Without the limit, thousands of sends in a burst would compete for the broker and for this process, and each would spend
+its time limit waiting for the others. Knows no message and no broker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 
 
 class InFlightLimit:
-    """First come, first begun. For one event loop."""
+    """First come, first served. For one event loop."""
 
     def __init__(self, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
@@ -21,10 +21,10 @@ class InFlightLimit:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def __str__(self) -> str:
-        return f"{self._count} of at most {self._count_max} are under way"
+        return f"{self._count} of at most {self._count_max} are in flight"
 
     def try_enter(self, size: int) -> bool:
-        """Whether `size` more bytes may be under way at once; `leave` must follow then, and `enter` if not."""
+        """Whether `size` more bytes may be in flight now. If so, `leave` must follow; if not, call `enter`."""
         if self._waiting or (self._count and not self._has_room(size)):
             return False
         self._count += 1
@@ -32,8 +32,8 @@ class InFlightLimit:
         return True
 
     async def enter(self, size: int, ends: float | None = None) -> None:
-        """Return when `size` more bytes may be under way; `leave` must follow, unless this is cancelled. TimeoutError
-        when that is not so before `ends` (loop time).
+        """Return when `size` more bytes may be in flight; `leave` must follow, unless this is cancelled. TimeoutError
+        when there is no room before `ends` (loop time).
         """
         if self.try_enter(size):
             return
@@ -51,7 +51,7 @@ class InFlightLimit:
             raise
 
     def leave(self, size: int) -> None:
-        """One that had entered is done: the next ones may begin."""
+        """A send that had entered is finished: the next ones may start."""
         self._count -= 1
         self._bytes -= size
         while self._waiting:
@@ -65,5 +65,5 @@ class InFlightLimit:
             self._waiting.popleft()
 
     def _has_room(self, size: int) -> bool:
-        """A body larger than all may be together goes alone."""
+        """A body larger than the limit is sent alone."""
         return self._count == 0 or (self._count < self._count_max and self._bytes + size <= self._bytes_max)

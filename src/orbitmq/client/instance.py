@@ -79,8 +79,8 @@ class Instance:
         self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
         router = Router("client")
         BrokerRequests(self._consumers).add_to(router)
-        self.questions = TransactionChecks()
-        self.questions.add_to(router)
+        self.transaction_checks = TransactionChecks()
+        self.transaction_checks.add_to(router)
         self.replies = PendingReplies(self.clock)
         self.replies.add_to(router)
         self.remoting = Remoting(

@@ -45,27 +45,27 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """What one pull brought, waiting for `poll`."""
+    """The messages of one pull, waiting for `poll`."""
 
     held: HeldQueue
     cached: ProcessQueue
     messages: list[MessageExt]
     is_begun: bool = False
-    """Some of it has been given out."""
+    """Whether some of them have been returned."""
 
 
 @dataclass(eq=False, slots=True)
 class PollResult:
-    """What a poll returned."""
+    """What `poll` returned."""
 
     batch: Batch
     messages: list[MessageExt]
     was_begun: bool
-    """The batch, before."""
+    """`is_begun` of the batch before."""
 
 
 class LitePullConsumer(ReadingConsumer):
-    """Consumes messages when asked.
+    """Consumes messages by polling.
 
         async with LitePullConsumer("group", "127.0.0.1:9876") as consumer:
             consumer.subscribe("topic")
@@ -73,13 +73,13 @@ class LitePullConsumer(ReadingConsumer):
                 ...
             await consumer.commit(wait=True)
 
-    Either `subscribe`: the members of the group share the queues of the topics; or `assign`: this consumer reads the
-    queues it names and shares nothing. Without `auto_commit` nothing is committed but by `commit`. With it, `poll`
-    commits from time to time what earlier calls returned, so a batch must be done with before the next `poll`. What
-    the last call returned is committed when `async with` is left without an exception. When it is left by one, or by a
-    cancellation, and by a plain `shutdown`, which cannot know how far the program is, those messages come again.
+    Either call `subscribe`: the members of the group share the queues of the topics; or `assign`: this consumer reads
+    the queues that you name and shares nothing. Without `auto_commit` only `commit` commits offsets. With it, `poll`
+    regularly commits what earlier calls returned, so finish a batch before the next `poll`. What the last call returned
+    is committed when `async with` ends without an exception. When it ends by an exception or a cancellation, and by a
+    plain `shutdown`, which cannot know how far the program is, those messages are delivered again.
 
-    `consume_from_where` says where a group without offsets starts, as for `PushConsumer`. Further keywords are
+    `consume_from_where` sets where a group without offsets starts, as for `PushConsumer`. Further keywords are
     `LitePullSettings`.
     """
 
@@ -117,11 +117,11 @@ class LitePullConsumer(ReadingConsumer):
         self._paused: set[MessageQueue] = set()
         self._sought: dict[MessageQueue, int] = {}
         self._consumed: dict[MessageQueue, int] = {}
-        """Queue -> the offset behind what poll returned, until it is committed."""
+        """Queue -> the offset after what poll returned, until it is committed."""
         self._given: PollResult | None = None
-        """By the last poll, until the program asks for more or commits it."""
+        """The result of the last poll, until the next one or until it is committed."""
         self._unconfirmed: set[MessageQueue] = set()
-        """With `offset_commit="sync"`: committed by poll, and the broker has not said yes."""
+        """With `offset_commit="sync"`: committed by poll and not confirmed by the broker yet."""
         self._batches: deque[Batch] = deque()
         self._arrived = asyncio.Event()
         self._cached_count = 0
@@ -135,7 +135,7 @@ class LitePullConsumer(ReadingConsumer):
     def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
         """Share the queues of `topic` with the group; `expression` as for a push consumer. Before or after start.
 
-        `listener(topic, queues, own)` hears of every change of its assignment, as with `on_assigned`.
+        `listener(topic, queues, own)` is called for every change of the assignment, under the rules of `on_assigned`.
         InvalidStateError after `assign`.
         """
         if self._assigned_queues is not None:
@@ -145,7 +145,7 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     def unsubscribe(self, topic: str) -> None:
-        """Give the queues of `topic` up."""
+        """Give up the queues of `topic`."""
         self._unsubscribe(topic)
 
     @checks_arguments
@@ -159,16 +159,16 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     def set_assign_expression(self, topic: str, expression: Selector) -> None:
-        """What to read of the assigned queues of `topic`; before start, InvalidStateError afterwards."""
+        """Filter the assigned queues of `topic` by `expression`. Only before start; InvalidStateError afterwards."""
         check_topic(topic := self._namespace.wrap(topic))
         if self.is_running:
-            raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
+            raise InvalidStateError(f"{self._name()} is running; set the expressions of assigned queues before start")
         self._expressions[topic] = subscription_of(topic, expression)
 
     @checks_arguments
     def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
-        """Have `callback(topic, queues)` called when `topic`, subscribed or not, gets or loses queues: with all its
-        readable ones, after at most `poll_namesrv_interval_ms`. Before or after start; as with `on_assigned`.
+        """Call `callback(topic, queues)` with all readable queues of `topic`, subscribed or not, when their set
+        changes, after at most `poll_namesrv_interval_ms`. Before or after start; under the rules of `on_assigned`.
         """
         check_loop(self._name(), self._loop)
         check_topic(topic := self._namespace.wrap(topic))
@@ -182,11 +182,11 @@ class LitePullConsumer(ReadingConsumer):
     @checks_arguments
     async def poll(self, timeout: float | None = None, *, max_messages: int | None = None) -> list[MessageExt]:
         """The messages of one pull, at most `pull_batch_size` of one queue, or the first `max_messages` of them (the
-        others come next); empty when none came in `timeout` seconds (default `poll_timeout_ms`).
+        next call returns the others); empty when none arrived within `timeout` seconds (default `poll_timeout_ms`).
 
-        With `auto_commit` and `offset_commit="sync"` it has what earlier calls returned confirmed before the first
-        messages of another pull, and returns nothing as long as that fails. InvalidStateError unless the consumer is
-        running, ConfigurationError for less than one message.
+        With `auto_commit` and `offset_commit="sync"` the broker must confirm what earlier calls returned before
+        messages of the next pull are returned; while that fails, the result is empty. InvalidStateError unless the
+        consumer is running, ConfigurationError for less than one message.
         """
         given = await self._poll(timeout, max_messages)
         return given.messages if given is not None else []
@@ -197,7 +197,7 @@ class LitePullConsumer(ReadingConsumer):
             raise ConfigurationError(f"max_messages {max_messages} is not allowed; give 1 or more")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._settings["poll_timeout_ms"] / 1000 if timeout is None else timeout)
-        self._given = None  # who asks for more is done with it
+        self._given = None  # a program that polls again has finished the last batch
         is_begun = bool(self._batches) and self._batches[0].is_begun
         if self.auto_commit and not is_begun and not await self._commit_by_itself(deadline):
             return None
@@ -214,7 +214,7 @@ class LitePullConsumer(ReadingConsumer):
                     await self._arrived.wait()
 
     async def _commit_by_itself(self, deadline: float) -> bool:
-        """Commit what earlier calls returned, when it is time for that. False when that must be confirmed first and was
+        """Commit what earlier calls returned, if the interval is over. False when that must be confirmed first and was
         not until the deadline (loop time).
         """
         if self._confirms_offsets:
@@ -226,7 +226,7 @@ class LitePullConsumer(ReadingConsumer):
         return True
 
     async def _confirm_until(self, deadline: float) -> bool:
-        """Ask the brokers to confirm, at least once, until they do."""
+        """Retry the commit until the brokers confirm it, at least once."""
         loop = asyncio.get_running_loop()
         pause_s = self._settings["pull_error_delay_ms"] / 1000
         while True:
@@ -261,7 +261,7 @@ class LitePullConsumer(ReadingConsumer):
         return given
 
     def _take_back(self, given: PollResult | None) -> None:
-        """What a poll returned is not consumed, and comes with the next one."""
+        """Undo a poll: the next one returns its messages."""
         if given is self._given:
             self._given = None
         if given is None or given.batch.cached.dropped:
@@ -328,7 +328,7 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     async def committed(self, queue: MessageQueue) -> int:
-        """The group's offset of `queue`, -1 when it has none. BrokerError, ClientError, RemotingError."""
+        """The offset of the group in `queue`, -1 when it has none. BrokerError, ClientError, RemotingError."""
         self._check_running()
         queue = self._namespace.wrap_queue(queue)
         known = self._offsets.table.read(queue)
@@ -375,12 +375,12 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull nothing of these queues until `resume`; `poll` still returns what was pulled before."""
+        """Stop pulling these queues until `resume`; `poll` still returns what was pulled before."""
         self._paused.update(map(self._namespace.wrap_queue, queues))
 
     @checks_arguments
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Pull these queues again."""
         check_loop(self._name(), self._loop)
         self._paused.difference_update(map(self._namespace.wrap_queue, queues))
         self._make_room()
@@ -441,7 +441,7 @@ class LitePullConsumer(ReadingConsumer):
             await self._queue_listeners.assigned(added)
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
-        """What was given out may be committed until they are gone; then their offsets are not ours to commit."""
+        """Offsets may be committed until the queues are given up; then they belong to another member."""
         self._batches = deque(batch for batch in self._batches if batch.held.queue not in queues)
         await super()._release(queues)
         self._unconfirmed.difference_update(queues)
@@ -523,10 +523,10 @@ class LitePullConsumer(ReadingConsumer):
 
 
 async def poll(consumer: LitePullConsumer, timeout: float | None, max_messages: int | None) -> PollResult | None:
-    """For threads: a poll whose messages can be taken back."""
+    """For threads: a poll that can be undone."""
     return await consumer._poll(timeout, max_messages)  # noqa: SLF001 - not for applications
 
 
 def take_back(consumer: LitePullConsumer, given: PollResult | None) -> None:
-    """For threads: the one that polled has not got these messages."""
+    """For threads: undo a poll whose caller did not get the messages."""
     consumer._take_back(given)  # noqa: SLF001

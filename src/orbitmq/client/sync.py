@@ -1,14 +1,14 @@
-"""The clients for threads: the classes of `orbitmq.client` under the same names, with methods that wait.
+"""The clients for threads: the classes of `orbitmq.client` under the same names, with blocking methods.
 
     from orbitmq.client.sync import Producer
 
     with Producer("group", "127.0.0.1:9876") as producer:
         producer.send(Message("topic", b"body"))
 
-Every object here drives one of asyncio on an event loop in a thread of its own, one loop a process; any thread may call
-it. Methods differ from those of asyncio in one thing: they return when the work is done. `send_async` returns a
-`concurrent.futures.Future`, and `send_oneway` waits for little. A coroutine listener runs on that loop and must use the
-asyncio classes for itself.
+Each object drives an asyncio object on an event loop in a background thread, one loop per process; any thread may call
+it. The methods are those of the asyncio classes, but return when the work is done. `send_async` returns a
+`concurrent.futures.Future`, and `send_oneway` hardly blocks. A coroutine listener runs on that loop and must use the
+asyncio classes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _ending: set[asyncio.Task[None]] = set()
 
 
 def _shut_down_soon(client: base.Client, _started: None) -> None:
-    """For a start that nobody knows has succeeded: nobody will shut the client down."""
+    """For a start that succeeded after its caller was interrupted, so the caller will not shut the client down."""
     task = asyncio.get_running_loop().create_task(client.shutdown())
     _ending.add(task)
     task.add_done_callback(_ending.discard)
@@ -94,7 +94,7 @@ def _call(callback: SendCallback, result: SendResult | None, error: BaseExceptio
 
 
 class Client(SyncWrapper[C_co]):
-    """What all have; `with` starts and shuts down."""
+    """Base of the synchronous clients; `with` starts and shuts down."""
 
     start = blocking(base.Client.start, undo=_shut_down_soon)
     shutdown = blocking(base.Client.shutdown)
@@ -115,7 +115,7 @@ class Client(SyncWrapper[C_co]):
 
     @property
     def client_id(self) -> str:
-        """The name brokers know this client by. InvalidStateError before start."""
+        """The id by which brokers know this client. InvalidStateError before start."""
         return self.core.client_id
 
     def __enter__(self) -> Self:
@@ -166,8 +166,8 @@ class Producer(Client[producer.Producer]):
         arg: A | None = None,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
-        """As `orbitmq.client.Producer.send_async`, but a future for threads. Callbacks are called one after the other,
-        on a thread of their own, where they may wait and use this object.
+        """As `orbitmq.client.Producer.send_async`, but returns a future for threads. Callbacks are called one after
+        another, on a thread of their own, where they may block and use this object.
         """
         return self._send_async(
             message, _off_loop(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
@@ -194,9 +194,9 @@ class Producer(Client[producer.Producer]):
         selector: QueueSelector[A] | None = None,
         arg: A | None = None,
     ) -> None:
-        """As `orbitmq.client.Producer.send_oneway`. It returns before the message is written when nothing but writing
-        is left to do; what fails then is logged. With a queue, a selector, hooks or an outbox, before there is a route
-        and a connection, and when the broker takes less than is sent, it waits until the message is written.
+        """As `orbitmq.client.Producer.send_oneway`. It returns before the message is written when nothing else is left
+        to do; a failure is logged then. With a queue, a selector, hooks or an outbox, without a route or a connection
+        yet, and while the broker applies back-pressure, it waits until the message is written.
         """
         if queue is None and selector is None and not loop_thread().is_current:
             write = producer.oneway_at_once(self.core, message, sharding_key)
@@ -207,12 +207,12 @@ class Producer(Client[producer.Producer]):
 
     @property
     def faults(self) -> dict[str, Fault]:
-        """With `latency_fault`: what is known of each broker, and until when it is left out. For display."""
+        """With `latency_fault`: what is known of each broker, and until when it is avoided. For display."""
         return self.core.faults
 
 
 class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_contra]], Generic[A_contra]):
-    """Sends messages that are delivered if and only if something else succeeded; see
+    """Sends messages that are delivered if and only if a local transaction succeeded; see
     `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends."""
 
     core: transactions.TransactionProducer[A_contra]
@@ -265,12 +265,12 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
 
     @property
     def listener(self) -> TransactionListener[A_contra]:
-        """The application's side."""
+        """Your listener."""
         return self.core.listener
 
 
 class Consumer(Client[M_co]):
-    """What all consumers have."""
+    """Base of the synchronous consumers."""
 
     assignment = direct(consumer.Consumer.assignment)
     fetch_queues = blocking(consumer.Consumer.fetch_queues)
@@ -350,7 +350,7 @@ class PushConsumer(Consumer[push.PushConsumer]):
 
 
 class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
-    """Consumes messages when asked; see `orbitmq.client.LitePullConsumer`. Iterating gives them one by one."""
+    """Polls messages; see `orbitmq.client.LitePullConsumer`. Iterate over it to get them one by one."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""What a broker asks a transaction producer: whether a message it still holds back is to be delivered.
+"""Transaction checks: a broker asks a producer whether a pending transaction commits.
 
-The message names its producer group; whoever registered for that group answers, when it can.
+The half message names its producer group. A producer that is registered for the group sends the decision when it can.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheck:
-    """One message in doubt; the answer goes over the connection it came by."""
+    """A pending message; the decision is sent over the connection of the check."""
 
     connection: Connection
     header: CheckTransactionStateHeader
@@ -32,21 +32,21 @@ class TransactionCheck:
 
 
 class TransactionChecks:
-    """Hands each question to the producer of its group."""
+    """Passes each check to the producer of its group."""
 
     def __init__(self) -> None:
         self.producers: dict[str, Callable[[TransactionCheck], None]] = {}
 
     def add_to(self, router: Router) -> None:
-        router.add(RequestCode.CHECK_TRANSACTION_STATE, self.hear)
+        router.add(RequestCode.CHECK_TRANSACTION_STATE, self.handle)
 
-    def hear(self, connection: Connection, command: Command) -> None:
-        """A question without a producer is no error: the broker asks somebody else in its next round."""
+    def handle(self, connection: Connection, command: Command) -> None:
+        """A check without a producer here is no error: the broker sends it to another client in its next round."""
         header = command.header(CheckTransactionStateHeader)
         try:
             message = message_of(decode_unit(command.body))
         except UnitError as error:
-            _log.warning("event=bad_transaction_question broker=%s error=%s", connection.address, error)
+            _log.warning("event=bad_transaction_check broker=%s error=%s", connection.address, error)
             return
         message.transaction_id = message.properties.get(UNIQ_KEY)
         producer = self.producers.get(message.properties.get(PGROUP, ""))

@@ -144,7 +144,7 @@ class ListenerWorkers(ABC):
         self._warned = True
         _log.log(
             level,
-            "event=listener_gave_no_status value=%.80r; its messages are delivered again; a listener must return a %s",
+            "event=listener_returned_no_status value=%.80r; its messages are delivered again; return a %s",
             status,
             wanted.__name__,
         )

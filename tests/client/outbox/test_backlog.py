@@ -83,7 +83,7 @@ class Lines(RuleBasedStateMachine):
         super().__init__()
         self.backlog = Backlog()
         self.lines: dict[Line, list[int]] = {}
-        self.under_way: set[int] = set()
+        self.in_flight: set[int] = set()
         self.now = 0
         self.count = 0
 
@@ -99,14 +99,14 @@ class Lines(RuleBasedStateMachine):
         message = self.backlog.take(self.now)
         if message is not None:
             assert self.lines[message.line][0] == message.sequence
-            assert message.sequence not in self.under_way
-            self.under_way.add(message.sequence)
+            assert message.sequence not in self.in_flight
+            self.in_flight.add(message.sequence)
 
     @rule(pause=st.integers(0, 50))
     def fail(self, pause: int) -> None:
-        if self.under_way:
-            sequence = min(self.under_way)
-            self.under_way.remove(sequence)
+        if self.in_flight:
+            sequence = min(self.in_flight)
+            self.in_flight.remove(sequence)
             self.backlog.failed(sequence, self.now + pause)
 
     @rule(sequence=consumes(waiting))
@@ -116,7 +116,7 @@ class Lines(RuleBasedStateMachine):
         self.lines[message.line].remove(sequence)
         if not self.lines[message.line]:
             del self.lines[message.line]
-        self.under_way.discard(sequence)
+        self.in_flight.discard(sequence)
         self.backlog.remove(sequence)
 
     @rule(topic=st.sampled_from("TU"))
@@ -132,7 +132,7 @@ class Lines(RuleBasedStateMachine):
         self.backlog.validate()
         assert len(self.backlog) == sum(map(len, self.lines.values()))
         assert all(self.backlog.holds(line) for line in self.lines)
-        if self.lines and not self.under_way:
+        if self.lines and not self.in_flight:
             assert self.backlog.next_due_ms() is not None
 
 

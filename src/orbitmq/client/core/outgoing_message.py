@@ -35,7 +35,7 @@ from orbitmq.message.properties import (
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_send_allowed, check_topic
 from orbitmq.wire.headers import SendMessageV2Header
 
-REPLY = "reply"  # the MSG_TYPE of a message that answers another
+REPLY = "reply"  # the MSG_TYPE of a reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +50,28 @@ class Packing:
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """What every attempt of one send has in common."""
+    """A message as every attempt of one send transmits it."""
 
     topic: str
     """As brokers know it, namespace included."""
     body: bytes
-    """As it goes out, compressed perhaps; of a batch all messages in one."""
+    """As it is sent, possibly compressed; of a batch all messages in one."""
     properties: str
-    """Names and values in the protocol's text form."""
+    """Names and values in the text form of the protocol."""
     msg_id: str
     """The unique id; of a batch all ids, joined by commas."""
     flag: int = 0
-    """The application's number."""
+    """The flag that the application set."""
     sys_flag: int = 0
-    """The protocol's bits: compression, transaction."""
+    """The bits of the protocol: compression, transaction."""
     batch: bool = False
-    """Whether it is many messages."""
+    """Whether it is a batch of messages."""
     reconsume_times: int = 0
-    """Of a message that is sent again by its consumer: how often it failed."""
+    """Of a message that its consumer sends for retry: how often it failed."""
     reconsume_times_max: int | None = None
-    """And how often it may."""
+    """And how often it may fail."""
     original_size: int = 0
-    """Bytes of the body as the application gave it."""
+    """Bytes of the body before compression."""
 
     def header(
         self,
@@ -103,7 +103,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_message(message: Message, size_max: int) -> None:
-    """MessageIllegal names the rule that `message` breaks."""
+    """Raise MessageIllegal, which names the rule that `message` breaks."""
     if not _has_right_types(message):
         _refuse_types(message)
     _check_topic(message.topic)
@@ -120,7 +120,7 @@ def _check_topic(topic: str) -> None:
 
 
 def _has_right_types(message: Any) -> bool:
-    """What type checkers take for granted: whoever uses none may have given anything."""
+    """Check at run time what type checkers ensure: not every application uses one."""
     if not isinstance(message, Message):
         return False
     topic, body, flag, properties = cast(
@@ -147,7 +147,9 @@ _TYPES: Sequence[tuple[str, type[Any], str]] = (
 
 
 def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> Outgoing:
-    """The message ready for its attempts. MessageIllegal when it breaks a rule or its properties are too long."""
+    """The message, checked and packed for its attempts. MessageIllegal when it breaks a rule or its properties are too
+    long.
+    """
     check_message(message, packing.size_max)
     properties = message.properties
     msg_id = properties.get(UNIQ_KEY)
@@ -232,13 +234,13 @@ def check_sequence(messages: object) -> None:
 
 def _check_batch(messages: Sequence[Message]) -> None:
     if not messages:
-        raise MessageIllegal("a batch of no messages")
+        raise MessageIllegal("a batch needs at least one message")
     first = messages[0]
     if first.topic.startswith(RETRY_PREFIX):
         raise MessageIllegal("messages to a retry topic cannot go in a batch")
     for message in messages:
         if message.topic != first.topic:
-            raise MessageIllegal(f"a batch has one topic, this one has {first.topic} and {message.topic}")
+            raise MessageIllegal(f"the messages of a batch must have one topic, not {first.topic} and {message.topic}")
         if message.wait_store_ok != first.wait_store_ok:
             raise MessageIllegal("the messages of a batch must agree in wait_store_ok")
         if message.delay_level:
@@ -260,7 +262,7 @@ def _text(properties: dict[str, str]) -> str:
 
 
 def _wrong_property(properties: Mapping[Any, Any]) -> str:
-    """What keeps the properties from being written."""
+    """Why the properties cannot be written."""
     for name, value in properties.items():
         for what, text in ((f"the name {name!a} of a property", name), (f"property {name!a}", value)):
             if not isinstance(text, str):

@@ -34,7 +34,7 @@ class BacklogEntry:
     """Sends since it is in the outbox."""
     next_ms: int = 0
     """When the next one is due."""
-    is_under_way: bool = False
+    is_in_flight: bool = False
     ticket: int = -1
     """Which entry of the heap speaks for it; older ones do not count any more."""
 
@@ -46,13 +46,13 @@ class BacklogEntry:
 @dataclass(slots=True)
 class _Topic:
     due: list[tuple[int, int, int]] = field(default_factory=list)  # heap of (when, ticket, sequence): heads of lines
-    under_way: int = 0
+    in_flight: int = 0
     failures: int = FAILURES_BEFORE_DOUBT  # nothing is known of a topic at first
 
     @property
     def must_wait(self) -> bool:
         """Somebody is finding out already whether it can be reached."""
-        return self.failures >= FAILURES_BEFORE_DOUBT and self.under_way > 0
+        return self.failures >= FAILURES_BEFORE_DOUBT and self.in_flight > 0
 
 
 class Backlog:
@@ -100,12 +100,12 @@ class Backlog:
         topic, line = self._topics[message.topic], self._lines[message.line]
         was_head = line[0] is message
         line.remove(message)
-        topic.under_way -= message.is_under_way
+        topic.in_flight -= message.is_in_flight
         if not line:
             del self._lines[message.line]
         elif was_head:
             self._schedule(line[0])
-        if not topic.under_way and not self._prune(topic):
+        if not topic.in_flight and not self._prune(topic):
             del self._topics[message.topic]
 
     def take(self, now_ms: int) -> BacklogEntry | None:
@@ -113,8 +113,8 @@ class Backlog:
         for name, topic in list(self._topics.items()):
             if not topic.must_wait and self._prune(topic) and topic.due[0][0] <= now_ms:
                 message = self._messages[heapq.heappop(topic.due)[2]]
-                message.is_under_way = True
-                topic.under_way += 1
+                message.is_in_flight = True
+                topic.in_flight += 1
                 self._topics[name] = self._topics.pop(name)
                 return message
         return None
@@ -129,8 +129,8 @@ class Backlog:
         message = self._messages[sequence]
         topic = self._topics[message.topic]
         topic.failures += 1
-        topic.under_way -= 1
-        message.is_under_way = False
+        topic.in_flight -= 1
+        message.is_in_flight = False
         message.attempts += 1
         message.next_ms = next_ms
         self._schedule(message)
@@ -164,9 +164,9 @@ class Backlog:
         """Check the invariants."""
         assert self.bytes == sum(message.size for message in self), "bytes is the sum of the sizes"
         valid = {s for topic in self._topics.values() for _, t, s in topic.due if self._is_valid(s, t)}
-        heads = {line[0].sequence for line in self._lines.values() if not line[0].is_under_way}
+        heads = {line[0].sequence for line in self._lines.values() if not line[0].is_in_flight}
         assert valid == heads, "every head is under way or due"
 
     def _is_valid(self, sequence: int, ticket: int) -> bool:
         message = self._messages.get(sequence)
-        return message is not None and message.ticket == ticket and not message.is_under_way
+        return message is not None and message.ticket == ticket and not message.is_in_flight

@@ -150,7 +150,7 @@ class Outbox:
         self._closing = False
         self._resend: Resend | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._under_way = 0
+        self._sending = 0
         self._background = Background(f"outbox {path}")
         self._news = asyncio.Event()
         self.stored = 0
@@ -309,7 +309,7 @@ class Outbox:
         for oldest in list(self._backlog):
             if len(self._backlog) < limits.messages_max and self._backlog.bytes + size <= limits.bytes_max:
                 return
-            if not oldest.is_under_way:
+            if not oldest.is_in_flight:
                 self._backlog.remove(oldest.sequence)
                 if not self._evicted:
                     self._background.spawn(self._tell_evicted())
@@ -321,7 +321,7 @@ class Outbox:
         """The disk has taken a message, or not. One that is being sent just then may still get through."""
         kept = self._unwritten.pop(waiting.sequence)
         written.set_result(failure)
-        if failure is not None and self._backlog.find(waiting.sequence) is waiting and not waiting.is_under_way:
+        if failure is not None and self._backlog.find(waiting.sequence) is waiting and not waiting.is_in_flight:
             self._backlog.remove(waiting.sequence)
             self._losses.tell(kept.lost(LossReason.WRITE_ERROR, str(failure)))
 
@@ -331,10 +331,10 @@ class Outbox:
         while not self._closing:
             self._news.clear()
             now_ms = self._clock.now_ms()
-            while self._under_way < LINES_AT_ONCE and (waiting := self._backlog.take(now_ms)) is not None:
-                self._under_way += 1
+            while self._sending < LINES_AT_ONCE and (waiting := self._backlog.take(now_ms)) is not None:
+                self._sending += 1
                 self._background.spawn(self._attempt(waiting))
-            due_ms = self._backlog.next_due_ms() if self._under_way < LINES_AT_ONCE else None
+            due_ms = self._backlog.next_due_ms() if self._sending < LINES_AT_ONCE else None
             pause_s = None if due_ms is None else max(0.0, (due_ms - self._clock.now_ms()) / 1000)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -346,9 +346,9 @@ class Outbox:
             if kept is not None:
                 await self._send_again(waiting, kept)
         finally:
-            if waiting.is_under_way and self._backlog.find(waiting.sequence) is waiting:  # the task was ended
+            if waiting.is_in_flight and self._backlog.find(waiting.sequence) is waiting:  # the task was ended
                 self._backlog.failed(waiting.sequence, self._clock.now_ms() + FIRST_PAUSE_MS)
-            self._under_way -= 1
+            self._sending -= 1
             self._news.set()
 
     async def _send_again(self, waiting: BacklogEntry, kept: OutboxRecord) -> None:
@@ -465,7 +465,7 @@ class Outbox:
             for waiting in self._backlog
             if topic in (None, waiting.topic)
             and (before_ms is None or waiting.first_failed_ms < before_ms)
-            and not waiting.is_under_way
+            and not waiting.is_in_flight
         ]
         removed = asyncio.get_running_loop().create_future()
         for number in unwanted:

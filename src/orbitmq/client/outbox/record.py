@@ -49,7 +49,7 @@ class LossReason(Enum):
     ASYNC_QUEUE_FULL = "more messages wait to be written than may"
     WRITE_ERROR = "it could not be written to disk"
     CORRUPT_RECORD = "what the disk gave back is not what was written"
-    EXPIRED = "it was older than age_max_s when its turn came"
+    EXPIRED = "it was older than age_max_s when it was due"
     GAVE_UP = "the redelivery rule gave it up"
     NON_RETRYABLE = "the broker refused it for good"
     UNCLEAN_SHUTDOWN = "the process ended before it was written"
