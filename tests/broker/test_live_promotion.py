@@ -104,7 +104,7 @@ async def test_a_broker_of_another_name_at_the_address_of_a_dead_master_stands_i
     """Name servers list a machine that has lost its power for two minutes, and its address may be given away."""
     async with name_server(tmp_path) as names, running(made_broker(tmp_path / "b", brokerName="broker-b")) as other:
         dead = made_broker(tmp_path / "dead", namesrvAddr=names)
-        dead.port = other.port
+        dead.identity.port = other.port
         registrar = dead._make_registrar()
         registrar._must_tell_all = None
         await registrar.again()

@@ -6,11 +6,12 @@ Keys, misspellings included, are those tools and exporters read; all values are 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from orbitmq.broker.archive_guard import ArchiveGuard
 from orbitmq.broker.clients import Consumers
+from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.holding import HELD_MAX
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
@@ -59,7 +60,7 @@ class Figures:
         queries: UnderWay,
         clock: Clock,
         *,
-        delay_offsets: Callable[[], Mapping[int, int]],
+        delayed: DelayedDelivery,
         lateness: Lateness,
         damage: Callable[[], Iterable[str]],
         guard: ArchiveGuard,
@@ -71,7 +72,7 @@ class Figures:
         self._offsets = offsets
         self._consumers = consumers
         self._options = options
-        self._delay_offsets = delay_offsets
+        self._delivery = delayed
         self._lateness = lateness
         self._damage = damage
         self._guard = guard
@@ -177,7 +178,7 @@ class Figures:
     def _delayed(self) -> Table:
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
-            for level, offset in sorted(self._delay_offsets().items())
+            for level, offset in sorted(self._delivery.offsets.items())
         }
 
     def _queues(self) -> Table:

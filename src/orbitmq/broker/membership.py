@@ -7,16 +7,15 @@ from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from orbitmq.broker.clients import Client, Consumers, Producers
+from orbitmq.broker.clients import Client
 from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.groups import Groups, refuse_without_retries
-from orbitmq.broker.locks import QueueLocks as LockTable
+from orbitmq.broker.presence import Presence
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, RequestRejected
 from orbitmq.message.javajson import loads
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
-from orbitmq.runtime.clock import Clock
 from orbitmq.wire.bodies import (
     CheckClientRequest,
     ConsumerData,
@@ -45,23 +44,14 @@ _SUBSCRIPTIONS = "subscriptionDataSet"
 class Membership:
     """Handlers over the client tables."""
 
-    def __init__(
-        self,
-        producers: Producers,
-        consumers: Consumers,
-        groups: Groups,
-        topics: Topics,
-        locks: LockTable,
-        filters: Filters,
-        clock: Clock,
-    ) -> None:
-        self._producers = producers
-        self._consumers = consumers
+    def __init__(self, presence: Presence, groups: Groups, topics: Topics, filters: Filters) -> None:
+        self._producers = presence.producers
+        self._consumers = presence.consumers
         self._groups = groups
         self._topics = topics
-        self._locks = locks
+        self._locks = presence.locks
         self._filters = filters
-        self._clock = clock
+        self._clock = presence.clock
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HEART_BEAT, self.heartbeat)

@@ -51,8 +51,8 @@ GC_THRESHOLDS = (50_000, 50, 100)
 class Daemon(Protocol):
     """What the name server and the broker have in common."""
 
-    port: int
-
+    @property
+    def port(self) -> int: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
 

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.runtime.finishing import Finishing
@@ -34,6 +34,13 @@ Check = Callable[["Connection", Command], Awaitable[Answer] | None]
 
 Wrapper = Callable[[Request, Handler], Handler]
 """Makes the handler of a request into one that does more, or something else, by what the request's row says."""
+
+
+class HasHandlers(Protocol):
+    """A part of a node that answers requests."""
+
+    def add_to(self, router: Router) -> None:
+        """Add its handlers."""
 
 
 class Router:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from orbitmq.broker.mastership.watch import MasterWatch
+from orbitmq.broker.roles import MasterRole, Role
 from orbitmq.replication.master import Replicas
-from orbitmq.replication.slave import Following
 from orbitmq.store.engine import MessageStore
 
 
-def replication_figures(
-    store: MessageStore, replicas: Replicas, following: Following | None, watch: MasterWatch | None, not_serving: str
-) -> dict[str, str]:
+def replication_figures(store: MessageStore, replicas: Replicas, role: Role) -> dict[str, str]:
     """Of a master its slaves and how many bytes the nearest lacks, and what it knows of other masters of its name; of a
     slave its master and what it knows of it.
     """
@@ -19,8 +16,8 @@ def replication_figures(
     if slaves:
         behind = store.commit_log_max_offset - max(link.acknowledged for link in replicas.links)
         figures |= {"replicationSlaves": ",".join(slaves), "replicationSlaveBytesBehind": str(behind)}
-    if watch is not None:
-        refused = watch.refused_slaves
+    if isinstance(role, MasterRole):
+        watch, refused = role.watch, role.watch.refused_slaves
         figures |= {
             "replicationEpoch": str(watch.epoch),
             "replicationSupersededBy": watch.superseded,
@@ -28,14 +25,14 @@ def replication_figures(
             "replicationOtherMastersServing": str(sum(one.serves for one in watch.others.values())),
             "replicationRefusedSlaves": "; ".join(f"{at}: {reason}" for at, reason in sorted(refused.items())),
         }
-    if following is not None:
-        state = following.state
+    else:
+        state = role.following.state
         figures |= {
             "replicationMaster": state.master,
             "replicationConnected": str(state.is_connected).lower(),
             "replicationMasterEnd": str(state.master_end),
             "replicationTablesCopied": str(state.tables_at is not None).lower(),
             "replicationRefusal": state.refusal,
-            "replicationNotServing": not_serving,
+            "replicationNotServing": role.not_serving,
         }
     return figures
