@@ -34,8 +34,8 @@ from orbitmq.client import (
     MessageQueue,
 )
 from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer
-from orbitmq.dashboard.app import Dashboard, Settings
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.membership import lock_queues
 from orbitmq.testing.cluster import Cluster, ShiftedClock
@@ -231,7 +231,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Situations]:
 @pytest.fixture(scope="module")
 def looks(running: Situations) -> Looks:
     clock = ShiftedClock()
-    place = Place(PLACE, Reach([running.address], Remoting), sample_seconds=0, clock=clock)
+    place = DashboardCluster(PLACE, ClusterAccess([running.address], Remoting), sample_seconds=0, clock=clock)
     found = Looks()
 
     async def look() -> dict[str, Told]:
@@ -240,7 +240,7 @@ def looks(running: Situations) -> Looks:
         assert {one.group.name for one in judged.items} >= set(TABLE)
         (overview,) = (await clusters.broker_overviews(place.session())).items
         of_all = clusters.with_groups(overview, judged, [running.broker_name]).severity
-        dashboard = Dashboard(Settings([place]))
+        dashboard = Dashboard(DashboardSettings([place]))
         first = html.unescape((await seen(dashboard, "")).body.decode())
         return {name: await told(dashboard, first, name, of_all) for name in TABLE}
 
@@ -277,7 +277,7 @@ async def _soon(condition: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.5)
 
 
-async def _until_committed(place: Place, groups: Iterable[str]) -> None:
+async def _until_committed(place: DashboardCluster, groups: Iterable[str]) -> None:
     """Until they are further than they are now."""
 
     async def at(name: str) -> list[int | None]:
@@ -291,7 +291,7 @@ async def _until_committed(place: Place, groups: Iterable[str]) -> None:
     await _soon(are_further)
 
 
-async def _until_told(place: Place, clock: ShiftedClock) -> None:
+async def _until_told(place: DashboardCluster, clock: ShiftedClock) -> None:
     """What members tell are rates of a minute, sampled every 10 s, and what they commit comes every 5 s."""
 
     async def is_told(name: str) -> bool:
@@ -385,9 +385,9 @@ def test_a_group_that_nobody_knows_is_critical_and_has_no_page(pair: Cluster) ->
     assert (one.severity, one.rule) == (Severity.CRITICAL, "unknown")
 
     async def page() -> int:
-        place = Place(PLACE, Reach([pair.namesrv_address], Remoting), sample_seconds=0)
+        place = DashboardCluster(PLACE, ClusterAccess([pair.namesrv_address], Remoting), sample_seconds=0)
         try:
-            return (await seen(Dashboard(Settings([place])), "groups/nobody-knows-it")).status
+            return (await seen(Dashboard(DashboardSettings([place])), "groups/nobody-knows-it")).status
         finally:
             await place.stop()
 

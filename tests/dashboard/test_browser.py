@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, Download, expect
 
-from orbitmq.dashboard.asking import Page
+from orbitmq.dashboard.routes import PageRoute
 from tests.support.browsers import DESKTOP, PHONE, Window, chromium
 from tests.support.dashboards import OrbitDashboard
 from tests.support.process import wait_until
@@ -114,7 +114,7 @@ def walker(browser: Browser, dashboard: OrbitDashboard, shop: Shop) -> Walker:
 
 
 @pytest.mark.parametrize("page", LOOKS, ids=lambda page: page.path or "overview")
-def test_a_person_gets_done_what_the_page_is_for(page: Page, walker: Walker) -> None:
+def test_a_person_gets_done_what_the_page_is_for(page: PageRoute, walker: Walker) -> None:
     assert page.path in WALKS, "nobody has walked this page"
     found = WALKS[page.path]
     if page.path not in FILES:

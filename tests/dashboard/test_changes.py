@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.plans import Change, Plan, Step, StepOutcome
-from orbitmq.dashboard.asking import Asked, Fields, Goes, Page
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.changes import UNRECORDED, Changes
-from orbitmq.dashboard.logins import Logins, Pending
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
+from orbitmq.dashboard.logins import Logins, PendingPlan
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Fields, PageRoute, Redirect
 from orbitmq.errors import BrokerError, Conflict
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.clock import ManualClock
@@ -27,16 +27,20 @@ class Desk:
         self.audit = AuditLog(home / "audit", ManualClock())
         self.made: list[str] = []
         self.fails: dict[str, Exception] = {}
-        place = Place("local", Reach(["127.0.0.1:1"], Remoting, protected=protected), sample_seconds=0)
+        place = DashboardCluster(
+            "local", ClusterAccess(["127.0.0.1:1"], Remoting, protected=protected), sample_seconds=0
+        )
         self.changes = Changes(self.audit, self._save)
         _, login = Logins(lambda: 0.0).begin("anna", Role.ADMIN)
         nothing = Fields()
-        self.asked = Asked(place, place.session(), login, nothing, nothing, {}, 0, self.audit, readonly=False)
+        self.request = DashboardRequest(
+            place, place.session(), login, nothing, nothing, {}, 0, self.audit, readonly=False
+        )
 
-    def plan(self) -> Pending:
+    def plan(self) -> PendingPlan:
         changes = [Change(Step("broker-a", "make", name, None, 1), lambda name=name: self._do(name)) for name in "abc"]  # type: ignore[misc]
         plan = Plan("make three things", changes, undo={"command": "offset undo"})
-        return Pending(plan, "local", "", Role.ADMIN, 0.0)
+        return PendingPlan(plan, "local", "", Role.ADMIN, 0.0)
 
     async def _do(self, name: str) -> None:
         self.made.append(name)
@@ -59,7 +63,7 @@ def desk(tmp_path: Path) -> Desk:
 
 async def test_a_plan_is_made_and_recorded(desk: Desk) -> None:
     one = desk.plan()
-    await desk.changes.make(desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.request, one, "127.0.0.1")
     assert desk.made == ["a", "b", "c"]
     assert one.undo == "offset undo FILE"
     assert [line["outcome"] for line in desk.lines()] == ["begun", "done"]
@@ -69,7 +73,7 @@ async def test_a_plan_is_made_and_recorded(desk: Desk) -> None:
 async def test_a_step_that_is_refused_is_told_and_the_others_are_made(desk: Desk) -> None:
     desk.fails["b"] = BrokerError(1, "no")
     one = desk.plan()
-    await desk.changes.make(desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.request, one, "127.0.0.1")
     assert one.result is not None
     assert [step.outcome for step in one.result.items] == [StepOutcome.DONE, StepOutcome.FAILED, StepOutcome.DONE]
     assert desk.lines()[1]["outcome"] == "failed"
@@ -78,7 +82,7 @@ async def test_a_step_that_is_refused_is_told_and_the_others_are_made(desk: Desk
 async def test_a_fault_of_ours_is_a_result_and_nothing_is_made_twice(desk: Desk) -> None:
     desk.fails["b"] = RuntimeError("a bug")
     one = desk.plan()
-    await desk.changes.make(desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.request, one, "127.0.0.1")
     assert desk.made == ["a", "b"]
     assert one.result is not None
     assert [step.outcome for step in one.result.items] == [StepOutcome.DONE, StepOutcome.FAILED, StepOutcome.SKIPPED]
@@ -91,7 +95,7 @@ async def test_nothing_is_made_that_cannot_be_undone_as_promised(desk: Desk) -> 
     desk.fails["undo"] = OSError(28, "No space left on device")
     one = desk.plan()
     with pytest.raises(Conflict, match=r"nothing was changed: .*No space left"):
-        await desk.changes.make(desk.asked, one, "127.0.0.1")
+        await desk.changes.make(desk.request, one, "127.0.0.1")
     assert desk.made == []
     assert [line["outcome"] for line in desk.lines()] == ["begun", "refused"]
     assert one.result is None, "it may be asked for again"
@@ -101,7 +105,7 @@ async def test_nothing_is_made_that_cannot_be_recorded(desk: Desk, monkeypatch: 
     _full_from(desk, monkeypatch, 0)
     one = desk.plan()
     with pytest.raises(Conflict, match="the audit log cannot be written"):
-        await desk.changes.make(desk.asked, one, "127.0.0.1")
+        await desk.changes.make(desk.request, one, "127.0.0.1")
     assert desk.made == []
 
 
@@ -110,7 +114,7 @@ async def test_what_is_made_is_told_although_its_end_cannot_be_recorded(
 ) -> None:
     _full_from(desk, monkeypatch, 1)
     one = desk.plan()
-    await desk.changes.make(desk.asked, one, "127.0.0.1")
+    await desk.changes.make(desk.request, one, "127.0.0.1")
     assert one.result is not None
     assert one.result.warnings == [UNRECORDED]
     assert [step.outcome for step in one.result.items] == [StepOutcome.DONE] * 3
@@ -120,22 +124,22 @@ async def test_what_was_sent_is_told_although_its_end_cannot_be_recorded(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _full_from(desk, monkeypatch, 1)
-    answer = await desk.changes.act(_page(), desk.asked, "127.0.0.1")
-    assert answer == Goes("messages", f"sent. {UNRECORDED}")
+    answer = await desk.changes.act(_page(), desk.request, "127.0.0.1")
+    assert answer == Redirect("messages", f"sent. {UNRECORDED}")
 
 
 async def test_a_form_that_acts_at_once_is_refused_where_names_are_to_be_typed(tmp_path: Path) -> None:
     desk = Desk(tmp_path, protected=True)
     with pytest.raises(Conflict, match="local is protected"):
-        await desk.changes.act(_page(), desk.asked, "127.0.0.1")
+        await desk.changes.act(_page(), desk.request, "127.0.0.1")
     assert desk.lines() == []
 
 
-def _page() -> Page:
-    async def send(_asked: Asked) -> Goes:
-        return Goes("messages", "sent.")
+def _page() -> PageRoute:
+    async def send(_request: DashboardRequest) -> Redirect:
+        return Redirect("messages", "sent.")
 
-    return Page("send", send, Role.OPERATOR, writes=True, says="send a message")
+    return PageRoute("send", send, Role.OPERATOR, writes=True, says="send a message")
 
 
 def _full_from(desk: Desk, monkeypatch: pytest.MonkeyPatch, line: int) -> None:

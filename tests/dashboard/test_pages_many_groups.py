@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.session import ASKED_AT_ONCE
-from orbitmq.dashboard.app import Dashboard, Settings
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import Cached, ClusterAccess, DashboardCluster
 from orbitmq.dashboard.lists import ROWS
-from orbitmq.dashboard.places import Kept, Place, Reach
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.connection import Connection
@@ -79,8 +79,8 @@ def _behind(number: int) -> ConsumeStats:
 
 @asynccontextmanager
 async def _dashboard(system: FakeSystem) -> AsyncIterator[Dashboard]:
-    place = Place("local", Reach([system.address], Remoting), sample_seconds=0)
-    yield Dashboard(Settings([place]))
+    place = DashboardCluster("local", ClusterAccess([system.address], Remoting), sample_seconds=0)
+    yield Dashboard(DashboardSettings([place]))
     await place.stop()
 
 
@@ -123,7 +123,7 @@ async def test_nothing_is_asked_for_a_row(monkeypatch: pytest.MonkeyPatch) -> No
         await until(lambda: _asked(system)[PER_GROUP] == GROUPS, "the roster")
         await _get(dashboard, "groups?only=behind")
         before = _asked(system)
-        monkeypatch.setattr(Kept, "age_seconds", 0.0)  # however long the machine takes for these pages
+        monkeypatch.setattr(Cached, "age_seconds", 0.0)  # however long the machine takes for these pages
         for query in ("", "sort=name&from=200", "only=online", "containing=group-01", "sort=-members"):
             page = await _get(dashboard, f"groups?{query}")
             assert "Requesting the members" not in page

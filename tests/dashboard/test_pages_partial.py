@@ -24,12 +24,12 @@ from orbitmq.admin.rosters import Roster
 from orbitmq.admin.session import Node
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicFlow, TopicHome, TopicQueue, TopicType
-from orbitmq.dashboard import looking
-from orbitmq.dashboard.app import Dashboard, Settings
+from orbitmq.dashboard import message_query
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
+from orbitmq.dashboard.formats import environment
 from orbitmq.dashboard.pages import brokers as broker_pages
-from orbitmq.dashboard.pages import dead_letters, group, offsets, waiting
-from orbitmq.dashboard.places import Place, Reach
-from orbitmq.dashboard.rendering import environment
+from orbitmq.dashboard.pages import dead_letters, group, offsets, pending
 from orbitmq.message.compression import compress
 from orbitmq.message.flags import COMPRESSED
 from orbitmq.message.model import MessageExt
@@ -44,14 +44,14 @@ TEMPLATES = environment()
 
 
 @pytest.fixture
-def place() -> Place:
+def place() -> DashboardCluster:
     """Whose name server nobody asks, so that no connection is made."""
-    return Place(PLACE, Reach(["127.0.0.1:1"], Remoting), sample_seconds=0)
+    return DashboardCluster(PLACE, ClusterAccess(["127.0.0.1:1"], Remoting), sample_seconds=0)
 
 
 @pytest.fixture
-def dashboard(place: Place) -> Dashboard:
-    made = Dashboard(Settings([place]))
+def dashboard(place: DashboardCluster) -> Dashboard:
+    made = Dashboard(DashboardSettings([place]))
     made.templates = TEMPLATES
     return made
 
@@ -63,10 +63,10 @@ def answers(value: Any) -> Callable[..., Awaitable[Any]]:
     return answer
 
 
-async def known(place: Place, kept: Mapping[str, Any]) -> None:
+async def known(place: DashboardCluster, kept: Mapping[str, Any]) -> None:
     """Answers that pages find."""
     for key, value in kept.items():
-        await place.kept(key, answers(value))
+        await place.cached(key, answers(value))
 
 
 def at_the_moment(failures: list[Failure], *groups: GroupSummary) -> Found[ClusterView]:
@@ -90,7 +90,7 @@ CAUGHT_UP = GroupSummary(
 BEHIND = GroupSummary("behind", ["broker-a"], ["T"], False, lag_messages=3, known_lag_messages=3)
 
 
-async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: Place, dashboard: Dashboard) -> None:
+async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: DashboardCluster, dashboard: Dashboard) -> None:
     now = at_the_moment([AWAY], BEHIND, NOT_KNOWN, NOT_ASKED, CAUGHT_UP)
     await known(place, {"moment": now, "roster": Roster(), "verdicts": GroupVerdicts()})
     rows = (await seen(dashboard, "")).table("Groups with a lag")
@@ -99,7 +99,7 @@ async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: Place, das
     assert [row["Group"] for row in listed] == ["behind", "notKnown", "notAsked"]
 
 
-async def test_a_group_that_has_taken_nothing_yet_is_not_behind(place: Place, dashboard: Dashboard) -> None:
+async def test_a_group_that_has_taken_nothing_yet_is_not_behind(place: DashboardCluster, dashboard: Dashboard) -> None:
     await known(
         place,
         {"moment": at_the_moment([], BEHIND, NOT_ASKED, CAUGHT_UP), "roster": Roster(), "verdicts": GroupVerdicts()},
@@ -133,7 +133,7 @@ EMPTY = {
 @pytest.mark.parametrize("failures", [[], [AWAY]], ids=["whole", "partial"])
 @pytest.mark.parametrize("path", EMPTY, ids=lambda path: path or "overview")
 async def test_what_is_empty_is_so_as_far_as_is_known(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str, failures: list[Failure]
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str, failures: list[Failure]
 ) -> None:
     nothing = Found[Any](failures=list(failures))
     await known(
@@ -151,7 +151,7 @@ async def test_what_is_empty_is_so_as_far_as_is_known(
         },
     )
     for owner, name in (
-        (brokers, "consumption"), (waiting, "delayed"), (waiting, "pending"), (acl, "listed"), (acl, "white_lists"),
+        (brokers, "consumption"), (pending, "delayed"), (pending, "pending"), (acl, "listed"), (acl, "white_lists"),
         (acl, "versions"), (by_name, "by_key"), (offsets, "show"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, answers(nothing))
@@ -192,7 +192,7 @@ async def test_queues_of_a_topic_are_at_least_those_that_are_known(
 
 
 async def test_who_has_not_told_what_topics_hold_is_named(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = TopicSummary("Orders", TopicType.UNSPECIFIED, ["broker-a"], 4, 4, ["RW-"], False, [], 0, 0)
     await known(place, {"topics": Found([summary])})
@@ -237,7 +237,7 @@ def _tell_keys(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 async def test_a_key_is_looked_up_oldest_first(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await known(place, {"topic names": Found()})
     _tell_keys(monkeypatch, 60)
@@ -256,21 +256,21 @@ async def test_a_key_is_looked_up_oldest_first(
     "path", ["messages?topic=Orders", "tail?topic=Orders", "tail/rows?topic=Orders", "dead-letters/g", "half"]
 )
 async def test_bodies_of_a_list_are_unpacked_beside_the_loop(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     await known(place, {"topic names": Found()})
     message = stored(body=compress(bytes(1 << 20)), sys_flag=COMPRESSED)
     monkeypatch.setattr(paging, "page", answers(Paged(Found([message]))))
-    monkeypatch.setattr(waiting, "pending", answers(Found()))
+    monkeypatch.setattr(pending, "pending", answers(Found()))
     monkeypatch.setattr(dead_letters, "reasons", answers(Found()))
     threads: list[threading.Thread] = []
-    unpack = looking.body_view
+    unpack = message_query.body_view
 
     def told(*given: Any, **more: Any) -> Any:
         threads.append(threading.current_thread())
         return unpack(*given, **more)
 
-    monkeypatch.setattr(looking, "body_view", told)
+    monkeypatch.setattr(message_query, "body_view", told)
     if path.startswith("tail/rows"):
         path += f"&mark={paging.written(paging.Mark(False, 0, {}))}"
     page = await seen(dashboard, path)

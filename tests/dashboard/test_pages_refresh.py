@@ -15,8 +15,8 @@ from orbitmq.admin.answers import Found
 from orbitmq.admin.group_verdicts import GroupVerdicts
 from orbitmq.admin.living import ClusterView
 from orbitmq.admin.session import Session
-from orbitmq.dashboard.app import Dashboard, Settings
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
 from orbitmq.net.remoting import Remoting
 from tests.support.browsers import chromium
 from tests.support.dashboards import PLACE, seen
@@ -28,10 +28,10 @@ SINCE = re.compile(r"^Refreshing has failed since 2026-05-01 08:0\d:\d\d: this p
 
 
 async def _overview() -> bytes:
-    place = Place(PLACE, Reach(["127.0.0.1:1"], Remoting), sample_seconds=0)
-    await place.kept("moment", _nothing)
-    await place.kept("verdicts", _no_groups)
-    return (await seen(Dashboard(Settings([place])), "")).body
+    place = DashboardCluster(PLACE, ClusterAccess(["127.0.0.1:1"], Remoting), sample_seconds=0)
+    await place.cached("moment", _nothing)
+    await place.cached("verdicts", _no_groups)
+    return (await seen(Dashboard(DashboardSettings([place])), "")).body
 
 
 def _nothing(_: Session) -> Awaitable[Found[ClusterView]]:

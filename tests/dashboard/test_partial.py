@@ -16,8 +16,8 @@ from orbitmq.admin.dead_letters import listed
 from orbitmq.admin.offsets import show
 from orbitmq.admin.rosters import roster
 from orbitmq.admin.session import Session
-from orbitmq.dashboard.app import Dashboard, Settings
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
 from orbitmq.errors import NotFound
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.command import Command
@@ -103,10 +103,12 @@ async def _costs(name_server: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in COUNTED:
         counting = _Counting()
-        place = Place("local", Reach([name_server], lambda counting=counting: counting), sample_seconds=0)
-        assert (await seen(Dashboard(Settings([place])), path)).status == 200
+        place = DashboardCluster(
+            "local", ClusterAccess([name_server], lambda counting=counting: counting), sample_seconds=0
+        )
+        assert (await seen(Dashboard(DashboardSettings([place])), path)).status == 200
         if path in WITH_ROSTER:
-            groups = (await place.kept("roster", roster, fresh_seconds=PATIENCE_S)).value.groups
+            groups = (await place.cached("roster", roster, fresh_seconds=PATIENCE_S)).value.groups
             assert counting.asked.pop(RequestCode.GET_CONSUMER_CONNECTION_LIST) == len(groups) * len(BROKERS)
         await place.stop()
         found[path] = counting.asked.total()

@@ -9,8 +9,8 @@ import pytest
 from orbitmq.admin import diagnosis
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.dashboard import pages
-from orbitmq.dashboard.asking import PAGES
-from orbitmq.dashboard.pages.remedies import OF, figures_of, remedies
+from orbitmq.dashboard.pages.remedies import OF, evidence_of, remedies
+from orbitmq.dashboard.routes import PAGES
 
 for name in pages.MODULES:
     import_module(f"{pages.__name__}.{name}")
@@ -37,5 +37,5 @@ def test_a_finding_without_a_page_has_no_button() -> None:
 
 
 def test_figures_are_told_in_words() -> None:
-    shown = figures_of(finding("x", lastPullAtMs=5, lagMessages=7))
+    shown = evidence_of(finding("x", lastPullAtMs=5, lagMessages=7))
     assert shown == [("lastPullAtMs", "last pull at", 5), ("lagMessages", "lag messages", 7)]

@@ -27,10 +27,10 @@ from orbitmq.cli.places import state_folder
 from orbitmq.cli.protecting import tls_context
 from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.accounts import remove as remove_account
-from orbitmq.dashboard.app import COOKIE, Dashboard, Settings
+from orbitmq.dashboard.app import COOKIE, Dashboard, DashboardSettings
 from orbitmq.dashboard.audit import AuditLog
-from orbitmq.dashboard.patience import CONNECTIONS_MAX, Patient
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
+from orbitmq.dashboard.connection_limits import CONNECTIONS_MAX, BoundedConnection
 from orbitmq.dashboard.roles import Role, role_of
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.hosts import address_text
@@ -82,7 +82,7 @@ def run(wanted: DashboardClusters, serving: Serving, log_level: logging.Level) -
             raise ConfigurationError("--tls-cert and --tls-key belong together")
         _check_proxies(serving.proxies)
         listening = _listening(serving)
-        settings = Settings(
+        settings = DashboardSettings(
             places,
             found,
             readonly=serving.readonly,
@@ -105,7 +105,7 @@ def _contexts(wanted: DashboardClusters) -> list[Context]:
     return [choose(wanted.name_servers, name, wanted.cluster, wanted.mapped) for name in names]
 
 
-def _place(context: Context, wanted: DashboardClusters, serving: Serving) -> Place:
+def _place(context: Context, wanted: DashboardClusters, serving: Serving) -> DashboardCluster:
     credentials = context.credentials()
     tls = tls_context(context)
     remoting = partial(
@@ -115,7 +115,7 @@ def _place(context: Context, wanted: DashboardClusters, serving: Serving) -> Pla
         direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
         tls=tls,
     )
-    reach = Reach(
+    access = ClusterAccess(
         context.name_servers,
         remoting,
         context.cluster,
@@ -125,7 +125,7 @@ def _place(context: Context, wanted: DashboardClusters, serving: Serving) -> Pla
         memory=memory_of(context),
         has_account=credentials is not None,
     )
-    return Place(context.name or DEFAULT_PLACE, reach, sample_seconds=serving.sample_seconds)
+    return DashboardCluster(context.name or DEFAULT_PLACE, access, sample_seconds=serving.sample_seconds)
 
 
 def accounts_path(environment: dict[str, str] | None = None) -> Path:
@@ -133,7 +133,7 @@ def accounts_path(environment: dict[str, str] | None = None) -> Path:
     return Path(home).expanduser() / "orbitmq" / "dashboard.toml"
 
 
-def _accounts(serving: Serving, places: list[Place]) -> AccountFile | None:
+def _accounts(serving: Serving, places: list[DashboardCluster]) -> AccountFile | None:
     """None where nobody has to log in: on loopback, with no account of a cluster to lend."""
     path = serving.accounts or accounts_path()
     if serving.accounts is not None or path.exists():
@@ -147,7 +147,7 @@ def _accounts(serving: Serving, places: list[Place]) -> AccountFile | None:
             "make an account first: orbitmq dashboard account NAME --role admin"
         )
     for place in places:
-        if place.reach.has_account:
+        if place.access.has_account:
             raise ConfigurationError(
                 f"cluster {place.name} is asked with an account of its own, which the page would lend to every user of "
                 "this machine; make an account first: orbitmq dashboard account NAME --role admin"
@@ -191,7 +191,7 @@ def _config(asgi: ASGIApp, serving: Serving) -> uvicorn.Config:
         ssl_certfile=serving.certificate,
         ssl_keyfile=serving.key,
         ws="none",
-        http=Patient,
+        http=BoundedConnection,
     )
     try:
         config.load()
@@ -200,9 +200,11 @@ def _config(asgi: ASGIApp, serving: Serving) -> uvicorn.Config:
     return config
 
 
-async def _serve(settings: Settings, listening: socket.socket, serving: Serving, stopped: asyncio.Event) -> None:
+async def _serve(
+    settings: DashboardSettings, listening: socket.socket, serving: Serving, stopped: asyncio.Event
+) -> None:
     server = _Server(_config(Dashboard(settings).asgi, serving))
-    for place in settings.places:
+    for place in settings.clusters:
         place.start()
     if serving.descriptor is not None:
         _end_with_input(stopped)
@@ -215,7 +217,7 @@ async def _serve(settings: Settings, listening: socket.socket, serving: Serving,
     finally:
         server.should_exit = True
         await serving_task
-        for place in settings.places:
+        for place in settings.clusters:
             await place.stop()
 
 

@@ -26,13 +26,22 @@ from starlette.staticfiles import StaticFiles
 from orbitmq.admin.answers import Failure, failure_of
 from orbitmq.admin.plans import Plan
 from orbitmq.dashboard import accounts, changes, pages
-from orbitmq.dashboard.asking import PAGES, Answer, Asked, Download, Fields, Goes, Page, Shown
 from orbitmq.dashboard.audit import AuditLog
+from orbitmq.dashboard.clusters import DashboardCluster
+from orbitmq.dashboard.formats import environment, rendered
 from orbitmq.dashboard.guard import Headers, body_of, is_looked_at, is_ours, query_of, refuse_host
 from orbitmq.dashboard.logins import Guesses, Login, Logins
-from orbitmq.dashboard.places import Place
-from orbitmq.dashboard.rendering import environment, rendered
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import (
+    PAGES,
+    DashboardRequest,
+    Download,
+    Fields,
+    PageContent,
+    PageResult,
+    PageRoute,
+    Redirect,
+)
 from orbitmq.errors import (
     BadField,
     BrokerError,
@@ -62,10 +71,10 @@ TARGET_MAX = 2000  # characters of an address that a login leads back to
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DashboardSettings:
     """What `orbitmq dashboard` was told."""
 
-    places: Sequence[Place]
+    clusters: Sequence[DashboardCluster]
     accounts: accounts.AccountFile | None = None
     """None: whoever reaches the page is an administrator; for loopback only."""
     readonly: bool = False
@@ -83,9 +92,9 @@ class Settings:
 class Dashboard:
     """All pages over the places of `settings`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DashboardSettings) -> None:
         self.settings = settings
-        self.places = {place.name: place for place in settings.places}
+        self.clusters = {cluster.name: cluster for cluster in settings.clusters}
         self.logins = Logins(time.monotonic)
         self.guesses = Guesses(time.monotonic)
         self.changes = changes.Changes(settings.audit, settings.save_undo)
@@ -99,7 +108,7 @@ class Dashboard:
         self.asgi = Headers(Starlette(routes=self._routes(), exception_handlers=self._handlers()))
 
     def _routes(self) -> list[Route | Mount]:
-        below = [Route(f"/c/{{place}}/{page.path}", self._serves(page), methods=_methods(page)) for page in PAGES]
+        below = [Route(f"/c/{{cluster}}/{page.path}", self._serves(page), methods=_methods(page)) for page in PAGES]
         return [
             Mount("/static", StaticFiles(packages=[("orbitmq.dashboard", "static")])),
             Route("/", self.guarded(self._first)),
@@ -108,8 +117,8 @@ class Dashboard:
             Route("/login", self.guarded(self._login), methods=["POST"]),
             Route("/logout", self.guarded(self._logout), methods=["POST"]),
             *below,
-            Route("/c/{place}/plans/{plan}", self.guarded(self._plan), methods=["GET"]),
-            Route("/c/{place}/plans/{plan}", self.guarded(self._confirm), methods=["POST"]),
+            Route("/c/{cluster}/plans/{plan}", self.guarded(self._plan), methods=["GET"]),
+            Route("/c/{cluster}/plans/{plan}", self.guarded(self._confirm), methods=["POST"]),
         ]
 
     def _handlers(self) -> Mapping[Any, Any]:
@@ -132,7 +141,7 @@ class Dashboard:
 
     async def _first(self, request: Request) -> Response:
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
-        return RedirectResponse(f"/c/{quote(next(iter(self.places)))}/", HTTPStatus.SEE_OTHER)
+        return RedirectResponse(f"/c/{quote(next(iter(self.clusters)))}/", HTTPStatus.SEE_OTHER)
 
     async def _healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -179,7 +188,7 @@ class Dashboard:
         except OSError as error:
             _log.error("event=audit_failed what=login error=%s", error.strerror)
 
-    async def _account(self, name: str, password: str) -> accounts.Account | None:
+    async def _account(self, name: str, password: str) -> accounts.DashboardAccount | None:
         assert self.settings.accounts is not None
         account = self.settings.accounts.accounts().get(name)
         async with self._hashing:
@@ -207,34 +216,36 @@ class Dashboard:
 
     # ----------------------------------------------------------------------------------------------------------- pages
 
-    def _serves(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _serves(self, page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            asked = await self.asked(request, page.role, page.body_bytes_max if page.writes else 0)
-            if isinstance(asked, Response):
-                return asked
+            page_request = await self.checked(request, page.role, page.body_bytes_max if page.writes else 0)
+            if isinstance(page_request, Response):
+                return page_request
             if page.writes and page.says:
-                answer = await self.changes.act(page, asked, _peer(request))
+                answer = await self.changes.act(page, page_request, _peer(request))
             else:
-                answer = await page.endpoint(asked)
-            return await self.answered(request, page, asked, answer)
+                answer = await page.endpoint(page_request)
+            return await self.respond(request, page, page_request, answer)
 
         return self.guarded(serve)
 
-    async def asked(self, request: Request, role: Role, body_bytes_max: int) -> Asked | Response:
+    async def checked(self, request: Request, role: Role, body_bytes_max: int) -> DashboardRequest | Response:
         """The request, checked; a response where it goes no further. A size of 0 is that of a request to look."""
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
         login = self.who(request)
         if login is None:
             return self._to_login(request)
-        place = self.places.get(request.path_params["place"])
-        if place is None:
-            raise NotFound(f"there is no cluster {request.path_params['place']}", f"there are {', '.join(self.places)}")
+        cluster = self.clusters.get(request.path_params["cluster"])
+        if cluster is None:
+            raise NotFound(
+                f"there is no cluster {request.path_params['cluster']}", f"there are {', '.join(self.clusters)}"
+            )
         if login.role < role:
             raise Forbidden(f"{login.name} has the role {login.role.word}; this needs {role.word}")
         if not body_bytes_max and not is_looked_at(request):
             raise Forbidden("the request comes from a page of another site; open the address yourself")
         form = Fields(await body_of(request, body_bytes_max)) if body_bytes_max else Fields()
-        readonly = self.settings.readonly or place.reach.readonly
+        readonly = self.settings.readonly or cluster.access.readonly
         if body_bytes_max:
             token = request.headers.get("x-csrf-token") or form.raw("csrf")
             if not is_ours(request) or not login.is_token(token):
@@ -243,9 +254,9 @@ class Dashboard:
                 )
             if readonly:
                 raise Forbidden("this dashboard is read-only")
-        return Asked(
-            place,
-            place.session(),
+        return DashboardRequest(
+            cluster,
+            cluster.session(),
             login,
             Fields(query_of(request)),
             form,
@@ -262,53 +273,55 @@ class Dashboard:
         target = quote(request.scope["path"]) + (f"?{query}" if query else "")
         return RedirectResponse(f"/login?next={quote(target[:TARGET_MAX])}", HTTPStatus.SEE_OTHER)
 
-    async def answered(self, request: Request, page: Page, asked: Asked, answer: Answer) -> Response:
+    async def respond(
+        self, request: Request, page: PageRoute, page_request: DashboardRequest, answer: PageResult
+    ) -> Response:
         if isinstance(answer, Plan):
-            return self._to_plan(asked, changes.keep(page, asked, answer, time.monotonic()))
-        if isinstance(answer, Goes):
-            target = f"/c/{quote(asked.place.name)}/{answer.path}"
+            return self._to_plan(page_request, changes.keep(page, page_request, answer, time.monotonic()))
+        if isinstance(answer, Redirect):
+            target = f"/c/{quote(page_request.cluster.name)}/{answer.path}"
             if answer.said:
-                target += f"{'&' if '?' in target else '?'}said={asked.login.say(answer.said[:SAID_MAX])}"
+                target += f"{'&' if '?' in target else '?'}said={page_request.login.say(answer.said[:SAID_MAX])}"
             return RedirectResponse(target, HTTPStatus.SEE_OTHER)
         if isinstance(answer, Download):
             name = quote(answer.name)
             headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
             return Response(answer.body, media_type=answer.content_type, headers=headers)
         assert page.template is not None
-        return self.shown(request, page.template, asked, answer)
+        return self.shown(request, page.template, page_request, answer)
 
-    def shown(self, request: Request, template: str, asked: Asked, answer: Shown) -> Response:
+    def shown(self, request: Request, template: str, page_request: DashboardRequest, answer: PageContent) -> Response:
         failures: list[Failure] = [failure for found in answer.found for failure in found.failures]
         warnings = [warning for found in answer.found for warning in found.warnings]
         values = {
             **answer.values,
-            "asked": asked,
+            "request": page_request,
             "failures": list({one.target: one for one in failures}.values()),
             "warnings": list(dict.fromkeys(warnings)),
             "age_seconds": answer.age_seconds,
-            "said": asked.login.said.get(asked.query.raw("said"), ""),
+            "said": page_request.login.said.get(page_request.query.raw("said"), ""),
         }
-        return self._page(template, request, values, asked=asked, status=answer.status)
+        return self._page(template, request, values, page_request=page_request, status=answer.status)
 
-    def _to_plan(self, asked: Asked, key: str) -> Response:
-        return RedirectResponse(f"/c/{quote(asked.place.name)}/plans/{key}", HTTPStatus.SEE_OTHER)
+    def _to_plan(self, page_request: DashboardRequest, key: str) -> Response:
+        return RedirectResponse(f"/c/{quote(page_request.cluster.name)}/plans/{key}", HTTPStatus.SEE_OTHER)
 
     async def _plan(self, request: Request) -> Response:
-        asked = await self.asked(request, Role.VIEWER, 0)
-        if isinstance(asked, Response):
-            return asked
-        one = changes.pending(asked)
+        page_request = await self.checked(request, Role.VIEWER, 0)
+        if isinstance(page_request, Response):
+            return page_request
+        one = changes.pending(page_request)
         found = one.plan.preview() if one.result is None else one.result
-        to_type = changes.text_to_type(asked, one.plan)
+        to_type = changes.text_to_type(page_request, one.plan)
         values = {"plan": one.plan, "one": one, "steps": found.items, "to_type": to_type}
-        return self.shown(request, "plan.html", asked, Shown(values, found))
+        return self.shown(request, "plan.html", page_request, PageContent(values, found))
 
     async def _confirm(self, request: Request) -> Response:
-        asked = await self.asked(request, Role.OPERATOR, CONFIRM_BODY_MAX)
-        if isinstance(asked, Response):
-            return asked
-        await self.changes.confirm(asked, changes.pending(asked), _peer(request))
-        return self._to_plan(asked, asked.path["plan"])
+        page_request = await self.checked(request, Role.OPERATOR, CONFIRM_BODY_MAX)
+        if isinstance(page_request, Response):
+            return page_request
+        await self.changes.confirm(page_request, changes.pending(page_request), _peer(request))
+        return self._to_plan(page_request, page_request.path["plan"])
 
     # ---------------------------------------------------------------------------------------------------------- errors
 
@@ -340,8 +353,8 @@ class Dashboard:
             login = self.who(request)
         except OrbitMQError:  # the accounts cannot be read: that is the error that is shown
             login = None
-        place = None if login is None else self.places.get(request.path_params.get("place", ""))
-        values = {"failure": failure, "status": status, "login": login, "place": place}
+        cluster = None if login is None else self.clusters.get(request.path_params.get("cluster", ""))
+        values = {"failure": failure, "status": status, "login": login, "cluster": cluster}
         return self._page("error.html", request, values, status=status)
 
     def _page(
@@ -350,23 +363,23 @@ class Dashboard:
         request: Request,
         values: Mapping[str, Any],
         *,
-        asked: Asked | None = None,
+        page_request: DashboardRequest | None = None,
         status: int = 200,
     ) -> Response:
         common = {
-            "login": None if asked is None else asked.login,
-            "place": None if asked is None else asked.place,
-            "places": list(self.places),
-            "base": None if asked is None else f"/c/{quote(asked.place.name)}",
+            "login": None if page_request is None else page_request.login,
+            "cluster": None if page_request is None else page_request.cluster,
+            "clusters": list(self.clusters),
+            "base": None if page_request is None else f"/c/{quote(page_request.cluster.name)}",
             "path": request.scope["path"],
             "now_ms": self.settings.clock.now_ms(),
             "needs_login": self.settings.accounts is not None,
-            "readonly": self.settings.readonly or (asked is not None and asked.place.reach.readonly),
+            "readonly": self.settings.readonly or (page_request is not None and page_request.cluster.access.readonly),
             "pages": pages.NAVIGATION,
         }
         merged = {**common, **values}
-        if merged["base"] is None and merged["place"] is not None:
-            merged["base"] = f"/c/{quote(merged['place'].name)}"
+        if merged["base"] is None and merged["cluster"] is not None:
+            merged["base"] = f"/c/{quote(merged['cluster'].name)}"
         text = rendered(template, merged, self.templates)
         return Response(text, status, media_type="text/html")
 
@@ -375,7 +388,7 @@ def _peer(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _methods(page: Page) -> list[str]:
+def _methods(page: PageRoute) -> list[str]:
     return ["POST"] if page.writes else ["GET"]
 
 

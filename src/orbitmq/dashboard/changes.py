@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.plans import Plan, Step, StepOutcome
-from orbitmq.dashboard.asking import Answer, Asked, Goes, Page
 from orbitmq.dashboard.audit import STEPS_MAX, AuditLog
-from orbitmq.dashboard.logins import Pending
+from orbitmq.dashboard.logins import PendingPlan
+from orbitmq.dashboard.routes import DashboardRequest, PageResult, PageRoute, Redirect
 from orbitmq.errors import Conflict, Forbidden, NotFound
 
 _log = logging.getLogger(__name__)
@@ -31,25 +31,25 @@ _LOOK = "check whether the change was made; the log of the dashboard has details
 _MADE = (StepOutcome.DONE, StepOutcome.CONFIRMED, StepOutcome.UNCHANGED)
 
 
-def keep(page: Page, asked: Asked, plan: Plan, now: float) -> str:
+def keep(page: PageRoute, request: DashboardRequest, plan: Plan, now: float) -> str:
     """The id under which the plan waits to be confirmed."""
-    back = page.back.format(**{name: quote(value, safe="") for name, value in asked.path.items()})
-    return asked.login.keep(Pending(plan, asked.place.name, back, page.role, now))
+    back = page.back.format(**{name: quote(value, safe="") for name, value in request.path.items()})
+    return request.login.keep(PendingPlan(plan, request.cluster.name, back, page.role, now))
 
 
-def pending(asked: Asked) -> Pending:
+def pending(request: DashboardRequest) -> PendingPlan:
     """The plan that the path names. NotFound when it has expired, Forbidden when the role is too low."""
-    one = asked.login.kept(asked.path["plan"], time.monotonic())
-    if one is None or one.place != asked.place.name:
+    one = request.login.kept(request.path["plan"], time.monotonic())
+    if one is None or one.cluster != request.cluster.name:
         raise NotFound("this plan has expired", "plans are kept for ten minutes; submit the form again")
-    if asked.login.role < one.role:
-        raise Forbidden(f"{asked.login.name} has the role {asked.login.role.word}; this needs {one.role.word}")
+    if request.login.role < one.role:
+        raise Forbidden(f"{request.login.name} has the role {request.login.role.word}; this needs {one.role.word}")
     return one
 
 
-def text_to_type(asked: Asked, plan: Plan) -> str | None:
+def text_to_type(request: DashboardRequest, plan: Plan) -> str | None:
     """What the user has to type before the plan is made; None when a click is enough."""
-    return plan.destroys or (asked.place.name if asked.place.reach.protected else None)
+    return plan.destroys or (request.cluster.name if request.cluster.access.protected else None)
 
 
 class Changes:
@@ -62,70 +62,70 @@ class Changes:
         self._audit = audit
         self._save_undo = save_undo
 
-    async def confirm(self, asked: Asked, one: Pending, peer: str) -> None:
+    async def confirm(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
         """Make the plan, once. Conflict when the text that confirms it was not typed."""
-        wanted = text_to_type(asked, one.plan)
-        if wanted is not None and asked.form.text("typed") != wanted:
+        wanted = text_to_type(request, one.plan)
+        if wanted is not None and request.form.text("typed") != wanted:
             raise Conflict(f"nothing was changed: you did not type {wanted}", "go back and type it as shown")
         if one.result is None and not one.is_running:
             one.is_running = True
             # Closing the browser meanwhile must not stop it half way.
-            await asyncio.shield(asyncio.create_task(self.make(asked, one, peer)))
+            await asyncio.shield(asyncio.create_task(self.make(request, one, peer)))
 
-    async def make(self, asked: Asked, one: Pending, peer: str) -> None:
+    async def make(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
         """Make the plan. After its first step there is a result, whatever happens: it is not made again."""
         try:
-            await self._record(asked, peer, one.plan.title, "begun")
-            await self._keep_undo(asked, one, peer)
+            await self._record(request, peer, one.plan.title, "begun")
+            await self._keep_undo(request, one, peer)
             one.result = made = await _made(one.plan)
             one.plan.changes.clear()  # they may hold messages
-            asked.place.forget()
+            request.cluster.forget()
             steps = [plain(step) for step in made.items[:STEPS_MAX]]
             outcome = "done" if _is_whole(made) else "failed"
             errors = [plain(failure) for failure in made.failures]
             more = {"steps": steps, "stepsInAll": len(made.items), "errors": errors}
-            if not await self._record_outcome(asked, peer, one.plan.title, outcome, **more):
+            if not await self._record_outcome(request, peer, one.plan.title, outcome, **more):
                 made.warnings.append(UNRECORDED)
         finally:
             one.is_running = False
 
-    async def _keep_undo(self, asked: Asked, one: Pending, peer: str) -> None:
+    async def _keep_undo(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
         """Conflict when it cannot be kept; nothing is changed then."""
         if one.plan.undo is None or self._save_undo is None:
             return
         try:
             one.undo = await asyncio.to_thread(self._save_undo, one.plan.undo)
         except OSError as error:
-            await self._record_outcome(asked, peer, one.plan.title, "refused")
+            await self._record_outcome(request, peer, one.plan.title, "refused")
             raise Conflict(
                 f"nothing was changed: the file that undoes the change cannot be written: {error.strerror}",
                 "free disk space on the host of the dashboard",
             ) from error
 
-    async def act(self, page: Page, asked: Asked, peer: str) -> Answer:
+    async def act(self, page: PageRoute, request: DashboardRequest, peer: str) -> PageResult:
         """What a form without a plan does."""
-        what = page.says.format(**asked.path)
-        if asked.place.reach.protected:
-            name = asked.place.name
+        what = page.says.format(**request.path)
+        if request.cluster.access.protected:
+            name = request.cluster.name
             raise Conflict(f"{name} is protected: a form that acts at once cannot change it", "use the command line")
-        await self._record(asked, peer, what, "begun")
+        await self._record(request, peer, what, "begun")
         try:
-            answer = await page.endpoint(asked)
+            answer = await page.endpoint(request)
         except Exception as error:
-            await self._record_outcome(asked, peer, what, "failed", errors=[str(error)])
+            await self._record_outcome(request, peer, what, "failed", errors=[str(error)])
             raise
-        asked.place.forget()
-        said = {"said": answer.said} if isinstance(answer, Goes) and answer.said else {}
-        if not await self._record_outcome(asked, peer, what, "done", **said) and isinstance(answer, Goes):
-            return Goes(answer.path, f"{answer.said} {UNRECORDED}".strip())
+        request.cluster.forget()
+        said = {"said": answer.said} if isinstance(answer, Redirect) and answer.said else {}
+        if not await self._record_outcome(request, peer, what, "done", **said) and isinstance(answer, Redirect):
+            return Redirect(answer.path, f"{answer.said} {UNRECORDED}".strip())
         return answer
 
-    async def _record(self, asked: Asked, peer: str, what: str, outcome: str, **more: Any) -> None:
+    async def _record(self, request: DashboardRequest, peer: str, what: str, outcome: str, **more: Any) -> None:
         """Conflict when it cannot be written."""
-        login, place = asked.login, asked.place.name
+        login, cluster = request.login, request.cluster.name
         try:
             await asyncio.to_thread(
-                lambda: self._audit.write(login.name, login.role.word, peer, what, outcome, cluster=place, **more)
+                lambda: self._audit.write(login.name, login.role.word, peer, what, outcome, cluster=cluster, **more)
             )
         except OSError as error:
             raise Conflict(
@@ -133,10 +133,10 @@ class Changes:
                 "free disk space on the host of the dashboard",
             ) from error
 
-    async def _record_outcome(self, asked: Asked, peer: str, what: str, outcome: str, **more: Any) -> bool:
+    async def _record_outcome(self, request: DashboardRequest, peer: str, what: str, outcome: str, **more: Any) -> bool:
         """Whether it could be written. The change is made either way and must not be repeated for that."""
         try:
-            await self._record(asked, peer, what, outcome, **more)
+            await self._record(request, peer, what, outcome, **more)
         except Conflict as error:
             _log.error("event=audit_failed what=%r outcome=%s error=%s", what, outcome, error)
             return False

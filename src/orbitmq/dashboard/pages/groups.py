@@ -14,11 +14,11 @@ from orbitmq.admin.groups import groups as all_groups
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.rosters import Roster, roster
 from orbitmq.admin.session import Session
-from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
 from orbitmq.dashboard.choices import registered_names
+from orbitmq.dashboard.clusters import FRESH_SECONDS, Cached, DashboardCluster
 from orbitmq.dashboard.lists import Column, listing
-from orbitmq.dashboard.places import FRESH_SECONDS, Kept, Place
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, plans, shows
 
 ROSTER_SECONDS = 0.02
 """For each group that a roster stays fresh: a broker is asked no more than fifty times a second on its account."""
@@ -57,41 +57,41 @@ def may_be_behind(group: GroupSummary, *, is_partial: bool) -> bool:
 
 
 async def members(
-    place: Place, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
-) -> Kept[Roster] | None:
+    cluster: DashboardCluster, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
+) -> Cached[Roster] | None:
     """Who is online in every group; None while that is being asked for the first time."""
     fresh = max(FRESH_SECONDS, groups_in_all * ROSTER_SECONDS)
-    return await place.soon("roster", roster, fresh, patience_seconds)
+    return await cluster.cached_soon("roster", roster, fresh, patience_seconds)
 
 
 @shows("groups", "groups.html")
-async def groups(asked: Asked) -> Shown:
-    containing, only = asked.query.text("containing"), asked.query.choice("only", ["", "behind", "online"])
-    found, age = await _listed(asked.place, system=asked.query.flag("system"))
-    known = await members(asked.place, len(found.items))
+async def groups(request: DashboardRequest) -> PageContent:
+    containing, only = request.query.text("containing"), request.query.choice("only", ["", "behind", "online"])
+    found, age = await _listed(request.cluster, system=request.query.flag("system"))
+    known = await members(request.cluster, len(found.items))
     rows = found.items if known is None else [_joined(row, known.value) for row in found.items]
     is_partial = bool(found.failures)
     shown = [row for row in rows if containing.lower() in row.name.lower() and _is_wanted(row, only, is_partial)]
-    listed = listing(asked, "groups", shown, COLUMNS, keep=("containing", "only", "system"))
+    listed = listing(request, "groups", shown, COLUMNS, keep=("containing", "only", "system"))
     values = {
         "list": listed,
-        "lags": {row.name: asked.place.history.of(f"lag/{row.name}") for row in listed.rows},
+        "lags": {row.name: request.cluster.history.of(f"lag/{row.name}") for row in listed.rows},
         "groups_in_all": len(rows),
         "waits": known is None,
         "containing": containing,
         "only": only,
-        "system": asked.query.flag("system"),
+        "system": request.query.flag("system"),
     }
     parts = [found] if known is None else [found, Found(failures=known.value.failures)]
-    return Shown(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
+    return PageContent(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
 
 
-async def _listed(place: Place, *, system: bool) -> tuple[Found[GroupSummary], float]:
+async def _listed(cluster: DashboardCluster, *, system: bool) -> tuple[Found[GroupSummary], float]:
     """The furthest behind first; groups of the system by name, as nobody waits for them."""
     if system:
-        kept = await place.kept("groups of the system", _with_system)
-        return kept.value, kept.age_seconds
-    moment = await place.moment()
+        cached = await cluster.cached("groups of the system", _with_system)
+        return cached.value, cached.age_seconds
+    moment = await cluster.moment()
     return Found(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
 
 
@@ -124,12 +124,12 @@ def rules_of(form: Fields) -> Mapping[str, object]:
 
 
 @shows("new-group", "group_new.html", Role.ADMIN)
-async def new(asked: Asked) -> Shown:
-    brokers = [node.name for node in await asked.session.masters()]
-    return Shown({"brokers": brokers, "flags": FLAGS, "rules": list(RULES)})
+async def new(request: DashboardRequest) -> PageContent:
+    brokers = [node.name for node in await request.session.masters()]
+    return PageContent({"brokers": brokers, "flags": FLAGS, "rules": list(RULES)})
 
 
 @plans("new-group", Role.ADMIN, back="groups")
-async def create(asked: Asked) -> Plan:
-    brokers = await registered_names(asked.session, asked.form.many("broker"))
-    return await plan_create(asked.session, asked.form.needed("group"), rules_of(asked.form), brokers=brokers)
+async def create(request: DashboardRequest) -> Plan:
+    brokers = await registered_names(request.session, request.form.many("broker"))
+    return await plan_create(request.session, request.form.needed("group"), rules_of(request.form), brokers=brokers)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from orbitmq.admin.verdict import EvidenceValue, Finding
-from orbitmq.dashboard.asking import PAGES
-from orbitmq.dashboard.rendering import part
+from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import PAGES
 from orbitmq.message.topics import retry_topic
 
 
@@ -22,7 +22,7 @@ class Remedy:
 
     text: str
     path: str
-    """Below the place."""
+    """Path below the cluster."""
     page: str
     """The path of that page in the table of pages."""
     role: Role = Role.VIEWER
@@ -130,7 +130,7 @@ OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
 """Rule -> its remedy."""
 
 
-def figures_of(finding: Finding) -> list[tuple[str, str, EvidenceValue]]:
+def evidence_of(finding: Finding) -> list[tuple[str, str, EvidenceValue]]:
     """The evidence: its key, the key in words, and the value."""
     return [(key, _in_words(key), value) for key, value in finding.evidence.items()]
 

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, real_topic, shown
 from orbitmq.admin.sending import Outlet, message_of_json
-from orbitmq.dashboard.asking import Asked, Fields, Goes, Shown, does, shows
-from orbitmq.dashboard.looking import one_message
+from orbitmq.dashboard.message_query import one_message
 from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, Redirect, does, shows
 from orbitmq.errors import BadField, MessageIllegal
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.properties import RESERVED
@@ -26,16 +26,16 @@ DELAY_LEVEL_MAX = 1024  # brokers have 18 unless they were told otherwise
 
 
 @shows("send", "send.html", Role.OPERATOR)
-async def form(asked: Asked) -> Shown:
-    names = await topic_names(asked)
+async def form(request: DashboardRequest) -> PageContent:
+    names = await topic_names(request)
     values: dict[str, Any] = {
-        "topic": asked.query.text("topic", at_most=255), "tags": "", "keys": "", "properties": "", "body": "",
+        "topic": request.query.text("topic", at_most=255), "tags": "", "keys": "", "properties": "", "body": "",
         "form": "text", "delay_level": 0, "like": None, "too_large": False, "left_out": [],
     }  # fmt: skip
-    if like := asked.query.text("like"):
-        values |= await asyncio.to_thread(_like, await one_message(asked.session, like))
+    if like := request.query.text("like"):
+        values |= await asyncio.to_thread(_like, await one_message(request.session, like))
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    return Shown({**values, "topics": offered, "forms": FORMS, "chars_max": BODY_CHARS_MAX}, names)
+    return PageContent({**values, "topics": offered, "forms": FORMS, "chars_max": BODY_CHARS_MAX}, names)
 
 
 def _like(found: MessageExt) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def _like(found: MessageExt) -> dict[str, Any]:
 
 
 @does("send", Role.OPERATOR, says="send a message", body_bytes_max=FORM_BYTES_MAX)
-async def send(asked: Asked) -> Goes:
-    message, key = drafted(asked.form)
-    sent = await Outlet(asked.session, SystemClock()).send(message, ordering_key=key)
-    place = f"{sent.topic}, {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"
+async def send(request: DashboardRequest) -> Redirect:
+    message, key = drafted(request.form)
+    sent = await Outlet(request.session, SystemClock()).send(message, ordering_key=key)
+    where = f"{sent.topic}, {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"
     path = f"messages/{quote(sent.topic, safe='')}/{quote(sent.offset_msg_id, safe='')}"
-    return Goes(path, f"{sent.result}: sent {sent.msg_id} to {place}.")
+    return Redirect(path, f"{sent.result}: sent {sent.msg_id} to {where}.")
 
 
 def drafted(form: Fields) -> tuple[Message, str | None]:

@@ -1,16 +1,16 @@
-"""What a page is: a coroutine that is asked and answers with something to show, a plan, or a place to go on to.
+"""The table of pages, and what a page is: a coroutine from a request to content, a plan or a redirect.
 
     @shows("topics", "topics.html")
-    async def topics(asked: Asked) -> Shown:
-        found = await listed(asked.session, containing=asked.query.text("containing"))
-        return Shown({"topics": found.items}, found)
+    async def topics(request: DashboardRequest) -> PageContent:
+        found = await listed(request.session, containing=request.query.text("containing"))
+        return PageContent({"topics": found.items}, found)
 
     @plans("topics/{topic}/delete", Role.ADMIN)
-    async def delete(asked: Asked) -> Plan:
-        return await plan_delete(asked.session, asked.path["topic"])
+    async def delete(request: DashboardRequest) -> Plan:
+        return await plan_delete(request.session, request.path["topic"])
 
-`shows` answers GET, `plans` and `does` answer POST: a plan is shown and waits to be confirmed, what a page `does` is
-done at once and recorded. Paths are below that of the cluster, `/c/<place>/`. Knows no HTTP.
+`shows` handles GET, `plans` and `does` handle POST. A plan is shown and waits until the user confirms it; what a page
+`does` happens at once and is recorded. Paths are below that of the cluster, `/c/<cluster>/`. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.audit import AuditLog
+from orbitmq.dashboard.clusters import DashboardCluster
 from orbitmq.dashboard.logins import Login
-from orbitmq.dashboard.places import Place
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import BadField
 
@@ -55,12 +55,12 @@ class Fields(Mapping[str, str]):
         return len(self._values)
 
     def text(self, name: str, default: str = "", *, at_most: int = TEXT_MAX) -> str:
-        """Without blanks around it."""
+        """The value, stripped."""
         value = self.raw(name, at_most=at_most).strip()
         return value or default
 
     def raw(self, name: str, *, at_most: int = TEXT_MAX) -> str:
-        """As it was typed, line ends as `\\n`; empty when it is not there."""
+        """The value as typed, with line ends as `\\n`; empty when the field is missing."""
         value = self._values.get(name, [""])[0].replace("\r\n", "\n")
         if len(value) > at_most:
             raise BadField(f"{name} has {len(value)} characters, more than {at_most}")
@@ -98,10 +98,10 @@ class Fields(Mapping[str, str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DashboardRequest:
     """One request of a page."""
 
-    place: Place
+    cluster: DashboardCluster
     session: Session
     login: Login
     query: Fields
@@ -110,15 +110,15 @@ class Asked:
     now_ms: int
     audit: AuditLog
     readonly: bool
-    """Nothing is changed, whoever asks."""
+    """Changes are refused, whatever the role."""
 
     def may(self, role: Role) -> bool:
-        """Whether they may change what this role may."""
+        """Whether the user has the permissions of this role to make changes."""
         return self.login.role >= role and not self.readonly
 
 
-class Shown:
-    """What a page shows: values for its template, and the answers they came from, whose failures stand on top of it."""
+class PageContent:
+    """The values for the template of a page, and the results they come from, whose failures are shown on top."""
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class Shown:
         self.values = dict(values or {})
         self.found = found
         self.age_seconds = age_seconds
-        """How old it is, where it was not asked for just now."""
+        """The age of the values; None when they were requested just now."""
         self.status = status
 
 
 @dataclass(frozen=True, slots=True)
-class Goes:
-    """Go on to another page of the place, with a sentence that it shows on top."""
+class Redirect:
+    """Redirect to another page of the cluster, which shows `said` on top."""
 
     path: str
     said: str = ""
@@ -151,16 +151,16 @@ class Download:
     body: bytes
 
 
-Answer: TypeAlias = Shown | Goes | Plan | Download
-Endpoint: TypeAlias = Callable[[Asked], Awaitable[Answer]]
+PageResult: TypeAlias = PageContent | Redirect | Plan | Download
+Endpoint: TypeAlias = Callable[[DashboardRequest], Awaitable[PageResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRoute:
     """A row of the table of pages."""
 
     path: str
-    """Below the place; empty for its first page."""
+    """Path below the cluster; empty for its first page."""
     endpoint: Endpoint
     role: Role
     writes: bool
@@ -168,30 +168,30 @@ class Page:
     body_bytes_max: int = 64 << 10
     """Of a form."""
     back: str = ""
-    """Where a plan that is not made leads back to; fields of the path are filled in."""
+    """Where the user returns to when a plan is not made; fields of the path are filled in."""
     says: str = field(default="")
-    """What stands in the audit log; fields of the path are filled in."""
+    """The text for the audit log; fields of the path are filled in."""
 
 
-PAGES: list[Page] = []
+PAGES: list[PageRoute] = []
 """All of them, in the order the modules of `pages/` are imported."""
 
 
 def shows(path: str, template: str, role: Role = Role.VIEWER) -> Callable[[Endpoint], Endpoint]:
-    """A page to look at."""
+    """A page without changes."""
 
     def register(endpoint: Endpoint) -> Endpoint:
-        PAGES.append(Page(path, endpoint, role, writes=False, template=template))
+        PAGES.append(PageRoute(path, endpoint, role, writes=False, template=template))
         return endpoint
 
     return register
 
 
 def plans(path: str, role: Role, *, back: str, body_bytes_max: int = 64 << 10) -> Callable[[Endpoint], Endpoint]:
-    """A form whose plan is shown, confirmed and made; its title is what the audit log says."""
+    """A form whose plan is shown, confirmed and made; the audit log has the title of the plan."""
 
     def register(endpoint: Endpoint) -> Endpoint:
-        PAGES.append(Page(path, endpoint, role, writes=True, body_bytes_max=body_bytes_max, back=back))
+        PAGES.append(PageRoute(path, endpoint, role, writes=True, body_bytes_max=body_bytes_max, back=back))
         return endpoint
 
     return register
@@ -200,11 +200,11 @@ def plans(path: str, role: Role, *, back: str, body_bytes_max: int = 64 << 10) -
 def does(
     path: str, role: Role, *, says: str, template: str | None = None, body_bytes_max: int = 64 << 10
 ) -> Callable[[Endpoint], Endpoint]:
-    """A form that does something at once; `says` is what the audit log calls it."""
+    """A form that acts at once; `says` is the text for the audit log."""
 
     def register(endpoint: Endpoint) -> Endpoint:
         PAGES.append(
-            Page(path, endpoint, role, writes=True, template=template, body_bytes_max=body_bytes_max, says=says)
+            PageRoute(path, endpoint, role, writes=True, template=template, body_bytes_max=body_bytes_max, says=says)
         )
         return endpoint
 

@@ -8,9 +8,9 @@ from orbitmq.admin.delays import delayed
 from orbitmq.admin.halves import pending, plan_resume
 from orbitmq.admin.paging import Paged
 from orbitmq.admin.plans import Plan
-from orbitmq.dashboard.asking import Asked, Shown, plans, shows
-from orbitmq.dashboard.looking import ID_CHARS_MAX, rows
+from orbitmq.dashboard.message_query import ID_CHARS_MAX, rows
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
 from orbitmq.errors import BrokerAway, NotFound
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 
@@ -19,34 +19,34 @@ GIVEN_UP_ROWS = 50
 
 
 @shows("delayed", "delayed.html")
-async def delays(asked: Asked) -> Shown:
-    found = await delayed(asked.session, asked.now_ms)
-    return Shown({"levels": found.items, "topic": SCHEDULE_TOPIC}, found)
+async def delays(request: DashboardRequest) -> PageContent:
+    found = await delayed(request.session, request.now_ms)
+    return PageContent({"levels": found.items, "topic": SCHEDULE_TOPIC}, found)
 
 
 @shows("half", "half.html")
-async def halves(asked: Asked) -> Shown:
-    topic, group = asked.query.text("topic", at_most=255), asked.query.text("group", at_most=255)
-    found = await pending(asked.session, topic or None, group or None)
-    given_up = await _given_up(asked)
+async def half_messages(request: DashboardRequest) -> PageContent:
+    topic, group = request.query.text("topic", at_most=255), request.query.text("group", at_most=255)
+    found = await pending(request.session, topic or None, group or None)
+    given_up = await _given_up(request)
     values = {
         "topic": topic,
         "group": group,
-        "halves": found.items[:ROWS],
+        "half_messages": found.items[:ROWS],
         "in_all": len(found.items),
         "given_up": await rows(given_up.found.items),
         "more_given_up": given_up.left,
         "half_topic": HALF_TOPIC,
         "given_up_topic": TRANSACTION_CHECK_MAX_TOPIC,
     }
-    return Shown(values, found, given_up.found)
+    return PageContent(values, found, given_up.found)
 
 
-async def _given_up(asked: Asked) -> Paged:
+async def _given_up(request: DashboardRequest) -> Paged:
     """Whose producers never decided, as often as they were asked."""
     try:
-        look = paging.PageRequest(TRANSACTION_CHECK_MAX_TOPIC)
-        return await paging.page(asked.session, look, limit=GIVEN_UP_ROWS, now_ms=asked.now_ms)
+        query = paging.PageRequest(TRANSACTION_CHECK_MAX_TOPIC)
+        return await paging.page(request.session, query, limit=GIVEN_UP_ROWS, now_ms=request.now_ms)
     except NotFound:  # none was given up yet
         return Paged(Found())
     except BrokerAway as error:  # whether it has any is not known; what the others have is shown all the same
@@ -54,8 +54,8 @@ async def _given_up(asked: Asked) -> Paged:
 
 
 @plans("half/{id}/check", Role.OPERATOR, back="half")
-async def check(asked: Asked) -> Plan:
+async def check(request: DashboardRequest) -> Plan:
     """Have its producer asked again."""
-    if len(asked.path["id"]) > ID_CHARS_MAX:
+    if len(request.path["id"]) > ID_CHARS_MAX:
         raise NotFound("this is not an offset id")
-    return await plan_resume(asked.session, asked.path["id"])
+    return await plan_resume(request.session, request.path["id"])

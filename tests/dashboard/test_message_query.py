@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from orbitmq.dashboard.asking import Fields
-from orbitmq.dashboard.looking import BEGINNING_BYTES, files, row, wanted
+from orbitmq.dashboard.message_query import BEGINNING_BYTES, files, row, wanted
 from orbitmq.dashboard.pages.send import drafted, properties_of
+from orbitmq.dashboard.routes import Fields
 from orbitmq.errors import BadField
 from orbitmq.message.compression import compress
 from orbitmq.message.flags import COMPRESSED
@@ -90,7 +90,7 @@ def test_a_form_becomes_a_message() -> None:
         ("topic=T&body=x&form=json", "form is 'json'"),
         ("topic=T&body=x&delay_level=-1", "delay_level is '-1'"),
         ("topic=T&body=x&properties=city", "properties, line 1"),
-        ("topic=T&body=x&properties=a%3Db%0AKEYS%3Dc", "properties, line 2: KEYS is used by the system"),
+        ("topic=T&body=x&properties=a%3Db%0AKEYS%3Dc", "properties, line 2: KEYS is reserved for the system"),
         ("topic=T&body=x&properties=a%3Db%02c", "holds one of the two separator"),
     ],
 )

@@ -17,7 +17,7 @@ REQUEST_SECONDS = 15.0  # from the connection or the last answer to the end of a
 READ_SECONDS = 30.0  # for a browser that has an answer waiting to take some of it
 
 
-class Patient(H11Protocol):
+class BoundedConnection(H11Protocol):
     """A connection of uvicorn with these limits."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -30,7 +30,7 @@ class Patient(H11Protocol):
         self._look()
 
     @property
-    def is_asked(self) -> bool:
+    def has_request(self) -> bool:
         """Whether it has a whole request that is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.more_body and not cycle.response_complete
@@ -41,7 +41,11 @@ class Patient(H11Protocol):
 
     def _take_place(self) -> None:
         """Of the one that has gone without a request for longest; nobody's where all of them have one."""
-        others = [one for one in self.connections if one is not self and isinstance(one, Patient) and not one.is_asked]
+        others = [
+            one
+            for one in self.connections
+            if one is not self and isinstance(one, BoundedConnection) and not one.has_request
+        ]
         if others:
             min(others, key=lambda one: one.since).give_way()
 
@@ -57,7 +61,7 @@ class Patient(H11Protocol):
         self._look()
 
     def _look(self) -> None:
-        if self.is_asked or self.transport.is_closing():
+        if self.has_request or self.transport.is_closing():
             _ended(self._asking)
             self._asking = None
         elif self._asking is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orbitmq.admin.traces import Traced
-from orbitmq.dashboard.timing import NARROWEST, WIDTH, charts
+from orbitmq.dashboard.trace_chart import NARROWEST, WIDTH, charts
 
 SENT = Traced(
     kind="Pub", at_ms=1000, msg_id="A", group="makers", topic="Orders", client_host="h:1", cost_ms=500, success=True,

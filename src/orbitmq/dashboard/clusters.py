@@ -37,7 +37,7 @@ SERIES_MAX = 20_000  # brokers, and groups with a lag; further ones have no curv
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Generic[T]):
+class Cached(Generic[T]):
     """An answer, and when it was given."""
 
     value: T
@@ -75,7 +75,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ClusterAccess:
     """How a cluster is asked."""
 
     name_servers: Sequence[str]
@@ -92,21 +92,21 @@ class Reach:
     """Requests are signed with an account, which the page lends to whoever uses it."""
 
 
-class Place:
+class DashboardCluster:
     """One cluster of the page. `name` stands in its addresses."""
 
     def __init__(
-        self, name: str, reach: Reach, *, sample_seconds: float = SAMPLE_SECONDS, clock: Clock | None = None
+        self, name: str, access: ClusterAccess, *, sample_seconds: float = SAMPLE_SECONDS, clock: Clock | None = None
     ) -> None:
         self.name = name
         self.clock = clock or SystemClock()
-        self.reach = reach
+        self.access = access
         self.history = History()
         self.paces = Paces()
         """What looks at groups have told, for the next ones."""
         self._remoting: Remoting | None = None
         self._sample_seconds = sample_seconds
-        self._kept: OrderedDict[str, Kept[Any]] = OrderedDict()
+        self._kept: OrderedDict[str, Cached[Any]] = OrderedDict()
         self._asking: dict[tuple[str, int], asyncio.Task[Any]] = {}
         self._changes = 0
         self._sampling: asyncio.Task[None] | None = None
@@ -127,35 +127,35 @@ class Place:
     def session(self) -> Session:
         """A look of its own, over shared connections."""
         if self._remoting is None:
-            self._remoting = self.reach.remoting()
+            self._remoting = self.access.remoting()
         return Session(
             self._remoting,
-            self.reach.name_servers,
-            cluster=self.reach.cluster,
-            timeout_ms=self.reach.timeout_ms,
-            memory=self.reach.memory,
+            self.access.name_servers,
+            cluster=self.access.cluster,
+            timeout_ms=self.access.timeout_ms,
+            memory=self.access.memory,
         )
 
-    async def kept(
+    async def cached(
         self, key: str, make: Callable[[Session], Awaitable[T]], fresh_seconds: float = FRESH_SECONDS
-    ) -> Kept[T]:
+    ) -> Cached[T]:
         """A fresh answer to `key`; the last one, where a new one takes longer than a page should; the first time, and
         after a pause, it is waited for. What `make` raises meanwhile is raised.
         """
-        found = await self.soon(key, make, fresh_seconds)
+        found = await self.cached_soon(key, make, fresh_seconds)
         return await asyncio.shield(self._ask(key, make)) if found is None else found
 
-    async def soon(
+    async def cached_soon(
         self,
         key: str,
         make: Callable[[Session], Awaitable[T]],
         fresh_seconds: float = FRESH_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
-    ) -> Kept[T] | None:
+    ) -> Cached[T] | None:
         """A fresh answer, where that takes no longer than the patience; else the last one, None where there is none
         that may be shown. Whoever asks again finds the new one.
         """
-        found: Kept[T] | None = self._kept.get(key)
+        found: Cached[T] | None = self._kept.get(key)
         if found is not None and found.age_seconds <= fresh_seconds:
             self._kept.move_to_end(key)
             return found
@@ -166,7 +166,7 @@ class Place:
         asking.add_done_callback(_told)
         return None if found is None or found.age_seconds > STALE_SECONDS else found
 
-    def _ask(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Kept[T]]:
+    def _ask(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Cached[T]]:
         one = (key, self._changes)  # what was asked before a change may lack it
         task = self._asking.get(one)
         if task is None:
@@ -174,29 +174,29 @@ class Place:
             task.add_done_callback(lambda _: self._asking.pop(one, None))
         return task
 
-    async def _keep(self, key: str, make: Callable[[Session], Awaitable[T]]) -> Kept[T]:
+    async def _keep(self, key: str, make: Callable[[Session], Awaitable[T]]) -> Cached[T]:
         changes = self._changes
-        kept = Kept(await make(self.session()), asyncio.get_running_loop().time())
+        cached = Cached(await make(self.session()), asyncio.get_running_loop().time())
         if changes != self._changes:
-            return kept
-        self._kept[key] = kept
+            return cached
+        self._kept[key] = cached
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
-        return kept
+        return cached
 
     def forget(self) -> None:
         """After a change: nothing that was found before it is shown again."""
         self._changes += 1
         self._kept.clear()
 
-    async def moment(self) -> Kept[Any]:
+    async def moment(self) -> Cached[Any]:
         """`living.moment` with all groups, kept: a `Found[ClusterView]`."""
-        return await self.kept("moment", lambda session: moment(session, shown=None))
+        return await self.cached("moment", lambda session: moment(session, shown=None))
 
-    async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Kept[GroupVerdicts] | None:
+    async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Cached[GroupVerdicts] | None:
         """The verdict of every group; None while they are looked at for the first time."""
-        return await self.soon("verdicts", self._judge, VERDICTS_SECONDS, patience_seconds)
+        return await self.cached_soon("verdicts", self._judge, VERDICTS_SECONDS, patience_seconds)
 
     async def _judge(self, session: Session) -> GroupVerdicts:
         return await group_verdicts(session, clock=self.clock, paces=self.paces, watch_seconds=0)
@@ -205,8 +205,8 @@ class Place:
         told = ""  # a fault that lasts is told once
         while True:
             try:
-                (now,) = (await self.kept("moment", _moment, self._sample_seconds / 2)).value.items
-                self.history.add(figures_of(now))
+                (now,) = (await self.cached("moment", _moment, self._sample_seconds / 2)).value.items
+                self.history.add(samples_of(now))
                 await self.verdicts(patience_seconds=0)
                 told = ""
             except OrbitMQError as error:  # the page says so to whoever looks
@@ -229,7 +229,7 @@ def _told(task: asyncio.Task[Any]) -> None:
         _log.info("event=refresh_failed error=%s", error)
 
 
-def figures_of(now: ClusterView) -> dict[str, float | None]:
+def samples_of(now: ClusterView) -> dict[str, float | None]:
     """What is sampled of a moment: `in/<broker>:<id>`, `out/<broker>:<id>`, `delay/<broker>:<id>`, `lag/<group>`."""
     figures: dict[str, float | None] = {}
     for broker in now.brokers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.dashboard.rendering import (
+from orbitmq.dashboard.formats import (
     UNKNOWN,
     ago,
     at,

@@ -18,7 +18,7 @@ from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.moments import moment_ms
 from orbitmq.admin.paging import PageCursor
 from orbitmq.admin.session import Session
-from orbitmq.dashboard.asking import Asked, Download, Fields
+from orbitmq.dashboard.routes import DashboardRequest, Download, Fields
 from orbitmq.errors import AdminError, BadField, BrokerAway, NotFound
 from orbitmq.message.model import MessageExt
 
@@ -38,10 +38,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class MessageQuery:
     """What a page of messages is asked for."""
 
-    asked: paging.PageRequest
+    request: paging.PageRequest
     newest_first: bool
     rows: int
     budget: int
@@ -52,8 +52,15 @@ class Looked:
     @property
     def is_key_only(self) -> bool:
         """The index of brokers knows the answer, and nothing need be read."""
-        wanted = self.asked.wanted
-        others = (wanted.tag, wanted.property, wanted.text, self.asked.broker, self.asked.queue_id, self.asked.offset)
+        wanted = self.request.wanted
+        others = (
+            wanted.tag,
+            wanted.property,
+            wanted.text,
+            self.request.broker,
+            self.request.queue_id,
+            self.request.offset,
+        )
         return wanted.key is not None and all(one is None for one in others)
 
     def link(self, path: str, names: Sequence[str] = FIELDS, **more: str | None) -> str:
@@ -62,16 +69,16 @@ class Looked:
         return f"{path}?{urlencode({**kept, **{name: one for name, one in more.items() if one}})}"
 
 
-def looked(asked: Asked) -> Looked:
+def message_query(request: DashboardRequest) -> MessageQuery:
     """The fields of the query. BadField names the one that is wrong."""
-    query = asked.query
+    query = request.query
     fields = {name: query.text(name) for name in FIELDS}
     mark = query.text("mark", at_most=paging.MARK_CHARS_MAX)
     queue = query.optional("queue", high=1 << 31)
     offset = query.optional("offset")
     order = query.choice("order", ("newest", "oldest"), "newest" if offset is None else "oldest")
-    topic, conditions = query.needed("topic", at_most=255), wanted(query, asked.now_ms)
-    return Looked(
+    topic, conditions = query.needed("topic", at_most=255), wanted(query, request.now_ms)
+    return MessageQuery(
         paging.PageRequest(topic, conditions, fields["broker"] or None, queue, offset),
         order == "newest",
         int(query.choice("rows", ROWS, "50")),
