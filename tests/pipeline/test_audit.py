@@ -62,7 +62,7 @@ def busy(system: System) -> System:
         wait_until(lambda: len({message.msg_id for message in seen}) == COUNT, 60, "the group has them all")
     cluster = ClusterClient([system.namesrv_address], 10_000, Retries(3, 200))
     places = cluster.queues(TOPIC)
-    OffsetReporter(cluster, LAZY).tell({queue: 2 for queue in places if queue.queue_id < 2}, places)
+    OffsetReporter(cluster, LAZY).report({queue: 2 for queue in places if queue.queue_id < 2}, places)
     asyncio.run(transactions(system))
     wait_until(lambda: passed(cluster), 60, "the broker to be done with the decided one")
     wait_until(lambda: traced(system) >= 2 * COUNT, 30, "traces are stored")

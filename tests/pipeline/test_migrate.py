@@ -71,7 +71,7 @@ def set_offsets(name_server: str, topic: str) -> None:
     cluster = asked(name_server)
     places = cluster.queues(topic)
     for group, offset in GROUPS.items():
-        OffsetReporter(cluster, group).tell(dict.fromkeys(places, offset), places)
+        OffsetReporter(cluster, group).report(dict.fromkeys(places, offset), places)
 
 
 def content(name_server: str, topic: str) -> dict[int, list[tuple[object, ...]]]:
@@ -273,7 +273,7 @@ def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
         wait_until(lambda: sinks.bounds(here, topic)[found][0] > 7, 60, "the first file is removed")
         low, high = sinks.bounds(here, topic)[found]
         cluster, places = asked(here), asked(here).queues(topic)
-        OffsetReporter(cluster, "billing").tell({found: low + 1}, places)
+        OffsetReporter(cluster, "billing").report({found: low + 1}, places)
         with pytest.raises(PySparkException, match="ORBITMQ_DATA_LOSS"):
             job()
 
@@ -362,8 +362,8 @@ def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carr
         assert offsets(there, topic, "shipping") == dict.fromkeys(range(QUEUES), GROUPS["shipping"])
 
         # It goes on there, and what it has consumed stays consumed.
-        OffsetReporter(asked(there), "shipping").tell(dict.fromkeys(places, 20), places)
-        OffsetReporter(asked(there), "billing").tell(dict.fromkeys(places, 3), places)
+        OffsetReporter(asked(there), "shipping").report(dict.fromkeys(places, 20), places)
+        OffsetReporter(asked(there), "billing").report(dict.fromkeys(places, 3), places)
         outcome = job()
         assert outcome.failed == []
         assert (outcome.counts["offsets carried"], outcome.counts["offsets further there"]) == (QUEUES, QUEUES)

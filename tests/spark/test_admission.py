@@ -42,12 +42,12 @@ def test_bytes_become_rows_by_the_size_of_messages() -> None:
 
 def test_the_mean_size_follows_the_messages() -> None:
     size = MeanSize()
-    assert size.of(10) == 0
-    size.sampled(100, 10_000)
-    assert size.of(10) == 1000
+    assert size.estimate(10) == 0
+    size.add(100, 10_000)
+    assert size.estimate(10) == 1000
     for _ in range(200):
-        size.sampled(32, 32_000)
-    assert 9_900 < size.of(10) <= 10_000
+        size.add(32, 32_000)
+    assert 9_900 < size.estimate(10) <= 10_000
 
 
 def test_a_batch_waits_for_enough_messages_but_not_for_ever() -> None:

@@ -95,7 +95,7 @@ def test_a_damaged_body_is_named_with_its_place() -> None:
 
 
 def test_bytes_that_are_no_units_are_named_with_their_place() -> None:
-    with pytest.raises(SourceError, match=r"^ORBITMQ_CORRUPT_RECORD: queue 0 of .*at or behind offset 100: no message"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_CORRUPT_RECORD: queue 0 of .*at or after offset 100: no message"):
         decode([b"junk" * 50])
 
 

@@ -95,8 +95,8 @@ def test_properties_may_come_as_the_stored_text() -> None:
 @pytest.mark.parametrize(
     ("names", "properties", "text"),
     [
-        (("body", "offset"), "map", "no column offset; there are topic, brokerName"),
-        (("body", "body"), "map", "a column is named twice"),
+        (("body", "offset"), "map", "no column offset; the columns are topic, brokerName"),
+        (("body", "body"), "map", "a column occurs twice"),
         (("properties",), "none", "names properties, but includeProperties is none"),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_users_schema_chooses_columns_and_the_form_of_properties(properties: o
 @pytest.mark.parametrize(
     ("field", "text"),
     [
-        (StructField("offset", IntegerType()), "no column offset; there are topic"),
+        (StructField("offset", IntegerType()), "no column offset; the columns are topic"),
         (StructField("body", StringType()), "column body is binary, nullable; cast it after the read"),
         (StructField("tags", StringType(), False), "column tags is string, nullable"),
         (StructField("properties", MapType(StringType(), IntegerType())), "properties is map<string,string> or string"),

@@ -73,9 +73,9 @@ def test_a_batch_has_exactly_the_schema_of_the_read(form: str, random: object) -
 
 
 def test_columns_of_another_form_are_told_by_name() -> None:
-    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option columns: no column body; there are key, value"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option columns: no column body; the columns are key"):
         read_schema(("body",), "map", "kafka")
-    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_SCHEMA: no column queueId; there are key, value"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_SCHEMA: no column queueId; the columns are key, value"):
         check_schema(StructType().add("queueId", IntegerType()), "kafka")
     with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_SCHEMA: column properties is string, nullable"):
         check_schema(StructType().add("properties", MapType(StringType(), StringType())), "rocketmq-spark")

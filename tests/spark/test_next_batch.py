@@ -51,16 +51,16 @@ def test_queues_of_brokers_that_do_not_answer_stay_where_they_are() -> None:
         ),
         (
             ClusterSnapshot({A0: (0, 3), A1: (0, 5)}),
-            "the stream is at 50, the broker has 0 to 3; the queue was made anew",
+            "the stream is at 50, the broker has 0 to 3; the queue was recreated",
             StreamOffset({A0: 3, A1: 5}, {A0: 0, A1: 5}),
         ),
         (
             ClusterSnapshot({A1: (0, 5)}, gone=frozenset({A0})),
-            "queue 0 of topic orders on broker-a exists no more, the stream was at 50",
+            "queue 0 of topic orders on broker-a no longer exists, the stream was at 50",
             StreamOffset({A1: 5}, {A1: 5}),
         ),
     ],
-    ids=["deleted by retention", "made anew", "queue removed"],
+    ids=["deleted by retention", "recreated", "queue removed"],
 )
 def test_lost_messages_end_the_query_or_are_counted(
     seen: ClusterSnapshot, told: str, end: StreamOffset, caplog: pytest.LogCaptureFixture

@@ -54,7 +54,7 @@ def test_a_text_that_is_no_offsets_is_refused(text: str) -> None:
 
 def test_a_queue_that_does_not_exist_is_data_loss() -> None:
     text = '{"orders": {"broker-a": {"0": 23, "9": 4}}}'
-    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*queue_id=9"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*queue 9 of topic orders"):
         parsed(text)
     assert parsed(text, strict=False) == {A0: 23}
 
@@ -67,7 +67,7 @@ def test_queues_without_an_offset_begin_at_earliest_and_end_at_latest() -> None:
 
 @pytest.mark.parametrize(("offset", "text"), [(3, "7 messages lost"), (101, "the broker has 10 to 100")])
 def test_a_start_the_broker_does_not_have_is_data_loss(offset: int, text: str) -> None:
-    with pytest.raises(SourceError, match=rf"^ORBITMQ_DATA_LOSS: .*begin at {offset} .*{text}"):
+    with pytest.raises(SourceError, match=rf"^ORBITMQ_DATA_LOSS: .*start at {offset}, .*{text}"):
         starts({A0: offset}, BOUNDS, strict=True)
     assert starts({A0: offset}, BOUNDS, strict=False)[A0] == 10
 

@@ -93,15 +93,18 @@ def queue(topic: str) -> MessageQueue:
             {"assign": '{"orders": {"broker-b": [0]}}'},
             "ORBITMQ_BAD_OPTION: option assign: topic orders has no queue 0 on",
         ),
-        ({"assign": '{"shared": [0]}'}, "ORBITMQ_BAD_OPTION: option assign: topic shared lives on several brokers"),
+        ({"assign": '{"shared": [0]}'}, "ORBITMQ_BAD_OPTION: option assign: topic shared is on several brokers"),
         ({"assign": '{"nothing": [0]}'}, "ORBITMQ_TOPIC_NOT_FOUND: topic nothing"),
         ({"assign": '{"orders": ["0"]}'}, "ORBITMQ_BAD_OPTION: option assign: "),
         ({"assign": "orders"}, "ORBITMQ_BAD_OPTION: option assign: 'orders' is not JSON"),
         ({"assign": '{"orders": []}'}, "ORBITMQ_BAD_OPTION: option assign: "),
         ({"subscribePattern": "("}, "ORBITMQ_BAD_OPTION: option subscribePattern: "),
         ({"subscribe": "orders,nothing"}, "ORBITMQ_TOPIC_NOT_FOUND: topic nothing"),
-        ({"subscribe": "a", "assign": "{}"}, "ORBITMQ_BAD_OPTION: options subscribe and assign are both given"),
-        ({"subscribePattern": "a", "assign": "{}"}, "ORBITMQ_BAD_OPTION: options subscribePattern and assign are both"),
+        ({"subscribe": "a", "assign": "{}"}, "ORBITMQ_BAD_OPTION: options subscribe and assign exclude each other"),
+        (
+            {"subscribePattern": "a", "assign": "{}"},
+            "ORBITMQ_BAD_OPTION: options subscribePattern and assign exclude",
+        ),
     ],
 )
 def test_a_selection_that_cannot_be_is_told_by_name(cluster: ClusterClient, options: dict[str, str], text: str) -> None:

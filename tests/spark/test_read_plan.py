@@ -57,7 +57,7 @@ def test_given_offsets_bound_the_ranges(name_server: str) -> None:
 
 
 def test_an_offset_that_retention_has_deleted_is_data_loss(name_server: str) -> None:
-    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*queue_id=0.* begin at 4 .*6 messages lost"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: queue 0 of .* cannot start at 4, .*6 messages lost"):
         planned(name_server, startingOffsets='{"orders":{"0":4}}')
     ranges = planned(name_server, startingOffsets='{"orders":{"0":4}}', failOnDataLoss=False)
     assert ranges[0] == OffsetRange(queue(0), 10, 100)

@@ -306,7 +306,7 @@ def test_a_message_that_is_not_confirmed_counts_by_the_policy(policy: str) -> No
             assert written.unconfirmed == {"SLAVE_NOT_AVAILABLE": 5}
             assert "5 with SLAVE_NOT_AVAILABLE" in written.summary()
         else:
-            with pytest.raises(SourceError, match=r"^ORBITMQ_NOT_SAFE: .*the answer is SLAVE_NOT_AVAILABLE"):
+            with pytest.raises(SourceError, match=r"^ORBITMQ_NOT_SAFE: .*the response is SLAVE_NOT_AVAILABLE"):
                 run_task(settings, batches(5))
 
 

@@ -112,6 +112,6 @@ def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
             first = f"{strangers[0].topic}/{strangers[0].broker_name}/{strangers[0].queue_id}"
             LOG.warning("event=archive_progress_not_told group=%s queues=%d first=%s error=no name server knows it",
                         options.group, len(strangers), first)  # fmt: skip
-        OffsetReporter(cluster, options.group).tell(offsets, places)
+        OffsetReporter(cluster, options.group).report(offsets, places)
     except SourceError as error:
         LOG.warning("event=archive_progress_not_told group=%s error=%s", options.group, error)

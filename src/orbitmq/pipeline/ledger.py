@@ -1,7 +1,7 @@
 """What has been sent again, so that nothing is sent twice: a SQLite file with one row a message. Knows no broker.
 
 Messages are sent in chunks. A chunk is written down before it is sent and marked when it is: one that is not marked was
-under way when a run died. Its messages are sent again under the same name, by which the sink finds those that were
+in flight when a run died. Its messages are sent again under the same name, by which the sink finds those that were
 stored, so that the others are sent once.
 """
 
@@ -53,12 +53,12 @@ class RedeliveryLedger:
         self._connection = connection
 
     def known(self) -> set[Origin]:
-        """The messages that are in some chunk, sent or under way."""
+        """The messages that are in some chunk, sent or in flight."""
         rows = self._connection.execute("SELECT topic, broker, queue, offset, msg_id FROM message")
         return {Origin(*row) for row in rows}
 
     def unfinished(self) -> list[Chunk]:
-        """Chunks that were under way when a run ended."""
+        """Chunks that were in flight when a run ended."""
         names = self._connection.execute("SELECT name, target FROM chunk WHERE NOT sent ORDER BY rowid").fetchall()
         return [Chunk(name, target, self._messages(name)) for name, target in names]
 

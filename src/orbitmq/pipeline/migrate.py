@@ -223,8 +223,8 @@ def _create(target: ClusterClient, options: MigrateJob, topic: str, wanted: set[
             topic, AUTO_CREATE_TOPIC, count, count, PERM_READ | PERM_WRITE, "SINGLE_TAG", order=False, topic_sys_flag=0
         )
         asked = request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-        (answer,) = target.ask_broker(name, brokers[name].addresses, partial(_call, asked))
-        succeeded(f"topic {topic} on {name}", answer)
+        (response,) = target.call_broker(name, brokers[name].addresses, partial(_call, asked))
+        succeeded(f"topic {topic} on {name}", response)
 
 
 def _awaited(target: ClusterClient, topic: str, wanted: set[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
@@ -383,7 +383,7 @@ def settled(
             f"group {group} is consuming on the target ({whom}), so its offsets were not set; stop it and run again",
         )
     due = {queue: offset for queue, offset in wanted.items() if rewind or before.get(queue, 0) <= offset}
-    OffsetReporter(target, group).tell(due, places)
+    OffsetReporter(target, group).report(due, places)
     return stored_offsets(target, group, addresses), ""
 
 
@@ -399,8 +399,8 @@ def groups(options: MigrateJob, source: ClusterClient, topics: Collection[str]) 
     found: dict[str, set[str]] = defaultdict(set)
     for name, place in masters(source, "").items():
         asked = request(RequestCode.GET_ALL_CONSUMER_OFFSET)
-        (answer,) = source.ask_broker(name, place.addresses, partial(_call, asked))
-        table = decode(ConsumerOffsetTable, succeeded(f"offsets of {name}", answer).body).offset_table
+        (response,) = source.call_broker(name, place.addresses, partial(_call, asked))
+        table = decode(ConsumerOffsetTable, succeeded(f"offsets of {name}", response).body).offset_table
         for topic, _, group in (key.partition("@") for key in table):
             if topic in topics:
                 found[group].add(topic)

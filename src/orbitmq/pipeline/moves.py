@@ -22,7 +22,7 @@ VERSION = 1
 
 @dataclass
 class Move:
-    """One queue. `done` is the next source offset to copy; a pass that is under way copies up to before `end`."""
+    """One queue. `done` is the next source offset to copy; a pass that is in flight copies up to before `end`."""
 
     source: MessageQueue
     target: MessageQueue
@@ -54,7 +54,7 @@ class Move:
         return self.base + at - self.start - sum(min(at, after) - min(at, first) for first, after in self.gaps)
 
     def settle(self, stored: int, low: int) -> None:
-        """`stored` messages of the pass under way are there, and what is before `low` cannot be copied any more."""
+        """`stored` messages of the pass in flight are there, and what is before `low` cannot be copied any more."""
         self.done += stored
         if low > self.done:
             self.gaps.append((self.done, low))
@@ -80,7 +80,7 @@ class Migration:
 
     @property
     def pending(self) -> list[Move]:
-        """Moves of the pass that is under way."""
+        """Moves of the pass that is in flight."""
         return [move for move in self.moves if move.end > move.done]
 
     def add(self, source: MessageQueue, target: MessageQueue, start: int, base: int) -> None:

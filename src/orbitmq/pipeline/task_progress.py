@@ -15,7 +15,7 @@ LOOK_SECONDS = 0.5
 
 @contextmanager
 def tasks_shown(context: JobContext[O], what: str) -> Iterator[None]:
-    """Show how many tasks of Spark are done while `what` is under way, which starts the session."""
+    """Show how many tasks of Spark are done while `what` is in flight, which starts the session."""
     spark = context.spark()
     with context.progress(what, "tasks") as advance, watched(spark.sparkContext, advance):
         yield

@@ -1,5 +1,5 @@
-"""What the planning of a read asks the cluster: where a topic's queues are, which offsets they have, and which
-offset a point in time is. Blocking; must not know Spark."""
+"""Requests of the driver to a cluster: routes, offsets of queues, and the offset of a point in time. Blocking; knows no
+Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orbitmq.message.flags import PERM_READ
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import store_timestamp_of
 from orbitmq.spark.channel import PLAIN, Channel, Protection
-from orbitmq.spark.fetch import GAPS, refused
+from orbitmq.spark.fetch import GAPS, queue_name, refused
 from orbitmq.spark.pulls import BROKEN, pull_request
 from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
 from orbitmq.wire.codes import ResponseCode
@@ -35,13 +35,13 @@ from orbitmq.wire.requests import RequestCode
 
 T = TypeVar("T")
 Addresses = tuple[str, ...]
-LONG_AGO = -1  # time of a message that is already deleted: before any that is asked for
-SAMPLE_SIZE = 32  # messages looked at for their size; what every broker gives at once
-QUESTIONS_MAX = 500  # sent before answers are read; more might fill the buffers of both ends, and neither would go on
+LONG_AGO = -1  # store time of a deleted message: before any that is searched for
+SAMPLE_SIZE = 32  # messages sampled for their size; every broker returns this many at once
+PIPELINED_MAX = 500  # requests sent before responses are read; more might fill the buffers of both ends: a deadlock
 
 
 class BrokerAddresses(NamedTuple):
-    """Where a queue lives: the addresses of its broker, the master's first."""
+    """The addresses of the broker of a queue, the master first."""
 
     addresses: Addresses
     has_master: bool
@@ -49,7 +49,7 @@ class BrokerAddresses(NamedTuple):
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a question is asked again when nobody answers, and the pause before."""
+    """How often a request without response is retried, and the pause before."""
 
     count: int
     interval_ms: int
@@ -57,7 +57,7 @@ class Retries:
 
 
 class ClusterClient:
-    """A cluster behind its name servers."""
+    """A blocking client of the cluster behind some name servers."""
 
     def __init__(
         self, name_servers: Sequence[str], timeout_ms: int, retries: Retries, protection: Protection = PLAIN
@@ -67,12 +67,12 @@ class ClusterClient:
         self._timeout_ms = timeout_ms
         self._retries = retries
 
-    def hurried(self) -> ClusterClient:
-        """The same cluster, asked once only: for brokers that are known not to answer."""
+    def without_retries(self) -> ClusterClient:
+        """The same client without retries: for brokers that are known to be down."""
         return ClusterClient(self._name_servers, self._timeout_ms, Retries(0, 0), self._protection)
 
     def queues(self, *topics: str) -> dict[MessageQueue, BrokerAddresses]:
-        """The readable queues of topics and where they are.
+        """The readable queues of topics and the addresses of their brokers.
 
         SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows one of the topics.
         """
@@ -82,32 +82,32 @@ class ClusterClient:
         return found
 
     def look_up(self, topics: Iterable[str]) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
-        """The readable queues of those topics that exist, and why there are none of the others."""
+        """The readable queues of those topics that exist, and the errors of the others."""
         names = list(topics)
-        asked = [request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)) for topic in names]
-        answers = self._asking_name_server(lambda channel: call_all(channel, asked), f"topic {', '.join(names)}")
+        requests = [request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)) for topic in names]
+        responses = self._call_name_server(lambda channel: call_all(channel, requests), f"topic {', '.join(names)}")
         found: dict[MessageQueue, BrokerAddresses] = {}
         unknown: dict[str, SourceError] = {}
-        for topic, answer in zip(names, answers, strict=True):
-            if answer.code == ResponseCode.SUCCESS:
-                found |= _readable(topic, decode(TopicRouteData, answer.body))
-            elif answer.code == ResponseCode.TOPIC_NOT_EXIST:
-                unknown[topic] = refused(f"topic {topic}", answer.code, answer.remark or "")
+        for topic, response in zip(names, responses, strict=True):
+            if response.code == ResponseCode.SUCCESS:
+                found |= _readable(topic, decode(TopicRouteData, response.body))
+            elif response.code == ResponseCode.TOPIC_NOT_EXIST:
+                unknown[topic] = refused(f"topic {topic}", response.code, response.remark or "")
             else:
-                raise refused(f"topic {topic}", answer.code, answer.remark or "")
+                raise refused(f"topic {topic}", response.code, response.remark or "")
         return found, unknown
 
     def topics(self) -> list[str]:
         """The names of all topics."""
-        asked = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        (answer,) = self._asking_name_server(lambda channel: channel.call(asked), "topics")
-        return decode(TopicList, succeeded("topics", answer).body).topic_list
+        query = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        (response,) = self._call_name_server(lambda channel: channel.call(query), "topics")
+        return decode(TopicList, succeeded("topics", response).body).topic_list
 
     def info(self) -> ClusterInfo:
         """The brokers that are registered."""
-        asked = request(RequestCode.GET_BROKER_CLUSTER_INFO)
-        (answer,) = self._asking_name_server(lambda channel: channel.call(asked), "brokers")
-        return decode(ClusterInfo, succeeded("brokers", answer).body)
+        query = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        (response,) = self._call_name_server(lambda channel: channel.call(query), "brokers")
+        return decode(ClusterInfo, succeeded("brokers", response).body)
 
     def bounds(self, queues: Mapping[MessageQueue, Addresses]) -> dict[MessageQueue, tuple[int, int]]:
         """The first offset that can be read and the next one to be written, of each queue."""
@@ -116,7 +116,7 @@ class ClusterClient:
             brokers[addresses].append(queue)
         found: dict[MessageQueue, tuple[int, int]] = {}
         for addresses, on_broker in brokers.items():
-            found |= self.ask_broker(on_broker[0].broker_name, addresses, partial(_bounds, on_broker))
+            found |= self.call_broker(on_broker[0].broker_name, addresses, partial(_bounds, on_broker))
         return found
 
     def offset_at(
@@ -124,8 +124,8 @@ class ClusterClient:
     ) -> int:
         """The first offset within `bounds` whose message was stored at or after `timestamp`, else their end.
 
-        Brokers have a request for this, but RocketMQ answers it with the nearest message, which may be an older
-        one; looking at the messages themselves gives the same answer on every broker.
+        Brokers have a request for this, but RocketMQ returns the nearest message, which may be an older one. A search
+        over the messages has the same result on every broker.
         """
 
         def search(channel: Channel) -> int:
@@ -134,26 +134,26 @@ class ClusterClient:
                 range(low, high), timestamp, key=lambda offset: _stored_at(channel, queue, offset, group)
             )
 
-        return self.ask_broker(queue.broker_name, addresses, search)
+        return self.call_broker(queue.broker_name, addresses, search)
 
     def sample(self, queue: MessageQueue, addresses: Addresses, offset: int, group: str) -> tuple[int, int]:
-        """The number and the bytes of some messages from `offset` on; of none when they are gone."""
-        asked = pull_request(queue, offset, SAMPLE_SIZE, group, SUBSCRIBE_ALL)
-        (answer,) = self.ask_broker(queue.broker_name, addresses, lambda channel: channel.call(asked))
-        if answer.code in GAPS:
+        """The number and the bytes of some messages from `offset` on, zeros when they are gone."""
+        query = pull_request(queue, offset, SAMPLE_SIZE, group, SUBSCRIBE_ALL)
+        (response,) = self.call_broker(queue.broker_name, addresses, lambda channel: channel.call(query))
+        if response.code in GAPS:
             return 0, 0
-        header = succeeded(str(queue), answer).header(PullMessageResponseHeader)
-        return header.next_begin_offset - offset, len(answer.body)
+        header = succeeded(queue_name(queue), response).header(PullMessageResponseHeader)
+        return header.next_begin_offset - offset, len(response.body)
 
-    def ask_broker(self, name: str, addresses: Addresses, question: Callable[[Channel], T]) -> T:
-        """What `question` finds out over a connection to the broker. SourceError ORBITMQ_BROKER_UNAVAILABLE."""
-        return self._asking(addresses, question, f"broker {name}", "ORBITMQ_BROKER_UNAVAILABLE")
+    def call_broker(self, name: str, addresses: Addresses, call: Callable[[Channel], T]) -> T:
+        """The result of `call` over a connection to the broker. SourceError ORBITMQ_BROKER_UNAVAILABLE."""
+        return self._call(addresses, call, f"broker {name}", "ORBITMQ_BROKER_UNAVAILABLE")
 
-    def _asking_name_server(self, question: Callable[[Channel], T], what: str) -> T:
-        return self._asking(self._name_servers, question, what, "ORBITMQ_NAMESERVER_UNAVAILABLE")
+    def _call_name_server(self, call: Callable[[Channel], T], what: str) -> T:
+        return self._call(self._name_servers, call, what, "ORBITMQ_NAMESERVER_UNAVAILABLE")
 
-    def _asking(self, addresses: Addresses, question: Callable[[Channel], T], whom: str, failure: str) -> T:
-        """The answer of the first address that gives one."""
+    def _call(self, addresses: Addresses, call: Callable[[Channel], T], what: str, failure: str) -> T:
+        """The result from the first address that responds."""
         last: Exception | None = None
         for attempt in range(1 + self._retries.count):
             if attempt:
@@ -161,10 +161,10 @@ class ClusterClient:
             for address in addresses:
                 try:
                     with Channel(address, self._timeout_ms, self._protection) as channel:
-                        return question(channel)
+                        return call(channel)
                 except BROKEN as error:
                     last = error
-        raise SourceError(failure, f"{whom}: {last}") from last
+        raise SourceError(failure, f"{what}: {last}") from last
 
 
 def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, BrokerAddresses]:
@@ -184,31 +184,31 @@ def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, BrokerAdd
 
 
 def call_all(channel: Channel, requests: Sequence[Command]) -> list[Command]:
-    """The answers to any number of requests, in their order."""
-    pieces = (requests[at : at + QUESTIONS_MAX] for at in range(0, len(requests), QUESTIONS_MAX))
-    return [answer for piece in pieces for answer in channel.call(*piece)]
+    """The responses to any number of requests, in the order of the requests."""
+    pieces = (requests[at : at + PIPELINED_MAX] for at in range(0, len(requests), PIPELINED_MAX))
+    return [response for piece in pieces for response in channel.call(*piece)]
 
 
 def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQueue, tuple[int, int]]:
-    """Both ends of all queues of one broker, asked at once."""
+    """First and next offset of all queues of one broker, requested together."""
     lows = [request(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
     highs = [request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
-    answers = call_all(channel, [*lows, *highs])
+    responses = call_all(channel, [*lows, *highs])
     return {
         queue: (
-            succeeded(str(queue), low).header(GetMinOffsetResponseHeader).offset,
-            succeeded(str(queue), high).header(GetMaxOffsetResponseHeader).offset,
+            succeeded(queue_name(queue), low).header(GetMinOffsetResponseHeader).offset,
+            succeeded(queue_name(queue), high).header(GetMaxOffsetResponseHeader).offset,
         )
-        for queue, low, high in zip(queues, answers[: len(queues)], answers[len(queues) :], strict=True)
+        for queue, low, high in zip(queues, responses[: len(queues)], responses[len(queues) :], strict=True)
     }
 
 
 def _stored_at(channel: Channel, queue: MessageQueue, offset: int, group: str) -> int:
-    (answer,) = channel.call(pull_request(queue, offset, 1, group, SUBSCRIBE_ALL))
-    return LONG_AGO if answer.code in GAPS else store_timestamp_of(succeeded(str(queue), answer).body)
+    (response,) = channel.call(pull_request(queue, offset, 1, group, SUBSCRIBE_ALL))
+    return LONG_AGO if response.code in GAPS else store_timestamp_of(succeeded(queue_name(queue), response).body)
 
 
-def succeeded(what: str, answer: Command) -> Command:
-    if answer.code != ResponseCode.SUCCESS:
-        raise refused(what, answer.code, answer.remark or "")
-    return answer
+def succeeded(what: str, response: Command) -> Command:
+    if response.code != ResponseCode.SUCCESS:
+        raise refused(what, response.code, response.remark or "")
+    return response

@@ -1,6 +1,6 @@
-"""Looks at a cluster again and again for a stream, and bears with brokers that do not answer for a while.
+"""Takes snapshots of a cluster for a stream, and tolerates brokers that are unavailable for a while.
 
-A stream plans by what masters say: a slave may be behind, and what it does not have yet would look lost.
+A stream plans by the offsets of masters: a slave may lag, and messages that it lacks would look lost.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class UnavailablePolicy:
-    """Whether brokers that do not answer are waited for, and how long."""
+    """Whether to hold the queues of unavailable brokers, and for how long."""
 
     hold: bool
     timeout_ms: int
 
 
 class ClusterMonitor:
-    """What is known of the queues of a stream. `places` are those of the last look, for the tasks."""
+    """Watches the queues of a stream. `places` has the broker addresses of the last snapshot, for the tasks."""
 
     def __init__(
         self,
         cluster: ClusterClient,
         selection: QueueSelection,
-        patience: UnavailablePolicy,
+        policy: UnavailablePolicy,
         *,
         strict: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._hurried = cluster.hurried()
+        self._without_retries = cluster.without_retries()
         self._selection = selection
-        self._patience = patience
+        self._policy = policy
         self._strict = strict
         self._clock = clock
         self._down_since: dict[str, float] = {}
@@ -52,33 +52,33 @@ class ClusterMonitor:
 
     @property
     def down(self) -> frozenset[str]:
-        """The brokers that did not answer at the last look."""
+        """The brokers that did not respond at the last snapshot."""
         return frozenset(self._down_since)
 
-    def look(self, known: Iterable[MessageQueue]) -> ClusterSnapshot:
-        """The state of the cluster; `known` are the queues of the stream so far.
+    def snapshot(self, known: Iterable[MessageQueue]) -> ClusterSnapshot:
+        """The offsets of the cluster now. `known` are the queues of the stream so far.
 
-        SourceError when a broker did not answer for longer than allowed, or when brokers refuse.
+        SourceError when a broker did not respond for longer than allowed, or rejects a request.
         """
         known = frozenset(known)
-        self.places = self._look_for_queues(known)
+        self.places = self._find_queues(known)
         bounds, failures = self._bounds()
         missing = {queue for queue in known if queue not in self.places and self._selection.includes(queue)}
         registered = self._cluster.info().brokers if missing else {}
         for queue in missing:
             if queue.broker_name not in registered:
                 failures.setdefault(queue.broker_name, "no name server knows it")
-        self._bear(failures)
+        self._track_failures(failures)
         held = frozenset(queue for queue in known if queue.broker_name in failures)
         return ClusterSnapshot(bounds, held, frozenset(missing) - held)
 
-    def _look_for_queues(self, known: frozenset[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
+    def _find_queues(self, known: frozenset[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
         try:
-            places, unknown = self._selection.look(self._cluster)
+            places, unknown = self._selection.find(self._cluster)
         except SourceError as error:
-            if error.name != "ORBITMQ_NAMESERVER_UNAVAILABLE" or not self.places or not self._patience.hold:
+            if error.name != "ORBITMQ_NAMESERVER_UNAVAILABLE" or not self.places or not self._policy.hold:
                 raise
-            LOG.warning("event=routes_kept error=%s", error)  # as every client goes on with the routes it has
+            LOG.warning("event=routes_kept error=%s", error)  # every client keeps using the routes it has
             return self.places
         for topic, refusal in unknown.items():
             if self._strict and not any(queue.topic == topic for queue in known):
@@ -86,7 +86,7 @@ class ClusterMonitor:
         return places
 
     def _bounds(self) -> tuple[Bounds, dict[str, str]]:
-        """The bounds of all queues whose brokers answer, and why the other brokers do not."""
+        """The bounds of all queues whose brokers respond, and the errors of the other brokers."""
         found: dict[MessageQueue, tuple[int, int]] = {}
         failures: dict[str, str] = {}
         for name, queues in by_broker(self.places).items():
@@ -94,17 +94,17 @@ class ClusterMonitor:
             if not place.has_master:
                 failures[name] = "its master is not registered"
                 continue
-            cluster = self._hurried if name in self._down_since else self._cluster
+            cluster = self._without_retries if name in self._down_since else self._cluster
             try:
                 found |= cluster.bounds(dict.fromkeys(queues, place.addresses[:1]))
             except SourceError as error:
-                if error.name != "ORBITMQ_BROKER_UNAVAILABLE" or not self._patience.hold:
+                if error.name != "ORBITMQ_BROKER_UNAVAILABLE" or not self._policy.hold:
                     raise
                 failures[name] = str(error)
         return found, failures
 
-    def _bear(self, failures: Mapping[str, str]) -> None:
-        """Remember who does not answer, since when."""
+    def _track_failures(self, failures: Mapping[str, str]) -> None:
+        """Record which brokers do not respond, and since when. SourceError after the timeout."""
         now = self._clock()
         for name in self._down_since.keys() - failures.keys():
             LOG.warning("event=broker_back broker=%s", name)
@@ -112,7 +112,7 @@ class ClusterMonitor:
             LOG.warning("event=broker_held broker=%s error=%s", name, failures[name])
         self._down_since = {name: self._down_since.get(name, now) for name in failures}
         for name, since in self._down_since.items():
-            if not self._patience.hold or (now - since) * 1000 >= self._patience.timeout_ms:
+            if not self._policy.hold or (now - since) * 1000 >= self._policy.timeout_ms:
                 raise SourceError(
                     "ORBITMQ_BROKER_UNAVAILABLE", f"broker {name} for {now - since:.0f} s: {failures[name]}"
                 )

@@ -1,5 +1,5 @@
-"""Options that reads and writes share: where the cluster is and how connections to it are protected, and how options
-of a DataFrame are parsed. Must not know what is read or written."""
+"""Options that reads and writes share, to reach a cluster, and the parser for options of a DataFrame. Knows nothing of
+what is read or written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClusterOptions(Options):
 
     @property
     def protection(self) -> Protection:
-        """What connections are protected with."""
+        """How connections are protected."""
         credentials = Credentials(self.access_key, self.secret_key) if self.access_key else None
         return Protection(credentials, self.use_tls, self.verify_servers, self.check_host, self.trusted)
 
@@ -49,7 +49,7 @@ AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
 def parts(text: str, separator: str) -> tuple[str, ...]:
-    """The parts of a list in an option."""
+    """The items of a list in an option."""
     return tuple(part.strip() for part in text.split(separator) if part.strip())
 
 
@@ -57,16 +57,18 @@ def parse_options(kind: type[T], given: Mapping[str, str], foreign: Mapping[str,
     """Parse the options of a read or write of a cluster, as `parse_declared`."""
     options = parse_declared(kind, given, foreign)
     if not options.name_servers:
-        raise bad_option("option nameServer is missing; give the addresses of the name servers, `host:port;host:port`")
+        raise bad_option(
+            "option nameServer is missing; set it to the addresses of the name servers, `host:port;host:port`"
+        )
     if bool(options.access_key) != bool(options.secret_key):
-        raise bad_option("options accessKey and secretKey: give both or none")
+        raise bad_option("options accessKey and secretKey: set both or none")
     return options
 
 
 def parse_declared(kind: type[AnyOptions], given: Mapping[str, str], foreign: Mapping[str, str]) -> AnyOptions:
-    """Parse options of a DataFrame; names are not case-sensitive. SourceError names the option at fault.
+    """Parse options of a DataFrame. Names are not case-sensitive. SourceError names the invalid option.
 
-    `foreign` are the names users of other sources write, each with what to give instead.
+    `foreign` maps option names of other sources to a hint what to use instead.
     """
     spelling = {key.lower(): key for key in kind.table()}
     for key in given:
@@ -82,9 +84,9 @@ def _hint(key: str, spelling: Mapping[str, str], foreign: Mapping[str, str]) -> 
     if key in foreign:
         return foreign[key]
     near = difflib.get_close_matches(key, spelling, 1)
-    return f"did you mean {spelling[near[0]]}?" if near else f"there are {', '.join(spelling.values())}"
+    return f"did you mean {spelling[near[0]]}?" if near else f"the options are {', '.join(spelling.values())}"
 
 
 def bad_option(text: str) -> SourceError:
-    """The error of an option that cannot be; `text` names it."""
+    """The error for an invalid option, which `text` names."""
     return SourceError("ORBITMQ_BAD_OPTION", text)

@@ -1,7 +1,7 @@
-"""The columns a topic is read as: one table of names, Spark types and how each is made from message units.
+"""The columns of a topic: a table of names, Spark types, and how each column is decoded from message units.
 
-Which of them a read has is decided by the user's schema, else by `columns`, else by the default set. Python data
-sources get no column pruning from Spark, so what is not named is not decoded. Must not know brokers.
+The user's schema selects the columns of a read, else the option `columns`, else the default set. Python data sources
+get no column pruning from Spark, so only selected columns are decoded. Knows no brokers.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ PROPERTIES_TYPES: dict[str, DataType] = {"map": MapType(StringType(), StringType
 
 
 class ColumnSource(NamedTuple):
-    """What a column is made from: a run of units of one broker, whether bodies are unpacked, and the namespace topics
-    are shown without."""
+    """The input of a column: a run of units of one broker, whether to decompress bodies, and the namespace to remove
+    from topics."""
 
     units: Units
     broker_name: str
@@ -40,7 +40,7 @@ class ColumnSource(NamedTuple):
 
 
 class MessageColumn(NamedTuple):
-    """One column: its type in Spark and its values."""
+    """A column: its Spark type and how to decode its values."""
 
     type: DataType
     values: Callable[[ColumnSource], pa.Array]
@@ -107,8 +107,7 @@ DEFAULT_COLUMNS = tuple(COLUMNS)[: tuple(COLUMNS).index("bornHost") + 1]
 def record_batch(
     rows: ColumnSource, schema: pa.Schema, columns: Mapping[str, MessageColumn] = COLUMNS
 ) -> pa.RecordBatch:
-    """The rows as one batch of exactly `schema`, which is the Arrow form of a read's schema; `columns` has its
-    columns."""
+    """The rows as one batch of `schema`, the Arrow schema of the read. `columns` must contain its columns."""
     return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
 
 

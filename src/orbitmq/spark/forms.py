@@ -1,5 +1,5 @@
-"""The forms a topic can be read in: orbitmq's own columns, those of Spark's Kafka source, those of the connector
-rocketmq-spark; each is a table as `orbitmq.spark.columns.COLUMNS`. Must not know brokers or options.
+"""The forms of a topic: the columns of orbitmq, of Spark's Kafka source, and of the connector rocketmq-spark. Each is
+a table like `orbitmq.spark.columns.COLUMNS`. Knows no brokers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STORED = 1  # `timestampType` of Kafka for the time at which the broker stored a
 
 
 def _first_keys(rows: ColumnSource) -> pa.Array:
-    """The first key of each message: Kafka's messages have one."""
+    """The first key of each message, as messages of Kafka have only one."""
     keys = rows.units.properties.column(KEYS)
     return pc.list_element(pc.split_pattern(keys, " "), 0).cast(pa.binary())
 
@@ -89,21 +89,21 @@ BODIES = frozenset(("body", "value"))
 
 
 def schema_read(options: RowOptions, form: str = NATIVE) -> StructType:
-    """The schema of a read with these options whose user gave none. SourceError names the option at fault."""
+    """The schema of a read without a user's schema. SourceError names the invalid option."""
     with_corrupt = options.on_corrupt_record == "raw"
     return read_schema(options.column_names, options.include_properties, form, with_corrupt=with_corrupt)
 
 
 def require_corrupt(schema: StructType, options: RowOptions) -> None:
-    """SourceError when broken messages are to be rows that nothing would tell from others."""
+    """SourceError when damaged messages become rows, but no column marks them."""
     if options.on_corrupt_record == "raw" and CORRUPT not in schema.names:
-        raise bad_option(f"option onCorruptRecord: raw needs column {CORRUPT}, which tells such rows from messages")
+        raise bad_option(f"option onCorruptRecord: raw needs the column {CORRUPT}, which marks such rows")
 
 
 def read_schema(names: Sequence[str], properties: str, form: str = NATIVE, *, with_corrupt: bool = False) -> StructType:
-    """The schema of a read whose user gave none.
+    """The schema of a read without a user's schema.
 
-    `names` are the columns wanted, empty for the default ones; `properties` is `map`, `string` or `none`.
+    `names` are the selected columns, empty for the default ones; `properties` is `map`, `string` or `none`.
     SourceError names a column that is unknown, repeated or excluded.
     """
     columns = FORMS[form]
@@ -113,7 +113,7 @@ def read_schema(names: Sequence[str], properties: str, form: str = NATIVE, *, wi
     if unknown := [name for name in wanted if name not in columns]:
         raise bad_option(f"option columns: {_no_such_columns(unknown, columns)}")
     if len(set(wanted)) < len(wanted):
-        raise bad_option("option columns: a column is named twice")
+        raise bad_option("option columns: a column occurs twice")
     if excluded := sorted(left_out & set(wanted)):
         raise bad_option(f"option columns names {excluded[0]}, but includeProperties is none")
     types = {name: column.type for name, column in columns.items()}
@@ -140,4 +140,4 @@ def _types(name: str, type_: DataType) -> Sequence[DataType]:
 
 
 def _no_such_columns(names: Sequence[str], columns: Mapping[str, MessageColumn]) -> str:
-    return f"no column {', '.join(names)}; there are {', '.join(columns)}"
+    return f"no column {', '.join(names)}; the columns are {', '.join(columns)}"

@@ -1,7 +1,6 @@
-"""From where a stream is and what its cluster holds to the end of the next batch. Pure.
+"""Computes the end of the next batch from the position of a stream and the offsets of its cluster. Pure.
 
-What is lost is found here, before Spark writes the batch down: an error behind that point would come again with every
-restart of the query.
+Data loss is detected here, before Spark logs the batch: a later error would repeat with every restart of the query.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import OffsetRange, data_loss
+from orbitmq.spark.fetch import data_loss, queue_name
 from orbitmq.spark.offsets import Bounds
 from orbitmq.spark.stream_offset import StreamOffset
 
@@ -20,19 +19,19 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """What a look at the cluster showed."""
+    """The offsets of a cluster at one time."""
 
     bounds: Bounds
-    """First offset that can be read and next one to be written, of the queues of all brokers that answered."""
+    """First offset that can be read and next one to be written, for the queues of all brokers that responded."""
     held: frozenset[MessageQueue] = frozenset()
-    """Queues of the stream whose brokers do not answer."""
+    """Queues of the stream whose brokers do not respond."""
     gone: frozenset[MessageQueue] = frozenset()
-    """Queues of the stream that exist no more."""
+    """Queues of the stream that no longer exist."""
 
 
 @dataclass
 class NextBatch:
-    """Where each queue stands before the batch, and up to where it could go."""
+    """The offset of each queue before the batch (`at`), and the highest offset it could reach (`highs`)."""
 
     at: dict[MessageQueue, int] = field(default_factory=dict)
     begins: dict[MessageQueue, int] = field(default_factory=dict)
@@ -44,7 +43,7 @@ class NextBatch:
         return {queue: self.highs[queue] - at for queue, at in self.at.items() if self.highs[queue] > at}
 
     def advanced(self, shares: Mapping[MessageQueue, int]) -> StreamOffset:
-        """The end of a batch that takes so many messages of each queue."""
+        """The end of a batch with that many messages of each queue."""
         at = {queue: offset + shares.get(queue, 0) for queue, offset in self.at.items()}
         return StreamOffset(at, self.begins, self.lost)
 
@@ -52,10 +51,10 @@ class NextBatch:
 def next_batch(
     start: StreamOffset, seen: ClusterSnapshot, *, strict: bool, target: Mapping[MessageQueue, int] | None = None
 ) -> NextBatch:
-    """Where the queues stand. Queues that are new begin with their first message; with a `target` there are none.
+    """The queues that the next batch can read. New queues start at their first message; with a `target` there are none.
 
-    What retention has deleted, what a store has lost and what went with its queue is data loss: SourceError when
-    `strict`, otherwise the queue goes on with the first message there is, or is left out.
+    Messages that retention deleted, that a store lost or that went with a deleted queue are data loss: SourceError when
+    `strict`. Otherwise the queue continues with its first message, or is left out.
     """
     begins = start.kept_begins
     found = NextBatch(lost=start.lost)
@@ -65,7 +64,7 @@ def next_batch(
         elif queue in seen.bounds:
             _place(found, queue, start, seen.bounds[queue], strict=strict, target=target)
         elif queue in seen.gone:
-            _lost(f"{_name(queue)} exists no more, the stream was at {start.at[queue]}", strict=strict)
+            _lost(f"{queue_name(queue)} no longer exists, the stream was at {start.at[queue]}", strict=strict)
         else:
             LOG.info("event=queue_left_out queue=%s reason=the options no longer name it", queue)
         if queue in found.at and queue in begins:
@@ -88,8 +87,8 @@ def _place(
     at = start.at.get(queue, low)
     if not low <= at <= high:
         count = max(low - at, 0)
-        why = f"{count} messages are lost" if count else "the queue was made anew or its store was lost"
-        _lost(f"{_name(queue)}: the stream is at {at}, the broker has {low} to {high}; {why}", strict=strict)
+        why = f"{count} messages are lost" if count else "the queue was recreated or its store was lost"
+        _lost(f"{queue_name(queue)}: the stream is at {at}, the broker has {low} to {high}; {why}", strict=strict)
         found.lost += count
         at = low
     if at != start.at.get(queue):
@@ -102,7 +101,3 @@ def _lost(text: str, *, strict: bool) -> None:
     if strict:
         raise data_loss(text)
     LOG.warning("event=data_loss text=%s", text)
-
-
-def _name(queue: MessageQueue) -> str:
-    return str(OffsetRange(queue, 0, 0))

@@ -1,5 +1,4 @@
-"""The options of `spark.read.format("orbitmq")`, one declaration each; names are those of Spark's Kafka source
-where it has the option. Must not know how a read is done."""
+"""The options of `spark.read.format("orbitmq")`. Names are those of Spark's Kafka source where it has the option."""
 
 from __future__ import annotations
 
@@ -17,17 +16,17 @@ from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions, bad_option, parse_options, parts
 from orbitmq.spark.row_options import RowOptions
 
-# What users of other sources write, and what they mean here.
+# Option names of other sources, and the hint for each.
 FOREIGN_OPTIONS = {
-    "kafka.bootstrap.servers": "give nameServer, the addresses of the name servers",
-    "bootstrap.servers": "give nameServer, the addresses of the name servers",
-    "kafka.group.id": "give groupId",
-    "groupidprefix": "no group is made up here; give groupId",
-    "includeheaders": "the column properties holds them; see includeProperties",
-    "topic": "give subscribe, or the topic to load()",
+    "kafka.bootstrap.servers": "use nameServer, the addresses of the name servers",
+    "bootstrap.servers": "use nameServer, the addresses of the name servers",
+    "kafka.group.id": "use groupId",
+    "groupidprefix": "no group is generated; use groupId",
+    "includeheaders": "the column properties has them; see includeProperties",
+    "topic": "use subscribe, or pass the topic to load()",
 }
 GROUP = "group"  # a word of startingOffsets
-# Other spellings of options, in small letters.
+# Aliases of options, in lower case.
 ALIASES = {"orbitmq.nameservers": "nameServer", "maxrowspertrigger": "maxOffsetsPerTrigger"}
 
 DURATION = r"(\d+)\s*(ms|s|m|min|h|d|)"
@@ -36,7 +35,7 @@ MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_60
 
 @dataclass(frozen=True)
 class ReadOptions(RowOptions, ClusterOptions):
-    """How topics are read, once or as a stream."""
+    """Options of reads, for batches and streams."""
 
     namespace: str = option(
         "namespace",
@@ -244,7 +243,7 @@ class ReadOptions(RowOptions, ClusterOptions):
 
     @property
     def names(self) -> Namespace:
-        """Whose topics and groups these are."""
+        """The namespace of topics and groups."""
         return Namespace(self.namespace)
 
     @property
@@ -264,7 +263,7 @@ class ReadOptions(RowOptions, ClusterOptions):
 
     @property
     def tags(self) -> frozenset[str]:
-        """The tags of `sub_expression`, empty for all messages; a broker lets some others of equal hash through."""
+        """The tags of `sub_expression`, empty for all messages. Brokers also return other tags with an equal hash."""
         if self.filter_type != TAG:
             return frozenset()
         try:
@@ -274,25 +273,25 @@ class ReadOptions(RowOptions, ClusterOptions):
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
+    """Parse the options of a read. Names are not case-sensitive. SourceError names the invalid option."""
     options = parse_options(ReadOptions, {ALIASES.get(key.lower(), key): given[key] for key in given}, FOREIGN_OPTIONS)
     if options.subscribe and options.path and options.subscribe != options.path:
-        raise bad_option(f"option subscribe names {options.subscribe}, load() names {options.path}; give one of them")
+        raise bad_option(f"option subscribe is {options.subscribe}, but load() got {options.path}; use one of them")
     chosen = {"subscribe": options.topics, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
     named = [name for name, value in chosen.items() if value]
     if not named:
-        raise bad_option("no topic is named; give option subscribe, subscribePattern or assign, or the topic to load()")
+        raise bad_option("no topic; set option subscribe, subscribePattern or assign, or pass the topic to load()")
     if options.assign and len(named) > 1:
-        raise bad_option(f"options {' and '.join(named)} are both given; give one of them")
+        raise bad_option(f"options {' and '.join(named)} exclude each other; use one of them")
     if options.on_corrupt_record == "raw" and options.form != "native":
-        raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} has not")
+        raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} does not have")
     _check_group(options)
     _check_expression(options)
     return options
 
 
 def _check_expression(options: ReadOptions) -> None:
-    """SourceError unless the expression means something; where the parser is missing, the broker says it."""
+    """SourceError for an invalid expression. Without the parser only the broker can tell."""
     _ = options.tags
     if options.filter_type != SQL92 or options.sub_expression == SUBSCRIBE_ALL:
         return
@@ -314,13 +313,13 @@ def _check_group(options: ReadOptions) -> None:
             raise bad_option(f"option groupId: {error}") from error
         return
     if options.starting_offsets.strip().lower() == GROUP:
-        raise bad_option("option startingOffsets is group; give its name as groupId")
+        raise bad_option("option startingOffsets is group; set groupId to its name")
     if options.commit_offsets:
-        raise bad_option("option commitOffsets is true; give a groupId whose offsets they are to be")
+        raise bad_option("option commitOffsets needs groupId, the group to commit offsets for")
 
 
 def check_stream(options: ReadOptions) -> None:
-    """SourceError when options of a stream cannot be."""
+    """SourceError for options that a stream cannot have."""
     ends = ReadOptions.table()
     for key in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         name, declared = ends[key]

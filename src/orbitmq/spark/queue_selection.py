@@ -1,4 +1,4 @@
-"""Which queues a read is about: topics by name and by a pattern, or queues one by one. Must not know offsets."""
+"""The queues of a read: of topics by name and by pattern, or one by one. Knows no offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orbitmq.spark.topic_names import is_of_the_system
 
 @dataclass(frozen=True)
 class QueueSelection:
-    """What the options subscribe and subscribePattern name together, or what assign does."""
+    """The queues of the options subscribe and subscribePattern, or of assign."""
 
     topics: tuple[str, ...]
     pattern: re.Pattern[str] | None
@@ -27,18 +27,18 @@ class QueueSelection:
     assigned: Mapping[str, Any] | None
     """Topic -> broker -> list of queues, or topic -> list of queues."""
     names: Namespace = NO_NAMESPACE
-    """Of the topics a pattern is matched with."""
+    """Namespace of the topics that the pattern is matched with."""
 
-    def look(self, cluster: ClusterClient) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
-        """The queues there are now, and the topics that are named and do not exist."""
+    def find(self, cluster: ClusterClient) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
+        """The queues that exist now, and the errors of named topics that do not exist."""
         named = self.topics or tuple(self.assigned or ())
         found, unknown = cluster.look_up(dict.fromkeys((*named, *self._matching(cluster))))
         there = {queue: place for queue, place in found.items() if self.includes(queue)}
         return there, {topic: error for topic, error in unknown.items() if topic in named}
 
     def queues(self, cluster: ClusterClient) -> dict[MessageQueue, BrokerAddresses]:
-        """The queues there are now. SourceError when one that is named does not exist."""
-        found, unknown = self.look(cluster)
+        """The queues that exist now. SourceError when a named topic or queue does not exist."""
+        found, unknown = self.find(cluster)
         for error in unknown.values():
             raise error
         for topic, level in (self.assigned or {}).items():
@@ -46,7 +46,7 @@ class QueueSelection:
         return found
 
     def includes(self, queue: MessageQueue) -> bool:
-        """Whether the options mean this queue, as far as its name tells."""
+        """Whether the options select this queue, judged by its name."""
         if self.assigned is None:
             return queue.topic in self.topics or self._matches(queue.topic)
         level = self.assigned.get(queue.topic, [])
@@ -71,7 +71,9 @@ class QueueSelection:
         wanted = level if isinstance(level, dict) else {None: level}
         there = {(queue.broker_name, queue.queue_id) for queue in found if queue.topic == topic}
         if None in wanted and len({broker for broker, _ in there}) > 1:
-            raise bad_option(f"option assign: topic {topic} lives on several brokers: name the broker above the queues")
+            raise bad_option(
+                f"option assign: topic {topic} is on several brokers; add the broker level above the queues"
+            )
         ids = {queue_id for _, queue_id in there}
         for broker, queue_ids in wanted.items():
             for queue_id in queue_ids:
@@ -82,7 +84,7 @@ class QueueSelection:
 
 
 def queue_selection(options: ReadOptions) -> QueueSelection:
-    """What the options name. SourceError for a pattern or an assignment that is none."""
+    """The selection of the options. SourceError for an invalid pattern or assignment."""
     pattern = None
     if options.subscribe_pattern:
         try:

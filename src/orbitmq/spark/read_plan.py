@@ -1,6 +1,6 @@
-"""Where a read begins and ends in each queue: options and the state of the cluster in, offsets out.
+"""The start and the end of a read in each queue, from its options and the offsets of the cluster.
 
-Batches and streams begin by the same rules; only batches have ends.
+Batches and streams start by the same rules. Only batches have ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.cluster_client import Addresses, ClusterClient
-from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.fetch import OffsetRange, queue_name
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, split, starts
 from orbitmq.spark.options import GROUP, ReadOptions
@@ -23,7 +23,7 @@ WORDS = {"earliest": EARLIEST, "latest": LATEST}
 def plan(
     cluster: ClusterClient, options: ReadOptions, queues: Queues, pushed: Pushed = NOTHING_PUSHED
 ) -> list[OffsetRange]:
-    """The ranges a batch reads, cut as the options want it. SourceError when they cannot be read as promised."""
+    """The ranges of a batch, split as the options say. SourceError when they cannot be read completely."""
     bounds = cluster.bounds(queues)
     begin = begins(cluster, options, queues, bounds, stream=False)
     end = _ends(cluster, options, queues, bounds)
@@ -38,7 +38,7 @@ def plan(
 def _narrowed(
     cluster: ClusterClient, options: ReadOptions, range_: OffsetRange, addresses: Addresses, pushed: Pushed
 ) -> OffsetRange:
-    """The part of a range that conditions of the query leave."""
+    """The part of a range that matches the conditions of the query."""
     low, high = max(range_.start, pushed.offsets[0]), min(range_.end, pushed.offsets[1])
     for place, time in enumerate(pushed.times_ms):
         if low < high and time != NOTHING_PUSHED.times_ms[place]:
@@ -48,14 +48,14 @@ def _narrowed(
 
 
 def cut(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The ranges that hold anything, one a task."""
+    """The ranges that are not empty, one for each task."""
     return split(ranges, partitions_min=options.partitions_min, records_max=options.partition_records_max)
 
 
 def begins(
     cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds, *, stream: bool
 ) -> dict[MessageQueue, int]:
-    """The offset each queue is read from. SourceError when the options ask for what is not there."""
+    """The first offset to read of each queue. SourceError when it does not exist."""
     strict = options.fail_on_data_loss
     times = _times("startingTimestamp", options.starting_timestamp, options.starting_timestamps, options, queues)
     if times is not None:
@@ -64,7 +64,7 @@ def begins(
         return starts(found, bounds, strict=strict)
     given = _starting_offsets(cluster, options, queues, stream=stream)
     if not stream and LATEST in given.values():
-        raise SourceError("ORBITMQ_BAD_OPTION", "option startingOffsets: a batch cannot begin at latest")
+        raise SourceError("ORBITMQ_BAD_OPTION", "option startingOffsets: a batch cannot start at latest")
     return starts(given, bounds, strict=strict)
 
 
@@ -110,8 +110,8 @@ def _check_late(options: ReadOptions, found: Offsets, bounds: Bounds) -> None:
         raise SourceError(
             "ORBITMQ_BAD_OPTION",
             f"option {'startingTimestamp' if options.starting_timestamp >= 0 else 'startingOffsetsByTimestamp'}: "
-            f"{late[0]} and {len(late) - 1} other queues have no message stored at or after the time given; "
-            "set startingOffsetsByTimestampStrategy=latest to begin at their ends",
+            f"{queue_name(late[0])} and {len(late) - 1} other queues have no message stored at or after that time; "
+            "set startingOffsetsByTimestampStrategy=latest to start at their ends",
         )
 
 

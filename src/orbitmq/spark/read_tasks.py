@@ -1,5 +1,5 @@
-"""What a task does, for batches and streams alike: one range of a queue as Arrow batches. Travels to the executors,
-so it holds settings and no connections."""
+"""The tasks of batches and streams: each reads one range of a queue as Arrow batches. They are sent to the executors,
+so they hold settings and no connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROPERTY_OF = {"tags": TAGS, "keys": KEYS}  # columns conditions are pushed on
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """What one task reads, and the addresses of the broker that has it."""
+    """The range that one task reads, and the addresses of its broker."""
 
     range: OffsetRange
     addresses: Addresses
@@ -59,19 +59,19 @@ class RangeTasks:
         )
 
     def partition(self, range_: OffsetRange, place: BrokerAddresses) -> RangePartition:
-        """The task of a range that lives at `place`."""
+        """The task for a range on the broker at `place`."""
         return RangePartition(range_, preferred(place, self._slaves))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one range; nothing for the partition Spark makes up when there is no range."""
+        """The batches of one range. Empty for the partition that Spark makes up when there is none."""
         if isinstance(partition, RangePartition):
             yield from RangeBatches(partition.range, self._pulls, self._batches).read(partition.addresses)
 
 
 def filtering(options: ReadOptions, pushed: Pushed) -> tuple[str, str, tuple[RowFilter, ...]]:
-    """The expression brokers filter by and its kind, and what tasks filter by.
+    """The filter expression for brokers and its type, and the filters of tasks.
 
-    Brokers compare hashes of tags, so tasks look at the tags themselves, too.
+    Brokers compare hashes of tags, so tasks compare the tags themselves.
     """
     filters: list[RowFilter] = [PropertyIn(PROPERTY_OF[column], values) for column, values in pushed.values.items()]
     if options.tags:
@@ -96,6 +96,6 @@ def preferred(place: BrokerAddresses, slaves: str) -> Addresses:
 
 
 def cluster_of(options: ReadOptions) -> ClusterClient:
-    """The cluster a read asks."""
+    """The client for the cluster of a read."""
     retries = Retries(options.fetch_retries, options.fetch_retry_interval_ms)
     return ClusterClient(options.name_servers, options.pull_timeout_ms, retries, options.protection)

@@ -1,5 +1,4 @@
-"""Options of every read of messages, from brokers and from store directories: what becomes a column, and what of
-messages that are lost or damaged. Must not know where messages are read."""
+"""Options that reads from brokers and from store directories share: columns, data loss, damaged messages."""
 
 from __future__ import annotations
 

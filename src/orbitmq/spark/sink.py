@@ -70,7 +70,7 @@ class SinkTask:
         self._columns = columns
         self._task = task
         self._known = known
-        self._lanes: dict[str, TopicProgress] = {}
+        self._topics: dict[str, TopicProgress] = {}
         self._rows = 0
         self._ids = _unique_ids()
         self._sender: SinkSender
@@ -80,7 +80,7 @@ class SinkTask:
         """Send everything; returns when all of it is stored. SourceError tells what could not be."""
         try:
             async with SinkSender(self._options, self.written) as self._sender:
-                # The next batch is waited for beside the loop: answers and time limits go on meanwhile.
+                # The next batch is waited for beside the loop: responses and time limits go on meanwhile.
                 while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                     await self._write(batch)
                 await self._sender.drain()
@@ -113,25 +113,25 @@ class SinkTask:
             yield wrap(topic), rows.where(codes == code)
 
     async def _write_topic(self, topic: str, rows: SinkRows, columns: SinkColumns) -> None:
-        lane = self._lanes.get(topic)
-        if lane is None:
-            lane = self._lanes[topic] = await self._open(topic)
-        if lane.stored:
-            new = np.array([key not in lane.stored for key in rows.keys], np.bool_)
+        progress = self._topics.get(topic)
+        if progress is None:
+            progress = self._topics[topic] = await self._open(topic)
+        if progress.stored:
+            new = np.array([key not in progress.stored for key in rows.keys], np.bool_)
             self.written.skipped += len(rows) - int(new.sum())
             rows = rows.where(new)
         if not len(rows):
             return
-        places = self._queues(lane.route, rows.batch, columns)
-        if lane.mark is not None and self._sender.to_mark(topic, places).any():
-            rows, places = await self._send_marked(topic, rows, places, columns, lane.mark)
+        places = self._queues(progress.route, rows.batch, columns)
+        if progress.mark is not None and self._sender.to_mark(topic, places).any():
+            rows, places = await self._send_marked(topic, rows, places, columns, progress.mark)
         await self._send(topic, rows, places, columns)
 
     async def _open(self, topic: str) -> TopicProgress:
-        """The lane of a topic, after a look whether this task was there before."""
+        """The progress of a topic, after a look whether this task was there before."""
         if not self._options.effectively_once:
             return TopicProgress(await self._sender.route(topic), {}, None)
-        found = await self._sender.look(topic, self._task.mark, self._known)
+        found = await self._sender.find_marks(topic, self._task.mark, self._known)
         route = await self._sender.route(topic)
         mark = TaskMark(self._task.mark, frozenset(route.masters))
         if found.since_ms is None:

@@ -37,7 +37,7 @@ def cluster_of(options: WriteOptions) -> ClusterClient:
 
 
 def known_brokers(options: WriteOptions) -> KnownBrokers:
-    """What the driver sees now; none unless the write is effectively-once. SourceError when no name server answers."""
+    """What the driver sees now; none unless the write is effectively-once. SourceError when no name server responds."""
     if not options.effectively_once:
         return NO_BROKERS
     cluster = cluster_of(options)

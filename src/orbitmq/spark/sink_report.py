@@ -29,7 +29,7 @@ class StoredSpan:
 @dataclass
 class WriteReport(WriterCommitMessage):
     """What was stored. `skipped` rows were there already, `oversize` ones went to the topic for those; `unconfirmed`
-    counts answers by status that said stored, but not flushed or replicated as safely as configured.
+    counts responses by status that said stored, but not flushed or replicated as safely as configured.
     """
 
     messages: int = 0

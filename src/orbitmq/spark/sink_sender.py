@@ -1,7 +1,7 @@
 """Carries the requests of a task to brokers: routes, a bounded number in flight, pauses, retries and the meaning of
-answers. One event loop a task; must not know rows.
+responses. One event loop a task; must not know rows.
 
-A request whose answer did not come may have been stored. At-least-once sends it again; effectively-once looks into
+A request whose response did not come may have been stored. At-least-once sends it again; effectively-once looks into
 its queue first, after a time in which a busy broker either stores or refuses what it has read. What goes to a broker
 before the task's mark is stored there carries it, so that whatever a broker holds of the task is found by the mark.
 """
@@ -51,7 +51,7 @@ from orbitmq.wire.signature import sign
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
 SETTLE_S = 1.0  # RocketMQ drops a request it has held for 200 ms; after this nothing of a lost one is stored any more
-MARKS_MAX = 32  # messages an index may answer with; marks are unique, others only share the hash
+MARKS_MAX = 32  # messages an index may return; marks are unique, others only share the hash
 A_DAY_MS = 86_400_000
 
 
@@ -105,10 +105,10 @@ class SinkSender:
     async def route(self, topic: str) -> TopicRoute:
         """The route of a topic, asked for once. SourceError when it has no queue to send to."""
         if topic not in self._routes:
-            self._routes[topic] = await self._ask_route(topic)
+            self._routes[topic] = await self._fetch_route(topic)
         return self._routes[topic]
 
-    async def look(self, topic: str, mark: str, known: KnownBrokers) -> FoundMarks:
+    async def find_marks(self, topic: str, mark: str, known: KnownBrokers) -> FoundMarks:
         """What the marks of a task tell that brokers of the topic hold.
 
         SourceError ORBITMQ_BROKER_UNAVAILABLE when one that may have messages of the task does not come back within the
@@ -117,7 +117,7 @@ class SinkSender:
         failures, pause = 0, PAUSE_FIRST_S
         while True:
             try:
-                found = await self._look(topic, mark, known)
+                found = await self._find_marks(topic, mark, known)
                 self._holds_mark(topic, found.holders)
                 return found
             except SourceError as error:
@@ -127,12 +127,12 @@ class SinkSender:
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
 
-    async def _look(self, topic: str, mark: str, known: KnownBrokers) -> FoundMarks:
+    async def _find_marks(self, topic: str, mark: str, known: KnownBrokers) -> FoundMarks:
         if known.of_cluster:
             require_brokers(known.of_cluster, await asyncio.to_thread(self._stored.brokers))
         expected = known.of_topics.get(topic, frozenset())
         try:
-            route = self._routes[topic] = await self._ask_route(topic)
+            route = self._routes[topic] = await self._fetch_route(topic)
         except SourceError as error:
             if error.name == "ORBITMQ_TOPIC_NOT_FOUND":  # so it looks when all brokers of a topic are gone
                 require_brokers(expected, ())
@@ -173,12 +173,12 @@ class SinkSender:
         return wanted
 
     async def submit(self, request: SendRequest) -> None:
-        """Have a request sent; waits while as many as allowed are under way, and as long as the rate asks for.
+        """Have a request sent; waits while as many as allowed are in flight, and as long as the rate asks for.
 
         Raises what an earlier one ended with.
         """
         if self._options.rate_max:
-            await self._pace(request.count)
+            await self._limit_rate(request.count)
         await self._room.acquire()
         if self._failure is not None:
             self._room.release()
@@ -196,7 +196,7 @@ class SinkSender:
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    async def _pace(self, count: int) -> None:
+    async def _limit_rate(self, count: int) -> None:
         """Wait until what was sent before is as old as the rate wants it to be."""
         now = asyncio.get_running_loop().time()
         self._next_at = max(self._next_at, now)
@@ -222,7 +222,7 @@ class SinkSender:
     async def _deliver(self, request: SendRequest, wanted: MessageQueue | None) -> None:
         """Attempts until the request is stored. SourceError when it cannot be."""
         failures, pause, busy_since = 0, PAUSE_FIRST_S, None
-        doubtful: MessageQueue | None = None  # where an attempt went whose answer did not come
+        doubtful: MessageQueue | None = None  # where an attempt went whose response did not come
         while True:
             queue = doubtful or wanted or self._next_queue(request)
             try:
@@ -235,7 +235,7 @@ class SinkSender:
             except BrokerError as error:
                 if error.code in BUSY:
                     busy_since = busy_since or time.monotonic()
-                    self._require_patience(busy_since, queue, error)
+                    self._check_busy_timeout(busy_since, queue, error)
                 elif error.code in RETRY_CODES and failures < self._options.retries:
                     failures += 1
                 else:
@@ -249,7 +249,7 @@ class SinkSender:
                     await asyncio.sleep(SETTLE_S)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
-            await self._renew(request.topic)
+            await self._refresh_route(request.topic)
 
     def _holds_mark(self, topic: str, brokers: Collection[str]) -> None:
         self._tried[topic].update(brokers)
@@ -271,10 +271,10 @@ class SinkSender:
             status = ResponseCode(reply.code).name
             self._written.not_confirmed(status, request.count)
             if self._options.ack_policy == "safe":
-                raise SourceError("ORBITMQ_NOT_SAFE", f"{_what(request, queue)}: stored, but the answer is {status}")
+                raise SourceError("ORBITMQ_NOT_SAFE", f"{_what(request, queue)}: stored, but the response is {status}")
 
     async def _is_stored(self, request: SendRequest, queue: MessageQueue) -> bool:
-        """Whether a request without an answer has been stored; a batch is, whole or not at all.
+        """Whether a request without a response has been stored; a batch is, whole or not at all.
 
         ConnectError when nobody can tell at present.
         """
@@ -318,19 +318,19 @@ class SinkSender:
             self._tried[topic].add(queue.broker_name)
         return queue
 
-    def _require_patience(self, busy_since: float, queue: MessageQueue, error: BrokerError) -> None:
+    def _check_busy_timeout(self, busy_since: float, queue: MessageQueue, error: BrokerError) -> None:
         if (time.monotonic() - busy_since) * 1000 > self._options.busy_timeout_ms:
             text = f"broker {queue.broker_name} stays busy: code {error.code}, {error.remark}"
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
 
-    async def _renew(self, topic: str) -> None:
+    async def _refresh_route(self, topic: str) -> None:
         """A broker may have moved or gone; while nobody tells, the old route will do."""
         with suppress(SourceError):
-            fresh, known = await self._ask_route(topic), self._routes[topic]
+            fresh, known = await self._fetch_route(topic), self._routes[topic]
             queues = known.queues if self._options.keeps_order or self._options.effectively_once else fresh.queues
             self._routes[topic] = TopicRoute(queues, fresh.masters, fresh.known)
 
-    async def _ask_route(self, topic: str) -> TopicRoute:
+    async def _fetch_route(self, topic: str) -> TopicRoute:
         last: OrbitMQError | None = None
         for address in self._options.name_servers:
             try:

@@ -17,7 +17,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS
 from orbitmq.spark.batches import regions
 from orbitmq.spark.cluster_client import Addresses
-from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.fetch import OffsetRange, queue_name
 from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.sink_brokers import cluster_of, masters, require_brokers
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
@@ -87,7 +87,7 @@ class StoredKeys:
 
 def _addresses_of(queue: MessageQueue, queues: Mapping[MessageQueue, Addresses]) -> Addresses:
     if queue not in queues:
-        raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{queue} cannot be read at present")
+        raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{queue_name(queue)} cannot be read at present")
     return queues[queue]
 
 

@@ -61,16 +61,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._tasks = RangeTasks(options, schema)
         self._selection = queue_selection(options)
         self._cluster = cluster_of(options)
-        patience = UnavailablePolicy(options.unavailable == "hold", options.unavailable_timeout_ms)
-        self._survey = ClusterMonitor(self._cluster, self._selection, patience, strict=self._strict, clock=clock)
-        self._mirror = OffsetReporter(self._cluster, options.group) if options.commit_offsets else None
+        policy = UnavailablePolicy(options.unavailable == "hold", options.unavailable_timeout_ms)
+        self._monitor = ClusterMonitor(self._cluster, self._selection, policy, strict=self._strict, clock=clock)
+        self._reporter = OffsetReporter(self._cluster, options.group) if options.commit_offsets else None
         self._clock = clock
         self._pause = pause
         self._initial: dict[str, Any] | None = None
         self._last_batch_at = -math.inf
         self._latest: dict[str, Any] | None = None
         self._target: dict[MessageQueue, int] | None = None
-        self._unsurveyed: frozenset[str] = frozenset()  # brokers that were down when the target was fixed
+        self._down_at_target: frozenset[str] = frozenset()  # brokers that were down when the target was fixed
         self._sizes = MeanSize()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -93,28 +93,28 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix what this run reads: everything that is there now."""
-        seen = self._survey.look(())
+        seen = self._monitor.snapshot(())
         self._target = {queue: high for queue, (_, high) in seen.bounds.items()}
-        self._unsurveyed = self._survey.down
+        self._down_at_target = self._monitor.down
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch, or `start` itself when there is none to be made.
 
-        SourceError for data loss, and for brokers that did not answer for longer than allowed.
+        SourceError for data loss, and for brokers that did not respond for longer than allowed.
         """
         begun = StreamOffset.of_json(start)
         limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
         while True:
-            seen = self._survey.look(begun.at)
+            seen = self._monitor.snapshot(begun.at)
             self._fix_late_targets(begun, seen)
-            self._tell(begun)
+            self._report(begun)
             found = next_batch(begun, seen, strict=self._strict, target=self._target)
             end = self._end(found, limits)
             if (end.at, end.lost) != (begun.at, begun.lost):
                 return end.as_json()
             if self._target is None or not self._is_short_of_target(begun, seen):
                 return start
-            # Spark would take an answer without progress for the end of the run.
+            # Spark would take a response without progress for the end of the run.
             self._pause(self._options.fetch_retry_interval_ms / 1000)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -126,9 +126,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         pieces = cut(self._options, ranges(StreamOffset.of_json(start), StreamOffset.of_json(end)))
-        places = self._survey.places
+        places = self._monitor.places
         if any(piece.queue not in places for piece in pieces):  # the batch was planned before a restart
-            places, _ = self._selection.look(self._cluster)
+            places, _ = self._selection.find(self._cluster)
         pieces = [piece for piece in pieces if piece.queue in places or self._without(piece)]
         return [self._tasks.partition(piece, places[piece.queue]) for piece in pieces]
 
@@ -152,34 +152,34 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The bytes that wait, by the size of some messages of the longest queues."""
         longest = sorted(waiting, key=lambda queue: waiting[queue], reverse=True)[:SAMPLED_QUEUES]
         for queue in longest:
-            addresses = self._survey.places[queue].addresses
+            addresses = self._monitor.places[queue].addresses
             count, size = self._cluster.sample(queue, addresses, found.at[queue], self._options.pulling_group)
-            self._sizes.sampled(count, size)
-        return self._sizes.of(sum(waiting.values()))
+            self._sizes.add(count, size)
+        return self._sizes.estimate(sum(waiting.values()))
 
-    def _tell(self, begun: StreamOffset) -> None:
+    def _report(self, begun: StreamOffset) -> None:
         """Everything up to the start of the next batch is processed: Spark asks for it when the last one is done."""
-        if self._mirror is not None:
-            self._mirror.tell(begun.at, self._survey.places)
+        if self._reporter is not None:
+            self._reporter.report(begun.at, self._monitor.places)
 
     def _fix_late_targets(self, begun: StreamOffset, seen: ClusterSnapshot) -> None:
-        """Brokers that were down when the targets were fixed have theirs from their first answer on."""
+        """Brokers that were down when the targets were fixed have theirs from their first response on."""
         if self._target is not None:
             for queue, (_, high) in seen.bounds.items():
-                if queue in begun.at or queue.broker_name in self._unsurveyed:
+                if queue in begun.at or queue.broker_name in self._down_at_target:
                     self._target.setdefault(queue, high)
 
     def _is_short_of_target(self, begun: StreamOffset, seen: ClusterSnapshot) -> bool:
-        """Whether a broker that does not answer keeps messages of this run back, or may."""
+        """Whether a broker that does not respond keeps messages of this run back, or may."""
         target = self._target or {}
         behind = any(queue not in target or begun.at[queue] < target[queue] for queue in seen.held)
-        return behind or bool(self._unsurveyed & self._survey.down)
+        return behind or bool(self._down_at_target & self._monitor.down)
 
     def _without(self, piece: OffsetRange) -> bool:
         """Go on without a range whose queue is no more; SourceError when that is not allowed, or is not known."""
         if piece.queue.broker_name not in self._cluster.info().brokers:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{piece}: no name server knows its broker")
-        text = f"{piece} exists no more, {len(piece)} messages from offset {piece.start} on are lost"
+        text = f"{piece} no longer exists, {len(piece)} messages from offset {piece.start} on are lost"
         if self._strict:
             raise data_loss(text)
         LOG.warning("event=data_loss text=%s", text)

@@ -1,6 +1,6 @@
 """Decodes runs of message units into Arrow arrays, a column at a time, without Python work per message.
 
-The layout is that of `orbitmq.message.unit`; the same bytes come in pull answers and lie in commit logs. The
+The layout is that of `orbitmq.message.unit`; the same bytes come in pull responses and lie in commit logs. The
 method: header fields are gathered through a view of the buffer that has one record per *byte*, indexed with the
 positions of the units; texts and bodies are taken out of one Arrow array whose offsets alternate between the start
 and the end of each slice, so that its even items are the slices. Must not know Spark, brokers or files.

@@ -248,7 +248,7 @@ def test_corrupt_bytes_may_come_as_rows(damaged: tuple[Path, int]) -> None:
 
 def test_raw_rows_need_the_column_that_tells_them_apart(tmp_path: Path) -> None:
     open_store(tmp_path).close()
-    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option onCorruptRecord: raw needs column corrupt"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option onCorruptRecord: raw needs the column corrupt"):
         rows(tmp_path, onCorruptRecord="raw", columns="body")
 
 

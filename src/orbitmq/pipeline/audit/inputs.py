@@ -274,8 +274,8 @@ class ClusterInput:
         def question(channel: Channel) -> list[Command]:
             return channel.call(request(code))
 
-        (answer,) = self._cluster.ask_broker(name, place.addresses, question)
-        return bytes(succeeded(f"{code.name} of {name}", answer).body)
+        (response,) = self._cluster.call_broker(name, place.addresses, question)
+        return bytes(succeeded(f"{code.name} of {name}", response).body)
 
 
 def _addresses(queues: Mapping[MessageQueue, BrokerAddresses]) -> dict[MessageQueue, tuple[str, ...]]:

@@ -70,7 +70,7 @@ def run(context: JobContext[AuditJob]) -> JobResult:
 
 @dataclass(frozen=True)
 class Audit:
-    """One audit under way; times are milliseconds since the epoch, 0 for none."""
+    """One audit in flight; times are milliseconds since the epoch, 0 for none."""
 
     context: JobContext[AuditJob]
     spark: SparkSession
@@ -137,7 +137,7 @@ class Audit:
 
 
 def _tried(name: str, check: Callable[[], Section]) -> Section:
-    """The section, or one that says why there is none: a broker may refuse some questions and answer others."""
+    """The section, or one that says why there is none: a broker may reject some requests."""
     try:
         return check()
     except (OrbitMQError, PySparkException) as error:

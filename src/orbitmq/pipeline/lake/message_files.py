@@ -47,7 +47,7 @@ class _Share:
 
 
 class _File:
-    """A Parquet file under way."""
+    """A Parquet file in flight."""
 
     def __init__(self, place: StorageLocation, topic: str, day: str, writer: str, compression: str) -> None:
         self._place = place
