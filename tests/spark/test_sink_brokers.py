@@ -115,7 +115,7 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
         assert run_task(options, with_a_lost_answer(), known=known).messages == 34
     else:
         with pytest.raises(
-            SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: .*: cannot see whether they are stored: .*broker-"
+            SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: .*: cannot find out whether they are stored: .*broker-"
         ):
             run_task(options, with_a_lost_answer(), known=known)
         with pytest.raises(SourceError, match=GONE.format(looks[0].broker_name)):

@@ -178,8 +178,8 @@ def test_idempotency_keys_are_found_among_the_keys_when_asked_for() -> None:
     [
         ({"body": pa.array(["a", None])}, "row 1 of a batch of 2 has no body"),
         ({"body": pa.array(["", "a"])}, "row 0 of a batch of 2 has no body"),
-        ({"body": pa.array(["a"]), "tags": pa.array(["x\x02y"])}, "TAGS: a text holds the character 0x02"),
-        ({"body": pa.array(["a"]), "properties": pa.array([[("a\x01", "b")]], MAP)}, "properties: a text holds"),
+        ({"body": pa.array(["a"]), "tags": pa.array(["x\x02y"])}, "TAGS: the character 0x02"),
+        ({"body": pa.array(["a"]), "properties": pa.array([[("a\x01", "b")]], MAP)}, "properties: the character 0x01"),
         ({"body": pa.array(["a"]), "keys": pa.array([b"\xff"])}, "column keys: "),
     ],
 )
@@ -242,9 +242,9 @@ TEXT, NUMBER = StringType(), IntegerType()
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        ([("amount", DoubleType()), ("body", TEXT)], "a message has no amount; there are body (or value), topic"),
-        ([("keys", TEXT)], "there is no column body (or value); make one, e.g. to_json(struct(*)) AS body"),
-        ([("body", TEXT), ("value", TEXT)], "column value is there twice"),
+        ([("amount", DoubleType()), ("body", TEXT)], "a message has no amount; the columns are body (or value), topic"),
+        ([("keys", TEXT)], "there is no column body (or value); add one, e.g. to_json(struct(*)) AS body"),
+        ([("body", TEXT), ("value", TEXT)], "column value occurs twice"),
         ([("body", NUMBER)], "column body is int; it may be string, binary"),
         ([("body", TEXT), ("properties", MapType(TEXT, NUMBER))], "column properties is map<string,int>"),
         ([("body", TEXT), ("keys", ArrayType(NUMBER))], "column keys is array<int>"),
@@ -265,15 +265,15 @@ def test_a_frame_without_a_topic_needs_the_option() -> None:
 @pytest.mark.parametrize(
     ("given_options", "text"),
     [
-        ({"topic": "a", "path": "b"}, "option topic names a, save() names b"),
+        ({"topic": "a", "path": "b"}, "option topic is a, but save() got b"),
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, "option topic: sending to the system topic"),
         ({"onOversize": "dlq:"}, "option onOversize: value 'dlq:' is not allowed"),
         ({"onOversize": "dlq:a b"}, "option onOversize: the topic 'a b' holds other characters"),
         ({"deliveryGuarantee": "effectively-once", "idempotencyKeyIn": "none"}, "option idempotencyKeyIn: effec"),
-        ({"deliveryGuarantee": "effectively-once", "ackPolicy": "safe"}, "option ackPolicy: a message that is stored"),
-        ({"expectBrokers": "a"}, "option expectBrokers: only deliveryGuarantee=effectively-once"),
+        ({"deliveryGuarantee": "effectively-once", "ackPolicy": "safe"}, "option ackPolicy: safe sends a stored"),
+        ({"expectBrokers": "a"}, "option expectBrokers needs deliveryGuarantee=effectively-once"),
         ({"subscribe": "a"}, "option subscribe is unknown; that is an option of reads"),
-        ({"mode": "append"}, 'option mode is unknown; say .mode("append")'),
+        ({"mode": "append"}, 'option mode is unknown; call .mode("append")'),
     ],
 )
 def test_a_mistaken_option_is_refused_by_name(given_options: dict[str, str], text: str) -> None:

@@ -231,7 +231,7 @@ def test_a_fixed_queue_is_the_one_that_is_used(cluster: Cluster, topic: str, set
         assert [int(message.body) for message in messages] == list(range(queue.queue_id, 30, 3))[
             : 10 * (queue.queue_id < 3)
         ]
-    with pytest.raises(SourceError, match="ORBITMQ_BAD_ROW: queue 9 of broker broker-a is not to be written"):
+    with pytest.raises(SourceError, match="ORBITMQ_BAD_ROW: queue 9 of broker broker-a is not writable"):
         run_task(settings(queueSelector="fixed"), [sinks.rows([1], queueId=pa.array([9]))])
 
 

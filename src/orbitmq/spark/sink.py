@@ -1,9 +1,9 @@
-"""Writes frames into topics: what a task does with its Arrow batches, and what the driver says at the end.
+"""Writes frames into topics: the tasks that send Arrow batches, and the report of the driver.
 
-A task returns when every message it was given is stored, or fails. With effectively-once it first looks whether it
-was begun before: the first message it sends to each broker of a topic carries the task's mark among its KEYS and is
-acknowledged before any other goes there, so one question to the key index of each broker is enough; only if the mark is
-found are the keys listed that are stored since, and rows with those left out. Must not know the reading side.
+A task returns when all its messages are stored, or fails. With effectively-once it first checks whether it was started
+before. The first message it sends to each broker of a topic carries the task's mark among its KEYS, and is acknowledged
+before any other message goes there. So one query to the key index of each broker is enough. Only if the mark is found,
+the task lists the keys stored since then, and skips the rows with those keys. Knows nothing of reads.
 """
 
 from __future__ import annotations
@@ -45,15 +45,18 @@ from orbitmq.spark.sink_stored import StoredKeys, StoredPlaces
 
 LOG = logging.getLogger(__name__)
 
-Places = NDArray[np.int64]  # of each row: which queue of the route, or ANY_QUEUE
-OVERSIZE_KEPT = 64 << 10  # bytes of a body too large that go to the dead letter topic: enough to see what it was
-QUERY_AND_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")  # where Spark tells a task what it works for
+Places = NDArray[np.int64]  # of each row: the index of its queue in the route, or ANY_QUEUE
+OVERSIZE_KEPT = 64 << 10  # bytes of an oversize body that go to the dead letter topic: enough to recognise it
+QUERY_AND_BATCH = (
+    "sql.streaming.queryId",
+    "streaming.sql.batchId",
+)  # local properties in which Spark gives a task its query and batch
 OVERSIZE_COLUMNS = SinkColumns({"body": 0, "keys": 1, "properties": 2})
 
 
 @dataclass
 class TopicProgress:
-    """What a task knows of one topic: what it stored there before, and the mark its first messages carry, if any."""
+    """The state of a task for one topic: what it stored before, and the mark of its first messages, if any."""
 
     route: TopicRoute
     stored: StoredPlaces
@@ -61,7 +64,7 @@ class TopicProgress:
 
 
 class SinkTask:
-    """One task: the rows of one partition on their way to the brokers."""
+    """One task: sends the rows of one partition."""
 
     def __init__(
         self, options: WriteOptions, columns: SinkColumns, task: TaskIdentity, known: KnownBrokers = NO_BROKERS
@@ -77,10 +80,10 @@ class SinkTask:
         self.written = WriteReport()
 
     async def run(self, batches: Iterator[pa.RecordBatch]) -> WriteReport:
-        """Send everything; returns when all of it is stored. SourceError tells what could not be."""
+        """Send all rows. Returns when all are stored. SourceError says what could not be sent."""
         try:
             async with SinkSender(self._options, self.written) as self._sender:
-                # The next batch is waited for beside the loop: responses and time limits go on meanwhile.
+                # A thread waits for the next batch, so that the event loop handles responses and timeouts.
                 while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                     await self._write(batch)
                 await self._sender.drain()
@@ -98,14 +101,14 @@ class SinkTask:
             await self._write_topic(topic, rows, self._columns)
 
     def _by_topic(self, rows: SinkRows) -> Iterator[tuple[str, SinkRows]]:
-        """The rows of each topic, in their order; topics as brokers know them."""
+        """The rows of each topic, in their order. Topics have their full names."""
         wrap = self._options.names.wrap
         if self._options.topic or not len(rows):
             yield from [(wrap(self._options.topic), rows)] if len(rows) else []
             return
         topics = self._columns.text(rows.batch, "topic")
         if topics is None or topics.null_count:
-            raise bad_row("a row has no topic; fill column topic or give option topic")
+            raise bad_row("a row has no topic; fill the column topic or set the option topic")
         encoded = topics.dictionary_encode()
         codes = encoded.indices.to_numpy(False)
         for code, topic in enumerate(encoded.dictionary.to_pylist()):
@@ -128,7 +131,7 @@ class SinkTask:
         await self._send(topic, rows, places, columns)
 
     async def _open(self, topic: str) -> TopicProgress:
-        """The progress of a topic, after a look whether this task was there before."""
+        """The progress of a topic, after a check whether this task was started before."""
         if not self._options.effectively_once:
             return TopicProgress(await self._sender.route(topic), {}, None)
         found = await self._sender.find_marks(topic, self._task.mark, self._known)
@@ -143,7 +146,7 @@ class SinkTask:
     async def _send_marked(
         self, topic: str, rows: SinkRows, places: Places, columns: SinkColumns, mark: TaskMark
     ) -> tuple[SinkRows, Places]:
-        """Send the first row to each broker that holds no mark and see all of them stored; returns the others."""
+        """Send the first row for each broker without a mark, and wait until all are stored. Returns the other rows."""
         fits = await self._fitting(topic, rows, self._encoded(topic, rows, columns))
         rows, places = rows.where(fits), places[fits]
         marked = self._sender.to_mark(topic, places)
@@ -172,22 +175,22 @@ class SinkTask:
         return EncodedRows(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), mark)
 
     async def _fitting(self, topic: str, rows: SinkRows, encoded: EncodedRows) -> NDArray[np.bool_]:
-        """Which rows are small enough; the others are sent to the topic for those."""
+        """Which rows are small enough. The others are sent to the dead letter topic."""
         fits = encoded.fits()
         if not fits.all():
             await self._divert(topic, encoded, rows, fits)
         return fits
 
     async def _divert(self, topic: str, encoded: EncodedRows, rows: SinkRows, fits: NDArray[np.bool_]) -> None:
-        """Send what is too large to the topic for it, cut and described; or fail."""
+        """Send oversize rows, truncated and described, to the dead letter topic; or fail."""
         first = int(np.argmin(fits))
         elsewhere = self._options.names.wrap(self._options.dead_letter_topic)
         if not elsewhere or elsewhere == topic:
             body, properties = encoded.size_of(first)
             raise SourceError(
                 "ORBITMQ_OVERSIZE",
-                f"a message to topic {topic} has {body} bytes of body and {properties} of properties, at most "
-                f"{self._options.size_max} and 32,255 go; onOversize=dlq:<topic> sends such messages there",
+                f"a message to topic {topic} has {body} bytes of body and {properties} of properties; the "
+                f"limits are {self._options.size_max} and 32,255; onOversize=dlq:<topic> sends such messages there",
             )
         cut = [self._cut(topic, encoded, rows, row) for row in np.flatnonzero(~fits).tolist()]
         names = ["body", "keys", "properties"]
@@ -216,7 +219,7 @@ class SinkTask:
         )
 
     def _queues(self, route: TopicRoute, batch: pa.RecordBatch, columns: SinkColumns) -> Places:
-        """The place of each row's queue among those of the route, ANY_QUEUE for any."""
+        """The index of each row's queue in the route, ANY_QUEUE for any."""
         if self._options.selector == "keyHash":
             keys = columns.text(batch, "shardingKey")
             return _hashed(columns.keys(batch) if keys is None else keys, batch.num_rows, len(route.queues))
@@ -227,7 +230,7 @@ class SinkTask:
 
 
 def _hashed(keys: pa.StringArray | None, count: int, queues: int) -> Places:
-    """As Java's hash selector; rows without a key go anywhere."""
+    """Queues by the hash selector of Java. Rows without a key go to any queue."""
     if keys is None:
         return np.full(count, ANY_QUEUE)
     encoded = keys.dictionary_encode()
@@ -242,12 +245,12 @@ def _fixed(route: TopicRoute, ids: Sequence[int | None], names: pa.StringArray |
     }
     brokers = sorted({queue.broker_name for queue in route.queues})
     if names is None and len(brokers) > 1:
-        raise bad_row(f"the topic lives on {', '.join(brokers)}: column brokerName must say which is meant")
+        raise bad_row(f"the topic is on {', '.join(brokers)}; add the column brokerName")
     wanted = zip([brokers[0]] * len(ids) if names is None else names.to_pylist(), ids, strict=True)
     found = [places.get(place, len(places)) for place in wanted]
     if len(places) in found:
         row = found.index(len(places))
-        raise bad_row(f"queue {ids[row]} of broker {brokers[0] if names is None else names[row]} is not to be written")
+        raise bad_row(f"queue {ids[row]} of broker {brokers[0] if names is None else names[row]} is not writable")
     return np.array(found, np.int64)
 
 
@@ -256,7 +259,7 @@ def _unique_ids() -> UniqueIds:
 
 
 class Reporting:
-    """What the driver says of a batch: a line in the log, and one in the file of option reportPath."""
+    """Reports a batch on the driver: a line in the log, and one in the file of the option reportPath."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._path = options.report_path
@@ -267,7 +270,7 @@ class Reporting:
         self._append(total.line("commit", batch))
 
     def aborted(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """What tasks stored before the write failed stays stored; a failed task's error says what it had stored."""
+        """Messages that tasks stored before the failure stay. The error of a failed task says what it had stored."""
         failed = sum(message is None for message in messages)
         total = merged(message for message in messages if isinstance(message, WriteReport))
         text = "event=aborted%s failed_tasks=%d already_stored=%s"
@@ -279,17 +282,17 @@ class Reporting:
             try:
                 with Path(self._path).open("a", encoding="utf-8") as file:
                     file.write(line + "\n")
-            except OSError as error:  # everything is stored: the write must not fail for its report
+            except OSError as error:  # all messages are stored: a missing report must not fail the write
                 LOG.warning("event=report_failed path=%s error=%s", self._path, error)
 
 
 def _named(batch: int | None) -> str:
-    """The batch of a stream; a batch write has none."""
+    """The batch of a stream, for the log."""
     return "" if batch is None else f" batch={batch}"
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """A batch write; travels to the executors."""
+    """A batch write. It is sent to the executors."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns, known: KnownBrokers) -> None:
         self._options = options
@@ -310,7 +313,7 @@ class TopicWriter(DataSourceArrowWriter):
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write; travels to the executors."""
+    """A streaming write. It is sent to the executors."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns, known: KnownBrokers) -> None:
         self._options = options

@@ -1,5 +1,4 @@
-"""The options of `df.write.format("orbitmq")` and `df.writeStream.format("orbitmq")`, one declaration each. Must not
-know how a write is done."""
+"""The options of `df.write.format("orbitmq")` and `df.writeStream.format("orbitmq")`."""
 
 from __future__ import annotations
 
@@ -15,20 +14,20 @@ from orbitmq.spark.cluster_options import ClusterOptions, bad_option, parse_opti
 EFFECTIVELY_ONCE = "effectively-once"
 DEAD_LETTER = "dlq:"
 
-# What users of other sinks write, and what they mean here.
+# Option names of other sinks, and the hint for each.
 FOREIGN_OPTIONS = {
-    "kafka.bootstrap.servers": "give nameServer, the addresses of the name servers",
-    "bootstrap.servers": "give nameServer, the addresses of the name servers",
-    "subscribe": "that is an option of reads; give topic, or the topic to save()",
-    "mode": 'say .mode("append") of the writer instead',
+    "kafka.bootstrap.servers": "use nameServer, the addresses of the name servers",
+    "bootstrap.servers": "use nameServer, the addresses of the name servers",
+    "subscribe": "that is an option of reads; use topic, or pass the topic to save()",
+    "mode": 'call .mode("append") of the writer instead',
 }
-# Options of the engine that come along with those of the sink.
+# Options of Spark that are passed along with those of the sink.
 OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
 @dataclass(frozen=True)
 class WriteOptions(ClusterOptions):
-    """How messages are written."""
+    """Options of writes."""
 
     namespace: str = option("namespace", "", "Namespace of the topics. Topic names are given without it.")
     topic: str = option(
@@ -136,7 +135,7 @@ class WriteOptions(ClusterOptions):
 
     @property
     def names(self) -> Namespace:
-        """Whose topics these are."""
+        """The namespace of the topics."""
         return Namespace(self.namespace)
 
     @property
@@ -145,38 +144,38 @@ class WriteOptions(ClusterOptions):
 
     @property
     def broker_names(self) -> frozenset[str]:
-        """The brokers that must be there."""
+        """The brokers that must be available."""
         return frozenset(parts(self.expected_brokers, ","))
 
     @property
     def keeps_order(self) -> bool:
-        """Whether requests to one queue must go one after another."""
+        """Whether requests to one queue are sent one after another."""
         return self.selector != "roundRobin"
 
     @property
     def dead_letter_topic(self) -> str:
-        """Where messages go that are too large; empty fails the write."""
+        """The topic for messages that are too large. Empty fails the write."""
         return self.on_oversize.removeprefix(DEAD_LETTER) if self.on_oversize != "fail" else ""
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Parse the options of a write; names are not case-sensitive. SourceError names the option at fault."""
+    """Parse the options of a write. Names are not case-sensitive. SourceError names the invalid option."""
     own = {key: value for key, value in given.items() if key.lower() not in OF_SPARK}
     options = parse_options(WriteOptions, own, FOREIGN_OPTIONS)
     if options.topic and options.path and options.topic != options.path:
-        raise bad_option(f"option topic names {options.topic}, save() names {options.path}; give one of them")
+        raise bad_option(f"option topic is {options.topic}, but save() got {options.path}; use one of them")
     options = options.replace(topic=options.topic or options.path)
     for name, topic in (("topic", options.topic), ("onOversize", options.dead_letter_topic)):
         if topic:
             require_topic(f"option {name}", topic)
     if options.expected_brokers and not options.effectively_once:
-        raise bad_option("option expectBrokers: only deliveryGuarantee=effectively-once looks what they hold")
+        raise bad_option("option expectBrokers needs deliveryGuarantee=effectively-once")
     if options.effectively_once and options.key_place == "none":
-        raise bad_option("option idempotencyKeyIn: effectively-once needs the keys; give property or keys")
+        raise bad_option("option idempotencyKeyIn: effectively-once needs the keys; set property or keys")
     if options.effectively_once and options.ack_policy == "safe":
         raise bad_option(
-            "option ackPolicy: a message that is stored but not confirmed cannot be sent again without being there "
-            "twice; effectively-once goes with stored"
+            "option ackPolicy: safe sends a stored but unconfirmed message again, which would duplicate it; "
+            "effectively-once needs stored"
         )
     return options
 

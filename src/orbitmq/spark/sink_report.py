@@ -1,4 +1,4 @@
-"""What a task, a batch or a whole write has stored: counts, and first and last offset of each queue. Pure."""
+"""The report of a task, a batch or a write: counts, and the first and last offset of each queue. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitmq.message.model import MessageQueue
 
 @dataclass
 class StoredSpan:
-    """Messages of one queue; other producers' ones may lie between `first` and `last`."""
+    """Stored messages of one queue. Messages of other producers may be between `first` and `last`."""
 
     count: int = 0
     first: int = -1
@@ -28,8 +28,8 @@ class StoredSpan:
 
 @dataclass
 class WriteReport(WriterCommitMessage):
-    """What was stored. `skipped` rows were there already, `oversize` ones went to the topic for those; `unconfirmed`
-    counts responses by status that said stored, but not flushed or replicated as safely as configured.
+    """Counts of a write. `skipped` rows were stored before, `oversize` ones went to the dead letter topic.
+    `unconfirmed` counts messages by status that are stored, but not flushed or replicated as configured.
     """
 
     messages: int = 0
@@ -46,7 +46,7 @@ class WriteReport(WriterCommitMessage):
         self.unconfirmed[status] = self.unconfirmed.get(status, 0) + count
 
     def merge(self, other: WriteReport) -> None:
-        """Add what another task has stored."""
+        """Add the counts of another task."""
         self.messages += other.messages
         self.skipped += other.skipped
         self.oversize += other.oversize

@@ -1,7 +1,7 @@
-"""Rows of a frame as requests to a broker: properties texts, batch bodies and where they are cut, a column at a time.
+"""Encodes rows of a frame as requests to a broker: properties and batch bodies, column by column.
 
-The layout of a batch is that of `orbitmq.message.batch`; its items are joined by Arrow out of columns, so that a
-message costs no Python work but its unique id. Must not know routes, connections or Spark's tasks.
+The layout of a batch is that of `orbitmq.message.batch`. Arrow joins its items from columns, so that the unique id is
+the only Python work for each message. Knows no routes, connections or tasks of Spark.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from orbitmq.spark.sink_options import WriteOptions
 TIMER_DELIVER = "TIMER_DELIVER_MS"  # the deliver time for brokers of RocketMQ 5; 4.x of the cloud reads the older name
 SHARDING_KEY = "__SHARDINGKEY"
 OWN = frozenset({IDEMPOTENCY_KEY, TASK_BROKERS, TIMER_DELIVER, START_DELIVER_TIME, SHARDING_KEY})
-OF_RETRIES = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID})  # with these a consumer knows a retried message by its topic
-TEXT_SIZE_MAX = PROPERTIES_SIZE_MAX - 512  # brokers add their cluster, the zone of the client and the like
+OF_RETRIES = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID})  # consumers use these to find the topic of a retried message
+TEXT_SIZE_MAX = PROPERTIES_SIZE_MAX - 512  # brokers add their cluster, the client's zone and others
 ANY_QUEUE = -1
 
 ITEM = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body_size", ">i4")])
@@ -48,7 +48,7 @@ TEXT_SIZE = np.dtype(">i2")
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """What one request carries: `count` messages for one queue, the place of which in the topic's list is `queue`."""
+    """One request: `count` messages for one queue, whose index in the route is `queue`."""
 
     topic: str
     queue: int
@@ -59,14 +59,14 @@ class SendRequest:
     flag: int
     born_ms: int | None
     keys: tuple[str, ...]
-    """The idempotency keys of its messages; none where nobody asks for them."""
+    """The idempotency keys of its messages, empty unless effectively-once."""
     marked: bool
     """Whether its messages carry the mark of the task."""
 
 
 @dataclass(frozen=True)
 class SinkRows:
-    """Rows of one topic with their idempotency keys, empty for none."""
+    """Rows of one topic with their idempotency keys, if any."""
 
     batch: pa.RecordBatch
     keys: Sequence[str]
@@ -85,7 +85,7 @@ class SinkRows:
 
 
 class EncodedRows:
-    """The rows of one topic ready to be cut into requests. `mark` is what all rows shall carry of their task.
+    """The encoded rows of one topic, which are then split into requests. All rows carry `mark`.
 
     SourceError ORBITMQ_BAD_ROW when a row cannot be a message, whatever its size.
     """
@@ -125,7 +125,7 @@ class EncodedRows:
         return int(self._body_sizes[row]), int(self._text_sizes[row])
 
     def requests(self, queues: NDArray[np.int64]) -> Iterator[SendRequest]:
-        """The requests that carry all rows to these queues, whose order is kept for each queue."""
+        """The requests for all rows, each to its queue. The order within a queue is kept."""
         order = np.argsort(queues, kind="stable") if (queues[1:] < queues[:-1]).any() else None
         alone = self._alone()
         sizes = ITEM_OVERHEAD + self._body_sizes.astype(np.int64) + self._text_sizes
@@ -143,7 +143,7 @@ class EncodedRows:
     # ---------------------------------------------------------------------------------------------------------------
 
     def _properties(self, batch: pa.RecordBatch, new_id: Callable[[], str]) -> pa.StringArray:
-        """The properties text of each row; that of the unique id stands last, so that it ends without 0x02."""
+        """The properties of each row. The unique id comes last, so that the text ends without 0x02."""
         columns, row_count = self._columns, batch.num_rows
         keys = columns.keys(batch)
         tags = columns.text(batch, "tags")
@@ -176,8 +176,8 @@ class EncodedRows:
             yield START_DELIVER_TIME, self._deliver_at.cast(pa.string())
 
     def _keys_with(self, keys: pa.StringArray | None, user: pa.StringArray | None) -> pa.StringArray:
-        """KEYS with the idempotency key and the mark behind those of the row."""
-        if keys is None:  # the row's own may stand among its properties
+        """KEYS of the row, followed by the idempotency key and the mark."""
+        if keys is None:  # the properties may contain KEYS
             found = [] if user is None else [_value_of(text, KEYS) for text in user.to_pylist()]
             keys = pa.array(found or [None] * len(self._rows), pa.string())
         more = [self._mark.word] if self._mark else []
@@ -234,7 +234,7 @@ class EncodedRows:
 
 
 def _user_properties(batch: pa.RecordBatch, columns: SinkColumns, kept_names: set[str]) -> pa.StringArray | None:
-    """The application's properties of each row, each pair with its end; reserved names and blanks are left out."""
+    """The application's properties of each row, each pair with its separator. Reserved and empty ones are dropped."""
     found = columns.pairs(batch)
     if found is None:
         return None
@@ -265,7 +265,7 @@ def _spaced(keys: pa.StringArray, *more: pa.StringArray | str) -> pa.StringArray
 
 
 def _value_of(text: str, name: str) -> str | None:
-    """The value of a property in a text whose pairs all have their end."""
+    """The value of a property in a text whose pairs all end with the separator."""
     return next((pair[len(name) + 1 :] for pair in text.split(PAIR_END) if pair.startswith(name + NAME_END)), None)
 
 
@@ -273,7 +273,9 @@ def _require_no_separators(what: str, *texts: pa.StringArray) -> None:
     for text in texts:
         for separator in (NAME_END, PAIR_END):
             if pc.any(pc.match_substring(text, separator)).as_py():
-                raise bad_row(f"{what}: a text holds the character {ord(separator):#04x}, which separates properties")
+                raise bad_row(
+                    f"{what}: the character {ord(separator):#04x} is not allowed, since it separates properties"
+                )
 
 
 def _cuts(

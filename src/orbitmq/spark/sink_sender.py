@@ -1,9 +1,9 @@
-"""Carries the requests of a task to brokers: routes, a bounded number in flight, pauses, retries and the meaning of
-responses. One event loop a task; must not know rows.
+"""Sends the requests of a task: routes, requests in flight, back-pressure, retries and responses. One event loop for
+each task. Knows no rows.
 
-A request whose response did not come may have been stored. At-least-once sends it again; effectively-once looks into
-its queue first, after a time in which a busy broker either stores or refuses what it has read. What goes to a broker
-before the task's mark is stored there carries it, so that whatever a broker holds of the task is found by the mark.
+A request without a response may have been stored. At-least-once sends it again. Effectively-once first reads its queue,
+after a time in which a busy broker either stores or rejects the request. Until the task's mark is stored on a broker,
+all messages to that broker carry the mark, so the mark finds everything that a broker holds of the task.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from orbitmq.wire.signature import sign
 
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
-SETTLE_S = 1.0  # RocketMQ drops a request it has held for 200 ms; after this nothing of a lost one is stored any more
-MARKS_MAX = 32  # messages an index may return; marks are unique, others only share the hash
+SETTLE_S = 1.0  # RocketMQ drops a request after 200 ms in its queue; after this time a lost one is stored or dropped
+MARKS_MAX = 32  # limit of an index query; marks are unique, other results only share the hash
 A_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
 class TopicRoute:
-    """Where messages of a topic are sent: its queues in the order keys are spread over, and the masters.
+    """The route of a topic: its queues in hash order, and the addresses of the masters.
 
-    `known` has the address of a slave besides where a broker has no master.
+    `known` also has the address of a slave for brokers without a master.
     """
 
     queues: tuple[MessageQueue, ...]
@@ -68,7 +68,7 @@ class TopicRoute:
 
 
 class SinkSender:
-    """Sends for one task and notes in `written` what is stored. Use it as an asynchronous context manager."""
+    """Sends for one task and records in `written` what is stored. An asynchronous context manager."""
 
     def __init__(self, options: WriteOptions, written: WriteReport) -> None:
         self._options = options
@@ -82,7 +82,7 @@ class SinkSender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._turn = random.randrange(1 << 16)  # noqa: S311 - tasks shall not all begin with the same queue
-        self._next_at = 0.0  # of the loop's clock: when the rate allows the next request
+        self._next_at = 0.0  # loop time at which the rate allows the next request
         self._began_ms = int(time.time() * 1000)
 
     async def __aenter__(self) -> Self:
@@ -99,20 +99,20 @@ class SinkSender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._tasks:
-            await asyncio.wait(self._tasks)  # what they store belongs into the report, and each has its own time limit
+            await asyncio.wait(self._tasks)  # the report includes what they store; each has its own timeout
         await self._remoting.close()
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route of a topic, asked for once. SourceError when it has no queue to send to."""
+        """The cached route of a topic. SourceError when it has no queue to send to."""
         if topic not in self._routes:
             self._routes[topic] = await self._fetch_route(topic)
         return self._routes[topic]
 
     async def find_marks(self, topic: str, mark: str, known: KnownBrokers) -> FoundMarks:
-        """What the marks of a task tell that brokers of the topic hold.
+        """Look up the marks of a task on the brokers of the topic.
 
-        SourceError ORBITMQ_BROKER_UNAVAILABLE when one that may have messages of the task does not come back within the
-        retries of a request.
+        SourceError ORBITMQ_BROKER_UNAVAILABLE when a broker that may have messages of the task stays unavailable for
+        all retries.
         """
         failures, pause = 0, PAUSE_FIRST_S
         while True:
@@ -134,7 +134,7 @@ class SinkSender:
         try:
             route = self._routes[topic] = await self._fetch_route(topic)
         except SourceError as error:
-            if error.name == "ORBITMQ_TOPIC_NOT_FOUND":  # so it looks when all brokers of a topic are gone
+            if error.name == "ORBITMQ_TOPIC_NOT_FOUND":  # also the case when all brokers of a topic are down
                 require_brokers(expected, ())
             raise
         require_brokers(expected, route.masters)
@@ -157,8 +157,8 @@ class SinkSender:
         return reply.body
 
     def to_mark(self, topic: str, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the rows to these queues have to carry the mark: the first to each broker that holds none, and of
-        those for any queue as many as there are brokers that were not tried.
+        """Which rows must carry the mark: the first for each broker that has none, and of the rows for any queue as
+        many as there are brokers that were not tried.
         """
         queues = self._routes[topic].queues
         wanted = np.zeros(len(places), np.bool_)
@@ -173,9 +173,9 @@ class SinkSender:
         return wanted
 
     async def submit(self, request: SendRequest) -> None:
-        """Have a request sent; waits while as many as allowed are in flight, and as long as the rate asks for.
+        """Send a request in the background. Waits for room in flight and for the rate.
 
-        Raises what an earlier one ended with.
+        Raises the error of an earlier request.
         """
         if self._options.rate_max:
             await self._limit_rate(request.count)
@@ -188,7 +188,7 @@ class SinkSender:
         task.add_done_callback(self._done)
 
     async def drain(self) -> None:
-        """Wait until everything submitted is stored. Raises what one of them ended with."""
+        """Wait until all requests are stored. Raises the error of a failed one."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
         if self._failure is not None:
@@ -197,7 +197,7 @@ class SinkSender:
     # ---------------------------------------------------------------------------------------------------------------
 
     async def _limit_rate(self, count: int) -> None:
-        """Wait until what was sent before is as old as the rate wants it to be."""
+        """Wait until the rate allows the next request."""
         now = asyncio.get_running_loop().time()
         self._next_at = max(self._next_at, now)
         await asyncio.sleep(self._next_at - now)
@@ -207,7 +207,7 @@ class SinkSender:
         self._tasks.discard(task)
         self._room.release()
         if not task.cancelled():
-            error = task.exception()  # asked of each, or the loop reports it as lost
+            error = task.exception()  # retrieve each, or the loop logs it as never retrieved
             self._failure = self._failure or error
 
     async def _send(self, request: SendRequest) -> None:
@@ -220,9 +220,9 @@ class SinkSender:
                     await self._deliver(request, queue)
 
     async def _deliver(self, request: SendRequest, wanted: MessageQueue | None) -> None:
-        """Attempts until the request is stored. SourceError when it cannot be."""
+        """Retry until the request is stored. SourceError when it fails for good."""
         failures, pause, busy_since = 0, PAUSE_FIRST_S, None
-        doubtful: MessageQueue | None = None  # where an attempt went whose response did not come
+        doubtful: MessageQueue | None = None  # the queue of an attempt without response
         while True:
             queue = doubtful or wanted or self._next_queue(request)
             try:
@@ -274,15 +274,15 @@ class SinkSender:
                 raise SourceError("ORBITMQ_NOT_SAFE", f"{_what(request, queue)}: stored, but the response is {status}")
 
     async def _is_stored(self, request: SendRequest, queue: MessageQueue) -> bool:
-        """Whether a request without a response has been stored; a batch is, whole or not at all.
+        """Whether a request without response was stored. A batch is stored as a whole or not at all.
 
-        ConnectError when nobody can tell at present.
+        ConnectError when this cannot be found out now.
         """
         try:
             brokers = [queue.broker_name]
             found = await asyncio.to_thread(self._stored.since, request.topic, self._began_ms, brokers, queue)
         except SourceError as error:
-            raise ConnectError(f"cannot see whether they are stored: {error}") from error
+            raise ConnectError(f"cannot find out whether they are stored: {error}") from error
         places = places_of(found, request.keys)
         for place, offset in places:
             self._written.stored(place, offset, 1)
@@ -306,7 +306,7 @@ class SinkSender:
         )
 
     def _next_queue(self, request: SendRequest) -> MessageQueue:
-        """Any queue in turn; of an effectively-once write one of a broker with the mark, or one for a mark."""
+        """The next queue, round robin. For effectively-once on a broker that has the mark, or will get it."""
         self._turn += 1
         topic, queues = request.topic, self._routes[request.topic].queues
         if self._options.effectively_once:
@@ -324,7 +324,7 @@ class SinkSender:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
 
     async def _refresh_route(self, topic: str) -> None:
-        """A broker may have moved or gone; while nobody tells, the old route will do."""
+        """Refresh the route, since a broker may have moved. Keep the old one when no name server responds."""
         with suppress(SourceError):
             fresh, known = await self._fetch_route(topic), self._routes[topic]
             queues = known.queues if self._options.keeps_order or self._options.effectively_once else fresh.queues

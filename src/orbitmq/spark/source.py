@@ -1,7 +1,7 @@
 """The data source `orbitmq`: topics of a cluster as a DataFrame, read over the network, in one batch or as a stream.
 
-Spark calls it in three places: `schema` and the readers where `load` is called, planning in a process of the driver,
-`read` in a task. A batch must not hold connections between them.
+Spark calls `schema` and the readers where `load` is called, the planning in a process of the driver, and `read` in a
+task. A batch must not hold connections between these calls.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TopicSource(DataSource):
 
 
 class TopicReader(DataSourceReader):
-    """Plans a batch read on the driver and runs its tasks; it travels to the executors."""
+    """Plans a batch read on the driver and runs its tasks. It is sent to the executors."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -91,7 +91,7 @@ class TopicReader(DataSourceReader):
         self._tasks = RangeTasks(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges of all queues; the same for the same options and the same offsets of the brokers."""
+        """The ranges of all queues, which depend only on the options and the offsets of the brokers."""
         cluster = cluster_of(self._options)
         places = self._selection.queues(cluster)
         queues = {queue: place.addresses for queue, place in places.items()}
@@ -104,11 +104,11 @@ class TopicReader(DataSourceReader):
 
 
 class NarrowingTopicReader(TopicReader):
-    """Lets the conditions of the query narrow what is read. Spark refuses a reader that can do so unless its
-    configuration allows it, so this is a class of its own."""
+    """Uses conditions of the query to reduce what is read. Spark rejects such a reader unless its configuration allows
+    it, so this is a class of its own."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what is of use; all are given back, for Spark to apply them to the rows."""
+        """Use the supported conditions. All are returned, so that Spark applies them to the rows."""
         self._pushed = pushed(filters) if self._options.form == NATIVE else NOTHING_PUSHED
         self._tasks = RangeTasks(self._options, self._schema, self._pushed)
         return filters

@@ -1,9 +1,7 @@
-"""The stream `spark.readStream.format("orbitmq")`: tells Spark where a query begins, where its next batch ends, and
-which tasks read it.
+"""The stream `spark.readStream.format("orbitmq")`: the start of a query, the end of its next batch, and the tasks.
 
-One object lives in a process on the driver as long as the query runs; a copy of it goes to the tasks. Spark calls it
-in the order initialOffset, latestOffset, initialOffset again, partitions; the checkpoint decides over everything it
-remembers.
+One object lives in a process of the driver as long as the query runs. Tasks get a copy. Spark calls initialOffset,
+latestOffset, initialOffset again, and partitions. The checkpoint takes precedence over all state in memory.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ from orbitmq.spark.stream_offset import StreamOffset, ranges
 
 LOG = logging.getLogger(__name__)
 
-SAMPLED_QUEUES = 8  # whose messages are looked at for their size, a batch; the longest ones say most
+SAMPLED_QUEUES = 8  # queues sampled for message sizes in a batch, the longest ones
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as a stream. `clock` tells seconds, `pause` waits so many."""
+    """Reads topics as a stream. `clock` returns seconds, `pause` sleeps for seconds."""
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sizes = MeanSize()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the query begins; looked up once, as Spark asks twice and brokers go on in between."""
+        """The start of the query. Computed once: Spark calls twice, and offsets advance meanwhile."""
         if self._initial is None:
             places = self._selection.queues(self._cluster)
             queues = {queue: place.addresses for queue, place in places.items()}
@@ -83,7 +81,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit of the options that Spark shows; all of them hold together, whichever that is."""
+        """The limit that Spark shows. All limits of the options apply together."""
         limits = self._limits
         if limits.rows_max:
             return ReadMaxRows(limits.rows_max)
@@ -92,13 +90,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMinRows(limits.rows_min) if limits.rows_min else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix what this run reads: everything that is there now."""
+        """Set the target of this run: everything that is there now."""
         seen = self._monitor.snapshot(())
         self._target = {queue: high for queue, (_, high) in seen.bounds.items()}
         self._down_at_target = self._monitor.down
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch, or `start` itself when there is none to be made.
+        """The end of the next batch, or `start` itself when there is nothing to read.
 
         SourceError for data loss, and for brokers that did not respond for longer than allowed.
         """
@@ -114,15 +112,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return end.as_json()
             if self._target is None or not self._is_short_of_target(begun, seen):
                 return start
-            # Spark would take a response without progress for the end of the run.
+            # Without progress Spark would end the run.
             self._pause(self._options.fetch_retry_interval_ms / 1000)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of the queues when they were last looked at, for the progress of the query."""
+        """The ends of the queues at the last snapshot, for the progress of the query."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch; the same for the same offsets and options."""
+        """The tasks of a batch, which depend only on the offsets and the options."""
         if start == end:
             return []
         pieces = cut(self._options, ranges(StreamOffset.of_json(start), StreamOffset.of_json(end)))
@@ -149,7 +147,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found.advanced(shares(waiting, rows_allowed(total, limits, size)))
 
     def _size(self, found: NextBatch, waiting: Mapping[MessageQueue, int]) -> float:
-        """The bytes that wait, by the size of some messages of the longest queues."""
+        """The estimated bytes of the backlog, from samples of the longest queues."""
         longest = sorted(waiting, key=lambda queue: waiting[queue], reverse=True)[:SAMPLED_QUEUES]
         for queue in longest:
             addresses = self._monitor.places[queue].addresses
@@ -158,25 +156,25 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._sizes.estimate(sum(waiting.values()))
 
     def _report(self, begun: StreamOffset) -> None:
-        """Everything up to the start of the next batch is processed: Spark asks for it when the last one is done."""
+        """Commit the start of the next batch: Spark requests that batch when the previous one is done."""
         if self._reporter is not None:
             self._reporter.report(begun.at, self._monitor.places)
 
     def _fix_late_targets(self, begun: StreamOffset, seen: ClusterSnapshot) -> None:
-        """Brokers that were down when the targets were fixed have theirs from their first response on."""
+        """Set the targets of brokers that were down when the others were set, at their first response."""
         if self._target is not None:
             for queue, (_, high) in seen.bounds.items():
                 if queue in begun.at or queue.broker_name in self._down_at_target:
                     self._target.setdefault(queue, high)
 
     def _is_short_of_target(self, begun: StreamOffset, seen: ClusterSnapshot) -> bool:
-        """Whether a broker that does not respond keeps messages of this run back, or may."""
+        """Whether an unavailable broker has, or may have, messages of this run."""
         target = self._target or {}
         behind = any(queue not in target or begun.at[queue] < target[queue] for queue in seen.held)
         return behind or bool(self._down_at_target & self._monitor.down)
 
     def _without(self, piece: OffsetRange) -> bool:
-        """Go on without a range whose queue is no more; SourceError when that is not allowed, or is not known."""
+        """Skip a range whose queue was deleted. SourceError when that is not allowed, or its broker is unknown."""
         if piece.queue.broker_name not in self._cluster.info().brokers:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{piece}: no name server knows its broker")
         text = f"{piece} no longer exists, {len(piece)} messages from offset {piece.start} on are lost"
