@@ -272,7 +272,7 @@ async def test_bodies_of_a_list_are_unpacked_beside_the_loop(
 
     monkeypatch.setattr(message_query, "body_view", told)
     if path.startswith("tail/rows"):
-        path += f"&mark={paging.written(paging.Mark(False, 0, {}))}"
+        path += f"&mark={paging.written(paging.PageCursor(False, 0, {}))}"
     page = await seen(dashboard, path)
     assert page.status == 200, page.title
     assert threads
