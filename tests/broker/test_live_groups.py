@@ -19,7 +19,7 @@ from orbitmq.wire.bodies import (
     ConsumerIdList,
     HeartbeatData,
     LockedQueues,
-    QueueLocks,
+    QueueLockRequest,
 )
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, NotifyConsumerIdsChangedHeader, UnregisterClientHeader
 from orbitmq.wire.objects import decode, encode
@@ -195,7 +195,7 @@ async def test_a_subscription_can_be_checked(tmp_path: Path, subscription: Subsc
 async def lock(client: Client, *numbers: int) -> list[int]:
     """Ask for queues of `Orders`; those owned now."""
     queues = [MessageQueue("Orders", BROKER, number) for number in numbers]
-    answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=encode(QueueLocks(client.client_id, "g", queues)))
+    answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=encode(QueueLockRequest(client.client_id, "g", queues)))
     assert answer.code == 0
     owned = decode(LockedQueues, answer.body).locked
     assert all((queue.topic, queue.broker_name) == ("Orders", BROKER) for queue in owned)
@@ -204,7 +204,7 @@ async def lock(client: Client, *numbers: int) -> list[int]:
 
 async def unlock(client: Client, *numbers: int) -> None:
     queues = [MessageQueue("Orders", BROKER, number) for number in numbers]
-    answer = await client.ask(RequestCode.UNLOCK_BATCH_MQ, body=encode(QueueLocks(client.client_id, "g", queues)))
+    answer = await client.ask(RequestCode.UNLOCK_BATCH_MQ, body=encode(QueueLockRequest(client.client_id, "g", queues)))
     assert (answer.code, answer.body) == (0, b"")
 
 

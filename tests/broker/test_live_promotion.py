@@ -79,7 +79,7 @@ async def test_a_promotion_goes_on_without_its_connection_only_once_the_role_is_
         await asyncio.gather(asking, return_exceptions=True)
         await until(lambda: len(slave._server.connections) == connections)
         may_go_on.set()
-        await slave.router.finishing.settled()
+        await slave.router.shielded.settled()
         assert slave.superseded.is_set() is goes_on
         assert kept_role_path(slave.store.options).exists() is goes_on
 

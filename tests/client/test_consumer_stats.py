@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orbitmq.client.consumer_stats import ConsumerStats
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.runtime.sampling import SAMPLE_SECONDS
+from orbitmq.runtime.rates import SAMPLE_SECONDS
 
 
 def test_rates_are_of_the_last_minute_and_failures_of_the_last_hour() -> None:

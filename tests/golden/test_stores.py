@@ -14,7 +14,7 @@ import pytest
 
 from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.unit import decode_unit, encode_unit, message_of
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.namesrv import routes as routes_module
-from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, Member, RouteTable
+from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, RegisteredMember, RouteTable
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
 from orbitmq.wire.standing import EPOCH_MAX
 
@@ -42,7 +42,7 @@ def register(
     owner: str = "",
     now_ms: int = NOW,
     epoch: int = 0,
-) -> Member | None:
+) -> RegisteredMember | None:
     owner, ha_address = owner or identity.address, f"ha-{identity.address}"
     return table.register(identity, registration, ha_address=ha_address, owner=owner, now_ms=now_ms, epoch=epoch)
 

@@ -79,7 +79,7 @@ async def test_a_change_that_has_begun_goes_on_when_its_connection_is_lost() -> 
         await settle()
     assert seen == ["begun", "begun"]
     may_go_on.set()
-    await router.finishing.settled()
+    await router.shielded.settled()
     assert seen == ["begun", "begun", "done"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.extended_queue import FIRST_ADDRESS, ExtendedQueue, Extension, is_address

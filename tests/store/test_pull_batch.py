@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.unit import decode_unit, decode_units
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, delivery_timestamp, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_PREPARED
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import ManualClock

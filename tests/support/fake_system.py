@@ -26,7 +26,7 @@ from orbitmq.wire.bodies import (
     HeartbeatData,
     LockedQueues,
     QueueData,
-    QueueLocks,
+    QueueLockRequest,
     TopicRouteData,
 )
 from orbitmq.wire.codes import VERSION, ResponseCode
@@ -253,7 +253,7 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         return _pulled(command, header, queue)
 
     def lock(_: Connection, command: Command) -> Command:
-        asked = decode(QueueLocks, command.body)
+        asked = decode(QueueLockRequest, command.body)
         mine = [
             queue
             for queue in asked.mq_set
@@ -262,7 +262,7 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         return command.response(0, body=encode_standard(LockedQueues(locked=mine)))
 
     def unlock(_: Connection, command: Command) -> Command:
-        asked = decode(QueueLocks, command.body)
+        asked = decode(QueueLockRequest, command.body)
         for queue in asked.mq_set:
             if system.locks.get((asked.consumer_group, queue)) == asked.client_id:
                 del system.locks[asked.consumer_group, queue]

@@ -248,7 +248,7 @@ class Broker:
             Part(self._restore),
             Part(stop=self._remoting.close),
             Part(self.replicas.serve, lambda: self.replicas.stop(DRAIN_SECONDS), self.replicas.stop),
-            Part(stop=self._end_changes, abandon=self.router.finishing.abandon),
+            Part(stop=self._end_changes, abandon=self.router.shielded.abandon),
             Part(self._fence.begin),
             Part(self._server.serve, self._server.stop, lambda: self._server.stop(0)),
             Part(stop=self.held.release_all, abandon=nothing),
@@ -338,10 +338,10 @@ class Broker:
         """What was asked for on connections that are gone comes to its end before slaves are left behind."""
         try:
             async with asyncio.timeout(CHANGES_SECONDS):
-                await self.router.finishing.settled()
+                await self.router.shielded.settled()
         except TimeoutError:
             _log.warning("event=changes_abandoned after_s=%g", CHANGES_SECONDS)
-            await self.router.finishing.abandon()
+            await self.router.shielded.abandon()
 
     async def _close_store(self) -> None:
         await self._in_time(self._finish())

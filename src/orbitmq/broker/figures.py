@@ -24,7 +24,7 @@ from orbitmq.net.connection import TASKS_MAX, Connection
 from orbitmq.net.lateness import Lateness
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.sampling import Durations, Rate
+from orbitmq.runtime.rates import Durations, Rate
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.retention import HOUR_MS

@@ -22,7 +22,7 @@ from orbitmq.wire.bodies import (
     ConsumerIdList,
     HeartbeatData,
     LockedQueues,
-    QueueLocks,
+    QueueLockRequest,
 )
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
@@ -143,12 +143,12 @@ class Membership:
         return command.response(ResponseCode.SUCCESS)
 
     def lock(self, _connection: Connection, command: Command) -> Command:
-        asked = decode_request(QueueLocks, command.body)
+        asked = decode_request(QueueLockRequest, command.body)
         owned = self._locks.lock(asked.consumer_group, asked.client_id, asked.mq_set, self._clock.now_ms())
         return command.response(ResponseCode.SUCCESS, body=encode(LockedQueues(locked=owned)))
 
     def unlock(self, _connection: Connection, command: Command) -> Command:
-        asked = decode_request(QueueLocks, command.body)
+        asked = decode_request(QueueLockRequest, command.body)
         self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
         return command.response(ResponseCode.SUCCESS)
 

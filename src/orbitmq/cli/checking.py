@@ -16,7 +16,7 @@ from orbitmq.admin.verdict import Limits
 from orbitmq.cli.contexts import choose
 from orbitmq.cli.performing import opened, told_error
 from orbitmq.errors import ConfigurationError, OrbitMQError
-from orbitmq.runtime.visible import visible, visible_json
+from orbitmq.runtime.printable import printable, printable_json
 
 FORMATS: dict[str, Callable[[CheckResult], str]] = {
     "nagios": checks.nagios,
@@ -57,7 +57,7 @@ def run(
     except Exception as error:  # Python's own exit code, 1, would be a warning
         checked = checks.unknown(check, f"{type(error).__name__}: {error}")
     text = FORMATS.get(form, checks.nagios)(checked)
-    print(visible_json(text) if form == "json" else visible(text, lines=True))
+    print(printable_json(text) if form == "json" else printable(text, lines=True))
     sys.stdout.flush()
     raise SystemExit(CheckState[checked.state].value)
 

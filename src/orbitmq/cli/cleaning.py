@@ -1,11 +1,11 @@
-"""A stream for text that others have chosen: what is written into it is shown by `visible`."""
+"""A stream for text that others have chosen: what is written into it is shown by `printable`."""
 
 from __future__ import annotations
 
 import io
 from typing import TextIO, cast
 
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 
 def safe(stream: TextIO) -> TextIO:
@@ -23,7 +23,7 @@ class _Shown(io.TextIOBase):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        self._stream.write(visible(text, lines=True))
+        self._stream.write(printable(text, lines=True))
         return len(text)
 
     def flush(self) -> None:

@@ -22,7 +22,7 @@ from orbitmq.errors import (
     StoreLocked,
 )
 from orbitmq.runtime.logging import flush
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -67,14 +67,14 @@ def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
 
 
 def fail(command: str, text: str, code: int) -> NoReturn:
-    print(f"orbitmq {command}: {visible(' '.join(text.split()))}", file=sys.stderr)
+    print(f"orbitmq {command}: {printable(' '.join(text.split()))}", file=sys.stderr)
     raise SystemExit(code)
 
 
 def leave(text: str) -> NoReturn:
     """End the process without waiting for its threads: they wait for a disk that does not answer."""
     flush()
-    print(f"orbitmq: {visible(' '.join(text.split()))}", file=sys.stderr, flush=True)
+    print(f"orbitmq: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
     os._exit(EXIT_FAILED)
 
 

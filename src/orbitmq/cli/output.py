@@ -22,7 +22,7 @@ from orbitmq.admin.envelope import envelope, plain
 from orbitmq.cli import texts
 from orbitmq.cli.cleaning import safe
 from orbitmq.errors import ConfigurationError
-from orbitmq.runtime.visible import visible, visible_json
+from orbitmq.runtime.printable import printable, printable_json
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
 TEMPLATE = "template="
@@ -81,7 +81,7 @@ def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
     if form.startswith(TEMPLATE):
         return string.Template(form.removeprefix(TEMPLATE)).safe_substitute(_flat(item))
     if form in ("jsonl", "json"):
-        return visible_json(json.dumps(item, ensure_ascii=False))
+        return printable_json(json.dumps(item, ensure_ascii=False))
     return "  ".join(cell(path_of(column), value_of(item, path_of(column))) for column in _shown(columns, form))
 
 
@@ -193,7 +193,7 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
 
 def cell(path: str, value: Any) -> str:
     """Text of a message must not steer the terminal."""
-    return visible(told(path, value).replace("\n", " ").replace("\t", " "))
+    return printable(told(path, value).replace("\n", " ").replace("\t", " "))
 
 
 def _width(table: Any) -> int:
@@ -226,7 +226,7 @@ def _flat(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return visible_json(json.dumps(value, ensure_ascii=False, indent=2))
+    return printable_json(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def _yaml(value: Any) -> str:

@@ -41,7 +41,7 @@ from orbitmq.cli.places import state_folder
 from orbitmq.cli.protecting import client_settings, tls_context
 from orbitmq.errors import BrokerError, OrbitMQError
 from orbitmq.net.remoting import Remoting
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 from orbitmq.wire.command import Command
 from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.signature import sign
@@ -66,7 +66,7 @@ class Call:
 
     def remark(self, text: str) -> None:
         if not self.quiet:
-            print(visible(" ".join(text.split())), file=sys.stderr)
+            print(printable(" ".join(text.split())), file=sys.stderr)
 
     @property
     def in_json(self) -> bool:
@@ -269,7 +269,7 @@ def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
     _must_be_there(call)
     output.write("Plan", preview, call.columns, "table", cluster=None, now_ms=_now_ms(), stream=sys.stderr)
     for warning in preview.warnings:
-        print(visible(f"warning: {warning}"), file=sys.stderr)
+        print(printable(f"warning: {warning}"), file=sys.stderr)
     _typed(call, plan.title, call.context.name if call.context.protected else plan.destroys or "yes")
 
 
@@ -290,7 +290,7 @@ def _must_be_there(call: Call) -> None:
 
 
 def _typed(call: Call, title: str, wanted: str) -> None:
-    print(f"{visible(title)}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
+    print(f"{printable(title)}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != wanted:
         fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
 

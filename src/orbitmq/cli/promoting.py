@@ -20,7 +20,7 @@ from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file
 from orbitmq.operations.promotion import promote_slave
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER, StoreOptions
 from orbitmq.wire.promotion import PromotionReport
 
@@ -46,7 +46,7 @@ def promote(config: Path | None, address: str | None, *, dry_run: bool, force: b
         servers = options.name_servers
         role = "" if sync is None else SYNC_MASTER if sync else ASYNC_MASTER
         report, serves = asyncio.run(_promote(tls, place, servers, dry_run=dry_run, force=force, role=role))
-    print(visible("\n".join(_lines(report)), lines=True))
+    print(printable("\n".join(_lines(report)), lines=True))
     if report.alive is not None:
         fail(
             "broker promote",

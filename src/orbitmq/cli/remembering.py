@@ -11,7 +11,7 @@ from orbitmq.cli.contexts import choose
 from orbitmq.cli.endings import one_line_errors
 from orbitmq.cli.performing import memory_of
 from orbitmq.errors import NotFound
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 
 def forget(broker: str, name_servers: Sequence[str], context_name: str | None) -> None:
@@ -24,4 +24,4 @@ def forget(broker: str, name_servers: Sequence[str], context_name: str | None) -
             hint = nearest(broker, known) or f"remembered are: {', '.join(sorted(known)) or 'none'}"
             raise NotFound(f"no broker {broker} is remembered; {hint}", hint)
         for one in gone:
-            print(visible(f"forgotten: {one.title} ({one.address})"), file=sys.stderr)
+            print(printable(f"forgotten: {one.title} ({one.address})"), file=sys.stderr)

@@ -18,7 +18,7 @@ import orjson
 
 from orbitmq.cli.endings import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
 from orbitmq.errors import ConfigurationError
-from orbitmq.runtime.visible import visible, visible_json
+from orbitmq.runtime.printable import printable, printable_json
 from orbitmq.store.tools.findings import Finding, Report, State, counted
 
 EXIT_DAMAGED = EXIT_FAILED
@@ -41,9 +41,9 @@ def verify(directory: Path, commit_logs: Sequence[Path], *, as_json: bool) -> No
         with _progress("verify") as progress:
             report = look(directory, commit_logs, progress=progress)
         if as_json:
-            sys.stdout.write(visible_json(orjson.dumps(_as_object(report)).decode()) + "\n")
+            sys.stdout.write(printable_json(orjson.dumps(_as_object(report)).decode()) + "\n")
         else:
-            sys.stdout.writelines(visible(line, lines=True) for line in _as_text(report))
+            sys.stdout.writelines(printable(line, lines=True) for line in _as_text(report))
     if not report.is_sound:
         raise SystemExit(EXIT_DAMAGED)
 
@@ -67,12 +67,12 @@ def dump(
 
     def tell(path: Path, position: int, text: str) -> None:
         damaged.append(path)
-        print(visible(f"orbitmq store dump: {path} at {position}: {text}"), file=sys.stderr)
+        print(printable(f"orbitmq store dump: {path} at {position}: {text}"), file=sys.stderr)
 
     with one_line_errors("store dump", EXIT_UNREADABLE), _until_nobody_reads():
         wanted = Wanted(topic, queue_id, _time_ms("--from", begin), _time_ms("--to", end), key)
         for unit in islice(messages(directory, wanted, tell, commit_logs), limit):
-            sys.stdout.write(visible_json(orjson.dumps(row(unit, with_body=with_body)).decode()) + "\n")
+            sys.stdout.write(printable_json(orjson.dumps(row(unit, with_body=with_body)).decode()) + "\n")
         sys.stdout.flush()
     if damaged:
         raise SystemExit(EXIT_DAMAGED)

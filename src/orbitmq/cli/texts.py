@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 Item = dict[str, Any]
 
@@ -18,7 +18,7 @@ BAR = 24
 
 
 def _clean(text: object) -> str:
-    return visible(str(text).replace("\n", " ").replace("\t", " "))
+    return printable(str(text).replace("\n", " ").replace("\t", " "))
 
 
 def _body(text: str) -> str:

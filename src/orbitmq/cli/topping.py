@@ -27,7 +27,7 @@ from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.endings import EXIT_INTERRUPTED, EXIT_UNREACHABLE, one_line_errors
 from orbitmq.cli.performing import opened, told_error
 from orbitmq.errors import OrbitMQError
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 BROKERS = (
     "CLUSTER=cluster", "BROKER=broker", "ROLE=role", "ADDRESS=address", "VERSION=version",
@@ -86,7 +86,7 @@ async def _live(console: Console, context: Context, timeout_ms: float, every: fl
                     found.items = [with_groups(one, groups.verdicts) for one in found.items]
                     shown = screen(found, time.time(), lines=console.height)
                 except OrbitMQError as error:  # it may come back: that is what is watched
-                    shown = Text(visible(f"{_clock(time.time())}  {told_error(error)}"), style="red")
+                    shown = Text(printable(f"{_clock(time.time())}  {told_error(error)}"), style="red")
                 live.update(shown, refresh=True)
                 await asyncio.sleep(every)
 
@@ -128,7 +128,8 @@ def screen(found: Found[ClusterView], now_s: float, *, lines: int | None) -> Ren
     if hidden > 0:
         parts.append(Text(f"and {hidden} groups that are less behind: orbitmq group list --lag", style="dim"))
     parts += [
-        Text(visible(f"{failure.target}: {failure.name}: {failure.message}"), style="red") for failure in found.failures
+        Text(printable(f"{failure.target}: {failure.name}: {failure.message}"), style="red")
+        for failure in found.failures
     ]
     return Group(*parts)
 
@@ -136,8 +137,8 @@ def screen(found: Found[ClusterView], now_s: float, *, lines: int | None) -> Ren
 def _verdict(overview: Overview, now_s: float) -> Text:
     style = _STYLES[overview.severity]
     flow = f"{output.told('inPerS', overview.in_per_s)} in/s, {output.told('outPerS', overview.out_per_s)} out/s"
-    text = Text(f"{_clock(now_s)}  {visible(overview.cluster)}: ")
-    return text.append(visible(overview.verdict), style=style).append(f"  ({flow})")
+    text = Text(f"{_clock(now_s)}  {printable(overview.cluster)}: ")
+    return text.append(printable(overview.verdict), style=style).append(f"  ({flow})")
 
 
 def _clock(now_s: float) -> str:

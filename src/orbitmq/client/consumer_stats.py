@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.sampling import HOUR, MINUTE, Flow
+from orbitmq.runtime.rates import HOUR, MINUTE, Flow
 from orbitmq.wire.bodies import ConsumeStatus
 
 

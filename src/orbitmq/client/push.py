@@ -48,7 +48,7 @@ from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import CONSUME_START_TIME
 from orbitmq.message.topics import retry_topic
-from orbitmq.runtime.sampling import SAMPLE_SECONDS
+from orbitmq.runtime.rates import SAMPLE_SECONDS
 from orbitmq.wire.bodies import (
     LAST_ERROR,
     LAST_ERROR_AT,

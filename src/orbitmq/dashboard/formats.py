@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.dashboard.roles import Role
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 UNKNOWN = Markup('<span class="unknown" title="not known">–</span>')
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -46,7 +46,7 @@ def environment() -> Environment:
         part=part,
         curve=curve,
         exact=exact,
-        visible=visible,
+        printable=printable,
     )
     made.globals.update(Role=Role)
     return made
@@ -70,7 +70,7 @@ def exact(text: object) -> _Exact:
 
 def shown(value: Any) -> Any:
     """Every text of a page but markup and values of fields, for anything in it may come from a peer."""
-    return visible(value, lines=True) if isinstance(value, str) and not isinstance(value, (Markup, _Exact)) else value
+    return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, (Markup, _Exact)) else value
 
 
 def known(value: Any) -> Any:

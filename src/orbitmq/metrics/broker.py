@@ -43,7 +43,7 @@ QUEUES_A_STEP = 20  # looked at before others may get their turn: some two milli
 MODES = {ConsumeType.CONSUME_PASSIVELY: "push", ConsumeType.CONSUME_ACTIVELY: "pull"}
 
 
-class BrokerFigures:
+class BrokerMetrics:
     """To be made before the broker starts. `queue_series`: how many queues have a series of their own."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from orbitmq.runtime.histogram import Histogram
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """Prometheus' types."""
 
     COUNTER = "counter"
@@ -23,7 +23,7 @@ class Metric:
     """One line of a table. `name` is what a query says; that of a counter ends with `_total`."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     labels: tuple[str, ...]
     unit: str
     """What one of it is: messages, bytes, ms, s; empty for a plain number."""
@@ -59,15 +59,15 @@ Readers: TypeAlias = Mapping[str, Reader]
 
 def gauge(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
     """A figure that goes up and down; `labels` are separated by blanks."""
-    return Metric(name, Kind.GAUGE, tuple(labels.split()), unit, text, source, rocketmq)
+    return Metric(name, MetricType.GAUGE, tuple(labels.split()), unit, text, source, rocketmq)
 
 
 def counter(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
     """A figure that only grows, until the process starts anew."""
     assert name.endswith("_total")
-    return Metric(name, Kind.COUNTER, tuple(labels.split()), unit, text, source, rocketmq)
+    return Metric(name, MetricType.COUNTER, tuple(labels.split()), unit, text, source, rocketmq)
 
 
 def histogram(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
     """How many there were of which size."""
-    return Metric(name, Kind.HISTOGRAM, tuple(labels.split()), unit, text, source, rocketmq)
+    return Metric(name, MetricType.HISTOGRAM, tuple(labels.split()), unit, text, source, rocketmq)

@@ -12,7 +12,7 @@ from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import Clock, SystemClock
 
 
-class NamesrvFigures:
+class NamesrvMetrics:
     """Those of one name server."""
 
     def __init__(self, server: NameServer, clock: Clock | None = None) -> None:

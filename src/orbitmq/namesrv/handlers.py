@@ -94,7 +94,7 @@ class Handlers:
             return command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         identity = _identity(header)
         is_new = self._routes.data_version(identity) is None
-        registration = _registration(command, self._routes.told_version(identity), compressed=header.compressed)
+        registration = _registration(command, self._routes.known_version(identity), compressed=header.compressed)
         rivals = self._routes.rivals(identity.name)
         with self._counted(Limit.ROUTES, connection):
             master = self._routes.register(

@@ -44,7 +44,7 @@ class BrokerIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RegisteredMember:
     """One living broker process. `owner` is the connection it registered over."""
 
     address: str
@@ -57,13 +57,13 @@ class Member:
 
 
 @dataclass(slots=True)
-class Broker:
+class RegisteredBroker:
     """One broker name. Invariant: it has at least one member, otherwise the table does not hold it."""
 
     cluster: str
-    members: dict[int, Member] = field(default_factory=dict)
+    members: dict[int, RegisteredMember] = field(default_factory=dict)
     entries: int = 0  # topics
-    rivals: dict[str, Member] = field(default_factory=dict)
+    rivals: dict[str, RegisteredMember] = field(default_factory=dict)
     """Address -> another master of this name than the one in the routes."""
 
     @property
@@ -78,7 +78,7 @@ class RouteTable:
 
     def __init__(self, left_out: Callable[[str, int, int], None] = lambda _name, _count, _limit: None) -> None:
         self._left_out = left_out
-        self._brokers: dict[str, Broker] = {}
+        self._brokers: dict[str, RegisteredBroker] = {}
         # Topic -> broker name -> queues. Invariant: every topic has an entry, every entry a registered broker name.
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._entries = 0  # of all topics
@@ -102,7 +102,7 @@ class RouteTable:
         owner: Hashable,
         now_ms: int,
         epoch: int = 0,
-    ) -> Member | None:
+    ) -> RegisteredMember | None:
         """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered; for a master a
         later one, and then it is not taken in. RequestRejected when it is new and one too many. Of one that is known
         only topics that are new are left out when there is no room: it lives, and so do its other topics.
@@ -110,11 +110,11 @@ class RouteTable:
         if epoch > EPOCH_MAX:
             raise _too_much("no broker has such an epoch")
         self._refuse_too_much(identity, ha_address)
-        broker = self._brokers.setdefault(identity.name, Broker(identity.cluster))
+        broker = self._brokers.setdefault(identity.name, RegisteredBroker(identity.cluster))
         self._drop_other_ids(broker, identity)
         broker.rivals.pop(identity.address, None)
         if identity.id == MASTER_ID:
-            this = Member(identity.address, ha_address, UNTOLD, (), owner, now_ms, epoch)
+            this = RegisteredMember(identity.address, ha_address, UNTOLD, (), owner, now_ms, epoch)
             if (later := self._meet(broker, this)) is not None:
                 return later
         broker.cluster = identity.cluster
@@ -126,11 +126,13 @@ class RouteTable:
                 is_whole = is_whole and len(table.topics) >= broker.entries
             version = version if is_whole else UNTOLD
         filters = tuple(one for one in registration.filter_servers if len(one) <= TEXT_LENGTH_MAX)[:FILTER_SERVERS_MAX]
-        broker.members[identity.id] = Member(identity.address, ha_address, version, filters, owner, now_ms, epoch)
+        broker.members[identity.id] = RegisteredMember(
+            identity.address, ha_address, version, filters, owner, now_ms, epoch
+        )
         return None if identity.id == MASTER_ID else broker.members.get(MASTER_ID)
 
     @staticmethod
-    def _meet(broker: Broker, this: Member) -> Member | None:
+    def _meet(broker: RegisteredBroker, this: RegisteredMember) -> RegisteredMember | None:
         """A master registers: remember whom it meets, and return that one if it was promoted later."""
         other = broker.members.get(MASTER_ID)
         if other is None or other.address == this.address:
@@ -152,16 +154,16 @@ class RouteTable:
             raise _too_much(f"{MEMBERS_MAX} brokers of this name are registered")
 
     @staticmethod
-    def _drop_other_ids(broker: Broker, identity: BrokerIdentity) -> None:
+    def _drop_other_ids(broker: RegisteredBroker, identity: BrokerIdentity) -> None:
         """A process that changed its role, slave to master or back, must not be listed twice."""
         for broker_id in [i for i, m in broker.members.items() if m.address == identity.address and i != identity.id]:
             del broker.members[broker_id]
 
     @staticmethod
-    def _is_news(known: Member | None, identity: BrokerIdentity, version: DataVersion) -> bool:
+    def _is_news(known: RegisteredMember | None, identity: BrokerIdentity, version: DataVersion) -> bool:
         return known is None or known.address != identity.address or known.version != version
 
-    def _merge(self, broker_name: str, broker: Broker, table: TopicTable) -> bool:
+    def _merge(self, broker_name: str, broker: RegisteredBroker, table: TopicTable) -> bool:
         """Topics are added and changed, never removed: a registration may carry only what changed. False when some
         were left out.
         """
@@ -184,7 +186,7 @@ class RouteTable:
             self._left_out(broker_name, surplus, ENTRIES_MAX)
         return not surplus
 
-    def _is_full(self, broker: Broker) -> bool:
+    def _is_full(self, broker: RegisteredBroker) -> bool:
         return self._entries >= ENTRIES_MAX or broker.entries >= ENTRIES_OF_ONE_MAX
 
     def unregister(self, identity: BrokerIdentity) -> None:
@@ -199,22 +201,22 @@ class RouteTable:
         """
         return self._drop_everywhere(lambda member: member.owner == owner)
 
-    def expire(self, now_ms: int) -> list[Member]:
+    def expire(self, now_ms: int) -> list[RegisteredMember]:
         """Drop the members not heard of for too long and return them: their connections are to be closed."""
         oldest_ms = now_ms - EXPIRED_AFTER_MS
         expired = [member for member in self._members() if member.seen_ms < oldest_ms]
         self._drop_everywhere(lambda member: member.seen_ms < oldest_ms)
         return expired
 
-    def _members(self) -> Iterator[Member]:
+    def _members(self) -> Iterator[RegisteredMember]:
         return (member for broker in self._brokers.values() for member in broker.members.values())
 
-    def _drop_everywhere(self, condition: Callable[[Member], bool]) -> list[str]:
+    def _drop_everywhere(self, condition: Callable[[RegisteredMember], bool]) -> list[str]:
         return [
             address for name in list(self._brokers) for address in self._drop(name, lambda _, member: condition(member))
         ]
 
-    def _drop(self, broker_name: str, condition: Callable[[int, Member], bool]) -> list[str]:
+    def _drop(self, broker_name: str, condition: Callable[[int, RegisteredMember], bool]) -> list[str]:
         """Remove the members of one broker name that meet the condition, and with the last one the name's topics."""
         broker = self._brokers.get(broker_name)
         if broker is None:
@@ -245,7 +247,7 @@ class RouteTable:
         member = self._member_at(identity)
         return None if member is None else member[1].version
 
-    def told_version(self, identity: BrokerIdentity) -> DataVersion | None:
+    def known_version(self, identity: BrokerIdentity) -> DataVersion | None:
         """The same for a broker of this id: one that was a slave has told topics that were not taken."""
         broker = self._brokers.get(identity.name)
         member = broker.members.get(identity.id) if broker is not None else None
@@ -258,7 +260,7 @@ class RouteTable:
             broker_id, member = found
             self._brokers[identity.name].members[broker_id] = dataclasses.replace(member, seen_ms=now_ms)
 
-    def _member_at(self, identity: BrokerIdentity) -> tuple[int, Member] | None:
+    def _member_at(self, identity: BrokerIdentity) -> tuple[int, RegisteredMember] | None:
         broker = self._brokers.get(identity.name)
         members = broker.members.items() if broker else ()
         return next(((i, member) for i, member in members if member.address == identity.address), None)
@@ -305,7 +307,7 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         return frozenset(broker.rivals) if broker is not None else frozenset()
 
-    def brokers(self) -> list[tuple[str, Broker]]:
+    def brokers(self) -> list[tuple[str, RegisteredBroker]]:
         """Every broker name with its members."""
         return list(self._brokers.items())
 

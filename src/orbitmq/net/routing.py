@@ -15,8 +15,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbitmq.errors import OrbitMQError, RequestRejected
-from orbitmq.runtime.finishing import Finishing
 from orbitmq.runtime.refusals import Limit, Refusals
+from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.request import Request
@@ -51,7 +51,7 @@ class Router:
         self.handlers: dict[int, Handler] = {}
         self.requests: dict[int, Request] = {}
         """The rows of the requests that are handled."""
-        self.finishing = Finishing()
+        self.shielded = ShieldedTasks()
         """What goes on when the connection it was asked for on is lost."""
         self.unsupported: Handler = self._unsupported
         """What answers a code nobody handles."""
@@ -75,7 +75,7 @@ class Router:
         """
 
         def change(connection: Connection, command: Command) -> Awaitable[Answer]:
-            return self.finishing.run(handler(connection, command))
+            return self.shielded.run(handler(connection, command))
 
         self.add(request, change)
 

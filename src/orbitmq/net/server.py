@@ -12,8 +12,8 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.net.budget import Budgets
 from orbitmq.net.connection import Connection
 from orbitmq.net.connection_options import ConnectionOptions
-from orbitmq.net.door import opener
 from orbitmq.net.lateness import Lateness
+from orbitmq.net.protocol_detector import opener
 from orbitmq.net.routing import Router
 from orbitmq.net.tls import ServerTls
 from orbitmq.runtime.limits import CONNECTIONS_SHARE, open_files

@@ -18,7 +18,7 @@ from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.pipeline.job import JOBS, Job, JobContext, JobOptions, JobResult, job_named
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.options import Option, as_text, read_properties, unknown_keys
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -195,7 +195,7 @@ def print_table(job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
     for name, value in outcome.counts.items():
         print(f"{name.ljust(longest)}  {_text(value)}", file=out)
     for text in outcome.failed:
-        print(visible(f"orbitmq pipeline {job.name}: {text}"), file=sys.stderr)
+        print(printable(f"orbitmq pipeline {job.name}: {text}"), file=sys.stderr)
 
 
 def print_json(_job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
@@ -209,9 +209,9 @@ def print_json(_job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
 
 
 def _text(value: int | str) -> str:
-    return f"{value:,}" if isinstance(value, int) else visible(value)
+    return f"{value:,}" if isinstance(value, int) else printable(value)
 
 
 def _fail(name: str, text: str, code: int) -> int:
-    print(f"orbitmq pipeline {name}: {visible(' '.join(text.split()))}", file=sys.stderr)
+    print(f"orbitmq pipeline {name}: {printable(' '.join(text.split()))}", file=sys.stderr)
     return code

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 LINES_MAX = 200  # kept: a stack trace of Spark's, or a page of a JVM that may not start
 OF_ORBITMQ = re.compile(r"^event=\w+")
@@ -98,4 +98,4 @@ def _end(gateway: Any) -> None:
 
 
 def _on_stderr(line: str) -> None:
-    print(visible(line), file=sys.stderr, flush=True)  # noqa: T201 - the error stream is what a job talks on
+    print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 - the error stream is what a job talks on

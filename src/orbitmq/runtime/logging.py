@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Literal, TextIO
 
 from orbitmq.runtime.call_thread import CallThread
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -51,11 +51,11 @@ class LineFormat(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         record.room = record.name.removeprefix("orbitmq.")
         # A peer chooses some of the values; a line end among them must not make up a line of its own.
-        record.line = visible(record.message)
+        record.line = printable(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the standard library's name
-        return visible(super().formatException(ei), lines=True)
+        return printable(super().formatException(ei), lines=True)
 
 
 class _LogThread:

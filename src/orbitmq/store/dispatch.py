@@ -13,7 +13,7 @@ from typing import Final
 
 from orbitmq.message.batch import TAGS_START, PackedBatch
 from orbitmq.message.flags import TRANSACTION_PREPARED
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import find_property
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.store.extended_queue import ExtendedQueue

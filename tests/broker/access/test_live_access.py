@@ -28,7 +28,7 @@ from orbitmq.message.properties import INNER_MULTI_DISPATCH
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.refusals import Limit
-from orbitmq.wire.bodies import ConsumerData, HeartbeatData, QueueLocks
+from orbitmq.wire.bodies import ConsumerData, HeartbeatData, QueueLockRequest
 from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import encode
@@ -128,7 +128,7 @@ def body_for(code: int) -> bytes:
         consumers = [ConsumerData(GROUP, subscription_data_set=[SubscriptionData(TOPIC, "*")])]
         return encode(HeartbeatData("client", consumers))
     if code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
-        return encode(QueueLocks("client", GROUP, queues))
+        return encode(QueueLockRequest("client", GROUP, queues))
     return b""
 
 

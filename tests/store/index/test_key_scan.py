@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from orbitmq.message.hashing import CELL_SIZE_MAX
+from orbitmq.message.java_hash import CELL_SIZE_MAX
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import MAGIC_LONG_TOPIC, body_crc, pack_unit, unit_size
 from orbitmq.store.index.key_scan import FoundKeys, HashedKeys, key_hash, key_hashes, keys_of, scan, scan_one

@@ -9,7 +9,7 @@ from orbitmq.errors import MessageIllegal, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id
 from orbitmq.message.properties import INNER_MULTI_DISPATCH
 from orbitmq.store.multi_dispatch import dispatch_names, is_dispatched
-from orbitmq.wire.bodies import HeartbeatData, QueueLocks
+from orbitmq.wire.bodies import HeartbeatData, QueueLockRequest
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import decode_request
@@ -66,7 +66,7 @@ def _heartbeat(_need: Need, command: Command, _topic_at: TopicAt) -> Resources:
 
 
 def _locks(_need: Need, command: Command, _topic_at: TopicAt) -> Resources:
-    batch = decode_request(QueueLocks, command.body)
+    batch = decode_request(QueueLockRequest, command.body)
     yield group_resource(batch.consumer_group), SUB
     for topic in {queue.topic for queue in batch.mq_set}:
         yield topic, SUB

@@ -29,7 +29,7 @@ from orbitmq.operations.standing import has_other_name
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.finishing import Finishing
+from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import ResponseCode
@@ -71,10 +71,10 @@ class Promotion:
         self._record = record
         self._clock = clock
         self._working = asyncio.Lock()
-        self._finishing = Finishing()
+        self._shielded = ShieldedTasks()
 
     def add_to(self, router: Router) -> None:
-        self._finishing = router.finishing
+        self._shielded = router.shielded
         router.add(RequestCode.PROMOTE_SLAVE, self.promote)
 
     async def promote(self, connection: Connection, command: Command) -> Command:
@@ -88,7 +88,7 @@ class Promotion:
             if done:
                 # From here on it is done, whether or not somebody still waits for the answer. Not before: to ask for
                 # the master takes time, and a broker that is stopped meanwhile could not hear it answer.
-                saved = await self._finishing.run(self._take_over(role, connection, forced=header.force))
+                saved = await self._shielded.run(self._take_over(role, connection, forced=header.force))
         report = self._report(role, alive, doubts, done=done, saved=saved)
         return command.response(ResponseCode.SUCCESS, body=encode(report))
 

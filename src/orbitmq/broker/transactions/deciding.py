@@ -23,7 +23,7 @@ from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTI
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.finishing import Finishing
+from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
@@ -54,7 +54,7 @@ class Deciding:
         self._ledger = ledger
         self._options = options
         self._clock = clock
-        self._finishing = Finishing()
+        self._shielded = ShieldedTasks()
         self._under_way: dict[int, _Done] = {}  # place of a half message -> its last decision that is made later
         self.store_host = b""  # known when the port is
         self.on_end: Callable[[str, bool, int], object] | None = None
@@ -63,7 +63,7 @@ class Deciding:
         """
 
     def add_to(self, router: Router) -> None:
-        self._finishing = router.finishing
+        self._shielded = router.shielded
         router.add(RequestCode.END_TRANSACTION, self.end)
 
     def prepare(self, record: PutRecord, text: str, at_once: bool = False) -> PutResult:
@@ -102,7 +102,7 @@ class Deciding:
             except RoomAwaited:
                 pass
         self._under_way[place] = done = asyncio.get_running_loop().create_future()
-        return self._finishing.run(self._decide_later(command, header, earlier, done))
+        return self._shielded.run(self._decide_later(command, header, earlier, done))
 
     def _is_hidden(self, place: int) -> bool:
         """Of a half message whose sender did not wait until it can be read, and may not wait now."""

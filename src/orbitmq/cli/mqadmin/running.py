@@ -32,7 +32,7 @@ from orbitmq.cli.performing import opened, told_error
 from orbitmq.cli.protecting import protection
 from orbitmq.client.producer import Producer
 from orbitmq.errors import BrokerError, ConfigurationError, NotFound, OrbitMQError
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 SHOWN_TOO = {"queryMsgById", "queryMsgByUniqueKey"}
 """Commands that only show a message, unless they are told to hand it to a member or to send it again."""
@@ -133,7 +133,7 @@ async def _work(stock: Stock, given: Given, context: Context) -> int:
         await commands[stock.name](work)
     for failure in work.failures:
         what = failure.name if failure.code is None else f"CODE: {failure.code} DESC"
-        print(visible(f"{failure.target}: {what}: {failure.message}"), file=sys.stderr)
+        print(printable(f"{failure.target}: {what}: {failure.message}"), file=sys.stderr)
     return _code_of(work)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from orbitmq.client.core.latency import BrokerLatencies, FaultTable
-from orbitmq.message.hashing import string_hash
+from orbitmq.message.java_hash import string_hash
 from orbitmq.message.model import MessageQueue
 
 ROUND_ROBIN, LEAST_LATENCY = "round_robin", "least_latency"

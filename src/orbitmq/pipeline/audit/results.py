@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 Row = Mapping[str, Any]
 TEXT_MAX = 200  # characters of a value that people are shown; tables have it whole
@@ -14,7 +14,7 @@ TEXT_MAX = 200  # characters of a value that people are shown; tables have it wh
 
 def plain(text: str) -> str:
     """A text of a message as a page or a terminal may show it, shortened."""
-    return visible(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…")
+    return printable(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…")
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from orbitmq.message.hashing import CELL_SIZE_MAX, string_hash, string_hashes
+from orbitmq.message.java_hash import CELL_SIZE_MAX, string_hash, string_hashes
 from orbitmq.message.properties import KEYS, NAME_END, UNIQ_KEY, find_property
 from orbitmq.message.unit import MAGIC, SYS_FLAG_LOW_BYTE, Buffer, decode_unit
 

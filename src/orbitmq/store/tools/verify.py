@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orbitmq.errors import OrbitMQError, StoreError
 from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.javajson import loads
 from orbitmq.message.properties import NAME_END, TAGS, find_property
 from orbitmq.message.topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_lmq, is_system_topic

@@ -10,20 +10,20 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.metrics import serving
-from orbitmq.metrics.serving import REQUEST_BYTES_MAX, Answer, HttpServer
+from orbitmq.metrics import http_server
+from orbitmq.metrics.http_server import REQUEST_BYTES_MAX, HttpResponse, HttpServer
 from tests.support.loops import LoopFactory
 
 
-async def _hello() -> Answer:
-    return Answer(b"hello" * 100_000)
+async def _hello() -> HttpResponse:
+    return HttpResponse(b"hello" * 100_000)
 
 
-async def _large() -> Answer:
-    return Answer(b"hello" * 10_000_000)  # more than the kernel takes for a peer that does not read
+async def _large() -> HttpResponse:
+    return HttpResponse(b"hello" * 10_000_000)  # more than the kernel takes for a peer that does not read
 
 
-async def _fails() -> Answer:
+async def _fails() -> HttpResponse:
     raise ValueError("a bug")
 
 
@@ -100,7 +100,7 @@ async def test_further_connections_are_closed_and_those_before_served() -> None:
 
 
 async def test_a_peer_that_does_not_ask_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.05)
     async with _serving() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /hello")
@@ -109,7 +109,7 @@ async def test_a_peer_that_does_not_ask_is_closed(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_peer_that_does_not_read_is_cut_off(both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else answers pile up for peers that are counted no more."""
-    monkeypatch.setattr(serving, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(http_server, "ANSWER_SECONDS", 0.05)
     writers: list[asyncio.StreamWriter] = []
 
     class Watched(HttpServer):

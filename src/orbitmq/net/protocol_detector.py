@@ -24,7 +24,7 @@ HANDSHAKE_SECONDS = 10.0  # a peer that does not finish by then holds a connecti
 READ_SIZE = 256 << 10  # decrypted bytes taken at a time: what the loop reads from a socket at once
 
 
-class Door(asyncio.Protocol):
+class ProtocolDetector(asyncio.Protocol):
     """The first protocol of an accepted connection."""
 
     def __init__(self, connection: Connection, tls: ServerTls) -> None:
@@ -227,4 +227,4 @@ def opener(make: ConnectionMaker, tls: ServerTls | None) -> Callable[[], asyncio
     """What accepts: connections themselves where only plain ones are taken."""
     if tls is None or tls.is_off:
         return make
-    return lambda: Door(make(), tls)
+    return lambda: ProtocolDetector(make(), tls)

@@ -28,7 +28,7 @@ Headers = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a path answers."""
 
     body: bytes
@@ -36,13 +36,13 @@ class Answer:
     status: int = 200
 
 
-Page = Callable[[], Awaitable[Answer]]
+PageHandler = Callable[[], Awaitable[HttpResponse]]
 
 
 class HttpServer:
     """Serves `pages` (path -> page). `port` is known once it is started."""
 
-    def __init__(self, pages: Mapping[str, Page], *, connections_max: int = CONNECTIONS_MAX) -> None:
+    def __init__(self, pages: Mapping[str, PageHandler], *, connections_max: int = CONNECTIONS_MAX) -> None:
         self._pages = pages
         self._connections_max = connections_max
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,28 +86,28 @@ class HttpServer:
                 request = await _request(http, reader)
         except h11.RemoteProtocolError as error:
             status = error.error_status_hint
-            await _send(http, writer, Answer(f"{error}\n".encode(), status=status), with_body=True)
+            await _send(http, writer, HttpResponse(f"{error}\n".encode(), status=status), with_body=True)
             return
         if request is None:
             return
         async with asyncio.timeout(ANSWER_SECONDS):
-            answer = await self._answer(request)
-            await _send(http, writer, answer, with_body=request.method != b"HEAD")
+            response = await self._answer(request)
+            await _send(http, writer, response, with_body=request.method != b"HEAD")
             writer.close()
             await writer.wait_closed()  # what is buffered counts as long as the peer does not take it
 
-    async def _answer(self, request: h11.Request) -> Answer:
+    async def _answer(self, request: h11.Request) -> HttpResponse:
         if request.method not in (b"GET", b"HEAD"):
-            return Answer(b"only GET and HEAD\n", status=405)
+            return HttpResponse(b"only GET and HEAD\n", status=405)
         path = request.target.split(b"?", 1)[0].decode("latin-1")
         page = self._pages.get(path)
         if page is None:
-            return Answer(f"here are {' and '.join(self._pages)}\n".encode(), status=404)
+            return HttpResponse(f"here are {' and '.join(self._pages)}\n".encode(), status=404)
         try:
             return await page()
         except Exception:  # a page that fails is no reason to end the daemon it tells of
             _log.exception("event=page_failed path=%s", path)
-            return Answer(b"this page failed; the log says why\n", status=500)
+            return HttpResponse(b"this page failed; the log says why\n", status=500)
 
 
 async def _request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
@@ -121,19 +121,19 @@ async def _request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Re
         http.receive_data(await reader.read(READ_BYTES))
 
 
-async def _send(http: h11.Connection, writer: asyncio.StreamWriter, answer: Answer, *, with_body: bool) -> None:
+async def _send(http: h11.Connection, writer: asyncio.StreamWriter, response: HttpResponse, *, with_body: bool) -> None:
     headers: Headers = [
-        ("Content-Type", answer.content_type),
-        ("Content-Length", str(len(answer.body))),
+        ("Content-Type", response.content_type),
+        ("Content-Length", str(len(response.body))),
         ("Cache-Control", "no-store"),
         ("X-Content-Type-Options", "nosniff"),
         ("Connection", "close"),
     ]
-    if answer.status == 405:
+    if response.status == 405:
         headers.append(("Allow", "GET, HEAD"))
-    writer.write(http.send(h11.Response(status_code=answer.status, headers=headers)) or b"")
+    writer.write(http.send(h11.Response(status_code=response.status, headers=headers)) or b"")
     if with_body:
-        view = memoryview(answer.body)
+        view = memoryview(response.body)
         for start in range(0, len(view), PIECE_BYTES):
             writer.write(view[start : start + PIECE_BYTES])
             await writer.drain()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import ConfigurationError, ConnectError, RemotingError
-from orbitmq.net import door
+from orbitmq.net import protocol_detector
 from orbitmq.net.connection import TURN_COMMANDS, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
@@ -196,7 +196,7 @@ async def test_clients_may_have_to_show_a_certificate(
 async def test_a_peer_that_never_finishes_the_handshake_is_cut_off(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "HANDSHAKE_SECONDS", 0.05)
+    monkeypatch.setattr(protocol_detector, "HANDSHAKE_SECONDS", 0.05)
     async with offering() as (server, address), bare_peer(address) as peer:
         peer.writer.write(b"\x16\x03\x01")
         assert await peer.is_closed()

@@ -24,7 +24,7 @@ _MARKS_IN_LINES: Final = {code: mark for code, mark in _MARKS.items() if chr(cod
 _HIDDEN: Final = re.compile(f"[\x7f{''.join(f'{chr(begin)}-{chr(end - 1)}' for begin, end in _UNSEEN)}]")
 
 
-def visible(text: object, *, lines: bool = False) -> str:
+def printable(text: object, *, lines: bool = False) -> str:
     """The text with a mark for each character that is not seen: `␛` for an escape, `⟨U+202E⟩` for one that turns the
     direction. With `lines` line ends and tabs stay.
     """
@@ -32,6 +32,6 @@ def visible(text: object, *, lines: bool = False) -> str:
     return shown if shown.isprintable() else shown.translate(_MARKS_IN_LINES if lines else _MARKS)
 
 
-def visible_json(text: str) -> str:
+def printable_json(text: str) -> str:
     """A JSON text with such characters as `\\u202e`: the same values, and nothing that steers a terminal."""
     return text if text.isprintable() else _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)

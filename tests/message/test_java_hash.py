@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.message.hashing import CELL_SIZE_MAX, CELLS, string_hash, string_hashes, tags_code
+from orbitmq.message.java_hash import CELL_SIZE_MAX, CELLS, string_hash, string_hashes, tags_code
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Aged(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class MinuteRate:
     """What went through in the last minute: messages and bytes a second, and messages altogether."""
 
     per_second: float = 0.0
@@ -57,14 +57,14 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Poll:
     """One thing to ask; `key` names it and the place of its answer."""
 
     key: tuple[Hashable, ...]
     ask: Callable[[], Awaitable[Any]]
 
 
-class Survey:
+class BrokerPoller:
     """Of one broker. `failed` is told of each question that was not answered: why, in words.
 
     Answers stand in `answers` by `(kind, ...)`; what does not exist any more is taken out at the next round.
@@ -129,7 +129,7 @@ class Survey:
 
     async def round(self, deadline_seconds: float, *, with_data: bool) -> None:
         """Ask everything, or as much as the time allows. A slave is asked without its data: the master tells that."""
-        self.is_up = await self._ask(Question(("runtime",), self._runtime))
+        self.is_up = await self._ask(Poll(("runtime",), self._runtime))
         if not self.is_up or not with_data:
             return
         try:
@@ -141,15 +141,15 @@ class Survey:
         except TimeoutError:
             self._failed("what is left is asked in the next round")
 
-    async def _ask_all(self, questions: deque[Question]) -> None:
+    async def _ask_all(self, polls: deque[Poll]) -> None:
         async def worker() -> None:
-            while questions:
-                if not await self._ask(questions.popleft()):
-                    questions.clear()  # a broker that is gone would cost a timeout for each of them
+            while polls:
+                if not await self._ask(polls.popleft()):
+                    polls.clear()  # a broker that is gone would cost a timeout for each of them
 
         await asyncio.gather(*(worker() for _ in range(ASKED_AT_ONCE)))
 
-    async def _ask(self, question: Question) -> bool:
+    async def _ask(self, question: Poll) -> bool:
         """False when the broker cannot be reached."""
         try:
             answer = await question.ask()
@@ -172,30 +172,30 @@ class Survey:
 
     # ----------------------------------------------------------------------------------------------------- questions
 
-    def _tables(self) -> Iterator[Question]:
-        yield Question(("topics",), self._topics)
-        yield Question(("groups",), self._groups)
-        yield Question(("offsets",), self._offsets)
-        yield Question(("producers",), self._producers)
-        yield Question(("puts",), partial(self._rate, "BROKER_PUT_NUMS", self.node.cluster))
-        yield Question(("gets",), partial(self._rate, "BROKER_GET_NUMS", self.node.cluster))
+    def _tables(self) -> Iterator[Poll]:
+        yield Poll(("topics",), self._topics)
+        yield Poll(("groups",), self._groups)
+        yield Poll(("offsets",), self._offsets)
+        yield Poll(("producers",), self._producers)
+        yield Poll(("puts",), partial(self._rate, "BROKER_PUT_NUMS", self.node.cluster))
+        yield Poll(("gets",), partial(self._rate, "BROKER_GET_NUMS", self.node.cluster))
 
-    def _details(self) -> Iterator[Question]:
+    def _details(self) -> Iterator[Poll]:
         for topic in self.topics:
-            yield Question(("ranges", topic), partial(self._ranges, topic))
-            yield Question(("put", topic), partial(self._put, topic))
+            yield Poll(("ranges", topic), partial(self._ranges, topic))
+            yield Poll(("put", topic), partial(self._put, topic))
         for group in self.groups:
-            yield Question(("members", group), partial(self._members, group))
+            yield Poll(("members", group), partial(self._members, group))
         for pair in self._pairs():
-            yield Question(("got", *pair), partial(self._got, *pair))
-            yield Question(("delays", *pair), partial(self._delays, *pair))
+            yield Poll(("got", *pair), partial(self._got, *pair))
+            yield Poll(("delays", *pair), partial(self._delays, *pair))
 
     def _pairs(self) -> Iterator[Pair]:
         for topic, group in self.offsets:
             if topic in self.topics and group in self.groups:
                 yield topic, group
 
-    def _clients(self) -> Iterator[Question]:
+    def _clients(self) -> Iterator[Poll]:
         """Members of groups that consume what is pushed to them: others have no such figures."""
         count = 0
         for group in self.groups if self._with_clients else ():
@@ -203,7 +203,7 @@ class Survey:
             for client in members.value.connection_set if members is not None and members.value is not None else ():
                 count += 1
                 if client.client_id and count <= CLIENTS_MAX:
-                    yield Question(
+                    yield Poll(
                         ("client", group, client.client_id, client.client_addr or ""),
                         partial(self._client, group, client.client_id),
                     )
@@ -234,15 +234,15 @@ class Survey:
     async def _rate(self, name: str, key: str) -> float:
         return (await self._minute(name, key)).tps
 
-    async def _put(self, topic: str) -> Flow:
+    async def _put(self, topic: str) -> MinuteRate:
         nums, size = await self._minute("TOPIC_PUT_NUMS", topic), await self._minute("TOPIC_PUT_SIZE", topic)
-        return Flow(nums.tps, size.tps, nums.sum)
+        return MinuteRate(nums.tps, size.tps, nums.sum)
 
-    async def _got(self, topic: str, group: str) -> tuple[Flow, int]:
+    async def _got(self, topic: str, group: str) -> tuple[MinuteRate, int]:
         """With the messages sent back."""
         key = f"{topic}@{group}"
         nums, size = await self._minute("GROUP_GET_NUMS", key), await self._minute("GROUP_GET_SIZE", key)
-        return Flow(nums.tps, size.tps, nums.sum), (await self._minute("SNDBCK_PUT_NUMS", key)).sum
+        return MinuteRate(nums.tps, size.tps, nums.sum), (await self._minute("SNDBCK_PUT_NUMS", key)).sum
 
     async def _ranges(self, topic: str) -> dict[int, QueueRange]:
         found = await topic_stats(self._remoting, self.node.address, topic, timeout_ms=TIMEOUT_MS)

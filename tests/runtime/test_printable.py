@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.runtime.visible import visible, visible_json
+from orbitmq.runtime.printable import printable, printable_json
 
 WRITING = {0x200C, 0x200D}
 """Joiners: languages and pictures are written with them."""
@@ -34,11 +34,11 @@ SEEN_FORMATS = {
     ],
 )
 def test_what_cannot_be_seen_is_written_as_a_mark(text: object, shown: str) -> None:
-    assert visible(text) == shown
+    assert printable(text) == shown
 
 
 def test_lines_of_a_body_stay() -> None:
-    assert visible("one\n\ttwo\r\n\x1b[0m", lines=True) == "one\n\ttwo␍\n␛[0m"
+    assert printable("one\n\ttwo\r\n\x1b[0m", lines=True) == "one\n\ttwo␍\n␛[0m"
 
 
 def test_no_control_or_format_character_is_left() -> None:
@@ -46,12 +46,12 @@ def test_no_control_or_format_character_is_left() -> None:
     for code in range(sys.maxunicode + 1):
         hidden = unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp")
         if hidden and code not in WRITING | SEEN_FORMATS:
-            assert visible(chr(code)) != chr(code), f"U+{code:04X}"
-            assert visible_json(f'"x{chr(code)}"') != f'"x{chr(code)}"' or code < 0x20, f"U+{code:04X}"
+            assert printable(chr(code)) != chr(code), f"U+{code:04X}"
+            assert printable_json(f'"x{chr(code)}"') != f'"x{chr(code)}"' or code < 0x20, f"U+{code:04X}"
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=9))
 def test_json_means_the_same(value: object) -> None:
-    shown = visible_json(json.dumps(value, ensure_ascii=False))
+    shown = printable_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(shown) == value
     assert not any(unicodedata.category(sign) == "Cc" for sign in shown)

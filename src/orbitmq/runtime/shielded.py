@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Finishing:
+class ShieldedTasks:
     """Keeps such work until it is done."""
 
     def __init__(self) -> None:

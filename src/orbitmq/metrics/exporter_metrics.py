@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from orbitmq.message.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, TRANSACTION_GROUP
-from orbitmq.metrics.lag import QueueLag, queue_lags
+from orbitmq.metrics.lag import ReadQueueLag, queue_lags
 from orbitmq.metrics.largest import largest
 from orbitmq.metrics.model import Readers, Sample
-from orbitmq.metrics.runtime_figures import READ
-from orbitmq.metrics.survey import Survey
+from orbitmq.metrics.poller import BrokerPoller
+from orbitmq.metrics.runtime_metrics import READ
 from orbitmq.metrics.versions import version_name
 from orbitmq.wire.bodies import ConsumerConnection, ConsumeStatus, MessageModel
 
@@ -28,7 +28,7 @@ _CLIENT_FIGURES: dict[str, Callable[[ConsumeStatus], float]] = {
 }
 
 
-class Group:
+class GroupMembers:
     """The members of a group as all brokers together know them."""
 
     def __init__(self, found: Iterable[ConsumerConnection | None]) -> None:
@@ -42,49 +42,49 @@ class View:
     after `since` is not too old.
     """
 
-    def __init__(self, surveys: Iterable[Survey], now: float, since: float) -> None:
-        self.surveys = list(surveys)
+    def __init__(self, pollers: Iterable[BrokerPoller], now: float, since: float) -> None:
+        self.pollers = list(pollers)
         self.now, self.since = now, since
-        first: dict[tuple[str, str], Survey] = {}
-        for survey in sorted(self.surveys, key=lambda survey: (not survey.is_up, survey.node.id)):
-            first.setdefault((survey.node.cluster, survey.node.name), survey)
+        first: dict[tuple[str, str], BrokerPoller] = {}
+        for poller in sorted(self.pollers, key=lambda poller: (not poller.is_up, poller.node.id)):
+            first.setdefault((poller.node.cluster, poller.node.name), poller)
         self.data = list(first.values())
 
-    def groups(self) -> dict[str, Group]:
-        names = {group for survey in self.data for group in survey.groups}
-        return {group: Group(self._members(group)) for group in names}
+    def groups(self) -> dict[str, GroupMembers]:
+        names = {group for poller in self.data for group in poller.groups}
+        return {group: GroupMembers(self._members(group)) for group in names}
 
     def _members(self, group: str) -> Iterator[ConsumerConnection | None]:
-        for survey in self.data:
-            yield survey.get("members", group, since=self.since)
+        for poller in self.data:
+            yield poller.get("members", group, since=self.since)
 
-    def pairs(self, survey: Survey) -> Iterator[tuple[str, str]]:
+    def pairs(self, poller: BrokerPoller) -> Iterator[tuple[str, str]]:
         """Topics and groups of one broker that exist there; without topics the online members do not subscribe."""
-        for topic, group in list(survey.offsets):
-            if topic in survey.topics and group in survey.groups:
-                members = survey.get("members", group, since=self.since)
+        for topic, group in list(poller.offsets):
+            if topic in poller.topics and group in poller.groups:
+                members = poller.get("members", group, since=self.since)
                 if members is None or not members.subscription_table or topic in members.subscription_table:
                     yield topic, group
 
     @cached_property
-    def places(self) -> Mapping[tuple[str, str, str], list[tuple[Survey, str, str]]]:
+    def places(self) -> Mapping[tuple[str, str, str], list[tuple[BrokerPoller, str, str]]]:
         """Cluster, topic and group -> the brokers where the group has offsets in the topic."""
-        found: defaultdict[tuple[str, str, str], list[tuple[Survey, str, str]]] = defaultdict(list)
-        for survey in self.data:
-            for topic, group in self.pairs(survey):
-                found[survey.node.cluster, topic, group].append((survey, topic, group))
+        found: defaultdict[tuple[str, str, str], list[tuple[BrokerPoller, str, str]]] = defaultdict(list)
+        for poller in self.data:
+            for topic, group in self.pairs(poller):
+                found[poller.node.cluster, topic, group].append((poller, topic, group))
         return found
 
-    def lags(self, survey: Survey, topic: str, group: str) -> list[QueueLag] | None:
+    def lags(self, poller: BrokerPoller, topic: str, group: str) -> list[ReadQueueLag] | None:
         """Queue by queue; None when the broker's part is not known."""
-        ranges = survey.get("ranges", topic, since=self.since)
-        offsets = survey.get("offsets", since=self.since)
-        if ranges is None or offsets is None or topic not in survey.topics:
+        ranges = poller.get("ranges", topic, since=self.since)
+        offsets = poller.get("offsets", since=self.since)
+        if ranges is None or offsets is None or topic not in poller.topics:
             return None
-        return list(queue_lags(survey.topics[topic].read_queues, ranges, offsets.get((topic, group), {})))
+        return list(queue_lags(poller.topics[topic].read_queues, ranges, offsets.get((topic, group), {})))
 
 
-class ExporterFigures:
+class ExporterMetrics:
     """`view` gives the newest look; `steady_labels` leaves values empty that change all the time and make new series:
     the number of members and their addresses.
     """
@@ -160,115 +160,115 @@ class ExporterFigures:
     # -------------------------------------------------------------------------------------------------------- brokers
 
     def _broker_answer(self, view: View, kind: str) -> Iterator[Sample]:
-        for survey in view.data:
-            value = survey.get(kind, since=view.since)
+        for poller in view.data:
+            value = poller.get(kind, since=view.since)
             if value is not None:
-                yield _broker(survey), value
+                yield _broker(poller), value
 
     def _slaves_behind(self, view: View) -> Iterator[Sample]:
         ends = {
-            survey: survey.runtime.log_end_offset
-            for survey in view.surveys
-            if survey.get("runtime", since=view.since) is not None
+            poller: poller.runtime.log_end_offset
+            for poller in view.pollers
+            if poller.get("runtime", since=view.since) is not None
         }
         masters = {(one.node.cluster, one.node.name): end for one, end in ends.items() if one.node.is_master}
-        for survey, end in ends.items():
-            master = masters.get((survey.node.cluster, survey.node.name))
-            if not survey.node.is_master and master is not None and end is not None:
-                yield _broker(survey), max(0, master - end)
+        for poller, end in ends.items():
+            master = masters.get((poller.node.cluster, poller.node.name))
+            if not poller.node.is_master and master is not None and end is not None:
+                yield _broker(poller), max(0, master - end)
 
     def _runtime(self, view: View, name: str) -> Iterator[Sample | None]:
-        for survey in view.surveys:
-            table = survey.get("runtime", since=view.since)
-            value = READ[name](table, survey.runtime) if table is not None else None
+        for poller in view.pollers:
+            table = poller.get("runtime", since=view.since)
+            value = READ[name](table, poller.runtime) if table is not None else None
             if table is not None and value is not None:
-                yield _runtime_labels(survey, table), value
+                yield _runtime_labels(poller, table), value
             else:
                 yield None
 
     def _up(self, view: View) -> Iterator[Sample]:
-        for survey in view.surveys:
-            if survey.is_up is not None:
-                yield _broker(survey), survey.is_up
+        for poller in view.pollers:
+            if poller.is_up is not None:
+                yield _broker(poller), poller.is_up
 
     def _masters(self, view: View) -> Iterator[Sample]:
-        for survey in view.data:
-            if survey.is_up is not None:
-                yield (survey.node.cluster, survey.node.name), survey.node.is_master and survey.is_up
+        for poller in view.data:
+            if poller.is_up is not None:
+                yield (poller.node.cluster, poller.node.name), poller.node.is_master and poller.is_up
 
     def _starts(self, view: View) -> Iterator[Sample]:
-        for survey in view.surveys:
-            booted = survey.runtime.booted_at_ms
+        for poller in view.pollers:
+            booted = poller.runtime.booted_at_ms
             if booted is not None:
-                yield _broker(survey), booted / 1000
+                yield _broker(poller), booted / 1000
 
     def _half_messages(self, view: View) -> Iterator[Sample]:
-        for survey in view.data:
-            lags = view.lags(survey, HALF_TOPIC, TRANSACTION_GROUP)
+        for poller in view.data:
+            lags = view.lags(poller, HALF_TOPIC, TRANSACTION_GROUP)
             if lags is not None:
-                yield (survey.node.cluster, survey.node.name), sum(lag.waiting for lag in lags)
+                yield (poller.node.cluster, poller.node.name), sum(lag.waiting for lag in lags)
 
     def _stale(self, view: View) -> Iterator[Sample]:
         asked = self._name_servers_at()
         if asked is not None:
             yield ("name servers",), view.now - asked
-        for survey in view.surveys:
-            if survey.answered_at is not None:
-                yield (str(survey.node),), view.now - survey.answered_at
+        for poller in view.pollers:
+            if poller.answered_at is not None:
+                yield (str(poller.node),), view.now - poller.answered_at
 
     # --------------------------------------------------------------------------------------------------------- topics
 
     def _puts(self, view: View, field: str) -> Iterator[Sample | None]:
-        for survey in view.data:
-            for topic in list(survey.topics):
-                flow = survey.get("put", topic, since=view.since)
-                yield None if flow is None else (_topic(survey, topic), getattr(flow, field))
+        for poller in view.data:
+            for topic in list(poller.topics):
+                flow = poller.get("put", topic, since=view.since)
+                yield None if flow is None else (_topic(poller, topic), getattr(flow, field))
 
     def _ends(self, view: View, prefix: str = "") -> Iterator[Sample | None]:
-        for survey, topic, end in _ends(view):
+        for poller, topic, end in _ends(view):
             is_derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
             wanted = topic.startswith(prefix) if prefix else not is_derived
-            yield (_topic(survey, topic), end) if wanted else None
+            yield (_topic(poller, topic), end) if wanted else None
 
     def _dlq_ends(self, view: View) -> Iterator[Sample | None]:
-        for survey, topic, end in _ends(view):
+        for poller, topic, end in _ends(view):
             if topic.startswith(DLQ_PREFIX):
-                yield _topic(survey, topic.removeprefix(DLQ_PREFIX)), end
+                yield _topic(poller, topic.removeprefix(DLQ_PREFIX)), end
             else:
                 yield None
 
     def _producers(self, view: View) -> Iterator[Sample]:
-        for survey in view.data:
-            for group, members in (survey.get("producers", since=view.since) or {}).items():
-                yield _topic(survey, group), len(members)
+        for poller in view.data:
+            for group, members in (poller.get("producers", since=view.since) or {}).items():
+                yield _topic(poller, group), len(members)
 
     # --------------------------------------------------------------------------------------------------------- groups
 
     def _gets(self, view: View, field: str) -> Iterator[Sample | None]:
-        for survey in view.data:
-            for pair in view.pairs(survey):
-                found = survey.get("got", *pair, since=view.since)
-                yield None if found is None else (_group(survey, *pair), getattr(found[0], field))
+        for poller in view.data:
+            for pair in view.pairs(poller):
+                found = poller.get("got", *pair, since=view.since)
+                yield None if found is None else (_group(poller, *pair), getattr(found[0], field))
 
     def _sent_back(self, view: View) -> Iterator[Sample | None]:
-        for survey in view.data:
-            for pair in view.pairs(survey):
-                found = survey.get("got", *pair, since=view.since)
-                yield None if found is None else (_group(survey, *pair), found[1])
+        for poller in view.data:
+            for pair in view.pairs(poller):
+                found = poller.get("got", *pair, since=view.since)
+                yield None if found is None else (_group(poller, *pair), found[1])
 
     def _consumed(self, view: View) -> Iterator[Sample | None]:
-        for survey in view.data:
-            offsets = survey.get("offsets", since=view.since)
-            for pair in view.pairs(survey) if offsets is not None else ():
-                yield _group(survey, *pair), sum(max(0, offset) for offset in offsets[pair].values())
+        for poller in view.data:
+            offsets = poller.get("offsets", since=view.since)
+            for pair in view.pairs(poller) if offsets is not None else ():
+                yield _group(poller, *pair), sum(max(0, offset) for offset in offsets[pair].values())
 
     def _accumulated(self, view: View) -> Iterator[Sample | None]:
-        for survey in view.data:
-            for pair in view.pairs(survey):
-                lags = view.lags(survey, *pair)
-                yield None if lags is None else (_group(survey, *pair), sum(lag.plain for lag in lags))
+        for poller in view.data:
+            for pair in view.pairs(poller):
+                lags = view.lags(poller, *pair)
+                yield None if lags is None else (_group(poller, *pair), sum(lag.plain for lag in lags))
 
-    def _diffs(self, view: View, groups: Mapping[str, Group], prefix: str) -> Iterator[Sample | None]:
+    def _diffs(self, view: View, groups: Mapping[str, GroupMembers], prefix: str) -> Iterator[Sample | None]:
         totals: dict[tuple[str, str], int | None] = {}
         for (_, topic, group), value in _totals(view, _plain):
             before = totals.get((group, topic), 0)
@@ -282,39 +282,39 @@ class ExporterFigures:
                 online = "" if self._steady else str(len(members.clients))
                 yield (group, topic, online, CLUSTERING), total
 
-    def _sums(self, view: View, of: Callable[[Sequence[QueueLag]], int]) -> Iterator[Sample | None]:
+    def _sums(self, view: View, of: Callable[[Sequence[ReadQueueLag]], int]) -> Iterator[Sample | None]:
         for (cluster, topic, group), value in _totals(view, of):
             yield None if value is None else ((cluster, topic, group), value)
 
     def _latencies(self, view: View) -> Iterator[Sample | None]:
-        for survey in view.data:
-            for pair in view.pairs(survey):
-                delays = survey.get("delays", *pair, since=view.since)
-                yield None if delays is None else (_group(survey, *pair), max(delays.values(), default=0))
+        for poller in view.data:
+            for pair in view.pairs(poller):
+                delays = poller.get("delays", *pair, since=view.since)
+                yield None if delays is None else (_group(poller, *pair), max(delays.values(), default=0))
 
     def _queue_latencies(self, view: View) -> Iterator[Sample | None]:
         found = (
-            (delay, (*_group(survey, *pair), str(queue_id)))
-            for survey in view.data
-            for pair in view.pairs(survey)
-            for queue_id, delay in (survey.get("delays", *pair, since=view.since) or {}).items()
+            (delay, (*_group(poller, *pair), str(queue_id)))
+            for poller in view.data
+            for pair in view.pairs(poller)
+            for queue_id, delay in (poller.get("delays", *pair, since=view.since) or {}).items()
         )
         return largest(self._queue_series, found)
 
     def _queue_lags(self, view: View) -> Iterator[Sample | None]:
         found = (
-            (lag.waiting, (topic, group, survey.node.name, str(lag.queue_id)))
-            for survey in view.data
-            for topic, group in view.pairs(survey)
-            for lag in view.lags(survey, topic, group) or ()
+            (lag.waiting, (topic, group, poller.node.name, str(lag.queue_id)))
+            for poller in view.data
+            for topic, group in view.pairs(poller)
+            for lag in view.lags(poller, topic, group) or ()
         )
         return largest(self._queue_series, found)
 
-    def _online(self, groups: Mapping[str, Group]) -> Iterator[Sample]:
+    def _online(self, groups: Mapping[str, GroupMembers]) -> Iterator[Sample]:
         for name, group in groups.items():
             yield (name,), len(group.clients)
 
-    def _group_counts(self, groups: Mapping[str, Group]) -> Iterator[Sample]:
+    def _group_counts(self, groups: Mapping[str, GroupMembers]) -> Iterator[Sample]:
         for name, group in groups.items():
             clients = sorted(group.clients.items())
             addresses = ",".join(client.client_addr or "" for _, client in clients)
@@ -323,10 +323,10 @@ class ExporterFigures:
 
     def _clients(self, view: View, figure: Callable[[ConsumeStatus], float]) -> Iterator[Sample | None]:
         told: set[tuple[str, ...]] = set()  # a client is a member at several brokers
-        for survey in view.data:
-            for key in [key for key in survey.answers if key[0] == "client"]:
+        for poller in view.data:
+            for key in [key for key in poller.answers if key[0] == "client"]:
                 _, group, client_id, address = map(str, key)
-                info = survey.get(*key, since=view.since)
+                info = poller.get(*key, since=view.since)
                 for topic, status in info.status_table.items() if info is not None else ():
                     if (client_id, group, topic) not in told:
                         told.add((client_id, group, topic))
@@ -334,38 +334,40 @@ class ExporterFigures:
                 yield None
 
 
-def _ends(view: View) -> Iterator[tuple[Survey, str, int]]:
-    for survey in view.data:
-        for topic in list(survey.topics):
-            ranges = survey.get("ranges", topic, since=view.since)
+def _ends(view: View) -> Iterator[tuple[BrokerPoller, str, int]]:
+    for poller in view.data:
+        for topic in list(poller.topics):
+            ranges = poller.get("ranges", topic, since=view.since)
             if ranges is not None:
-                yield survey, topic, sum(held.max_offset for held in ranges.values())
+                yield poller, topic, sum(held.max_offset for held in ranges.values())
 
 
-def _totals(view: View, of: Callable[[Sequence[QueueLag]], int]) -> Iterator[tuple[tuple[str, str, str], int | None]]:
+def _totals(
+    view: View, of: Callable[[Sequence[ReadQueueLag]], int]
+) -> Iterator[tuple[tuple[str, str, str], int | None]]:
     """Of each cluster, topic and group; None where the part of a broker is not known."""
     for key, places in view.places.items():
         lags = [view.lags(*place) for place in places]
         yield key, None if None in lags else of([lag for part in lags for lag in part or ()])
 
 
-def _plain(lags: Sequence[QueueLag]) -> int:
+def _plain(lags: Sequence[ReadQueueLag]) -> int:
     return sum(lag.plain for lag in lags)
 
 
-def _broker(survey: Survey) -> tuple[str, str, str]:
-    return survey.node.cluster, survey.node.address, survey.node.name
+def _broker(poller: BrokerPoller) -> tuple[str, str, str]:
+    return poller.node.cluster, poller.node.address, poller.node.name
 
 
-def _topic(survey: Survey, name: str) -> tuple[str, str, str]:
-    return survey.node.cluster, survey.node.name, name
+def _topic(poller: BrokerPoller, name: str) -> tuple[str, str, str]:
+    return poller.node.cluster, poller.node.name, name
 
 
-def _group(survey: Survey, topic: str, group: str) -> tuple[str, str, str, str]:
-    return survey.node.cluster, survey.node.name, topic, group
+def _group(poller: BrokerPoller, topic: str, group: str) -> tuple[str, str, str, str]:
+    return poller.node.cluster, poller.node.name, topic, group
 
 
-def _runtime_labels(survey: Survey, table: Mapping[str, str]) -> tuple[str, ...]:
+def _runtime_labels(poller: BrokerPoller, table: Mapping[str, str]) -> tuple[str, ...]:
     version = table.get("brokerVersion", "")
     name = table.get("brokerVersionDesc") or (version_name(int(version)).upper() if version.isdecimal() else "")
-    return survey.node.cluster, survey.node.address, "", name, table.get("bootTimestamp", ""), version
+    return poller.node.cluster, poller.node.address, "", name, table.get("bootTimestamp", ""), version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.runtime.sampling import DAY, HOUR, MINUTE, Durations, Flow, Rate, Snapshots
+from orbitmq.runtime.rates import DAY, HOUR, MINUTE, Durations, Flow, Rate, Snapshots
 
 START = 1_700_000_000_000
 PAUSE_MS = 10_000

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from orbitmq.errors import RequestRejected
-from orbitmq.runtime.finishing import Finishing
+from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.wire.codes import ResponseCode
 from tests.support.loops import settle
 
@@ -29,25 +29,25 @@ class Work:
         return "done"
 
 
-async def begun(finishing: Finishing, work: Work) -> asyncio.Task[str]:
-    task = asyncio.create_task(finishing.run(work.run()))
+async def begun(shielded: ShieldedTasks, work: Work) -> asyncio.Task[str]:
+    task = asyncio.create_task(shielded.run(work.run()))
     await settle()
     return task
 
 
 async def fail_unheard(error: Exception) -> None:
     """Work whose caller is gone ends with the error."""
-    finishing, work = Finishing(), Work(error)
-    call = await begun(finishing, work)
+    shielded, work = ShieldedTasks(), Work(error)
+    call = await begun(shielded, work)
     call.cancel()
     work.may_go_on.set()
-    await finishing.settled()
+    await shielded.settled()
     await settle()
 
 
 async def test_the_caller_gets_what_the_work_gives() -> None:
-    finishing, work, failing = Finishing(), Work(), Work(ValueError("no"))
-    calls = [await begun(finishing, work), await begun(finishing, failing)]
+    shielded, work, failing = ShieldedTasks(), Work(), Work(ValueError("no"))
+    calls = [await begun(shielded, work), await begun(shielded, failing)]
     work.may_go_on.set()
     failing.may_go_on.set()
     found, error = await asyncio.gather(*calls, return_exceptions=True)
@@ -56,10 +56,10 @@ async def test_the_caller_gets_what_the_work_gives() -> None:
 
 
 async def test_it_goes_on_without_its_caller() -> None:
-    finishing, work = Finishing(), Work()
-    call = await begun(finishing, work)
+    shielded, work = ShieldedTasks(), Work()
+    call = await begun(shielded, work)
     call.cancel()
-    ending = asyncio.create_task(finishing.settled())
+    ending = asyncio.create_task(shielded.settled())
     await settle()
     assert call.cancelled()
     assert not ending.done()
@@ -83,9 +83,9 @@ async def test_a_refusal_that_nobody_hears_is_no_failure(caplog: pytest.LogCaptu
 
 
 async def test_what_is_abandoned_ends_at_once() -> None:
-    finishing, work = Finishing(), Work()
-    call = await begun(finishing, work)
-    await finishing.abandon()
+    shielded, work = ShieldedTasks(), Work()
+    call = await begun(shielded, work)
+    await shielded.abandon()
     assert not work.is_done
     with pytest.raises(asyncio.CancelledError):
         await call

@@ -10,7 +10,7 @@ from typing import Protocol
 from orbitmq.metrics.model import Metric, Readers
 
 
-class Figures(Protocol):
+class MetricsSource(Protocol):
     """Figures of one daemon."""
 
     @property
@@ -30,12 +30,12 @@ class Figures(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MetricsSection:
     """One daemon's share of a page; `job` names it in figures about the collection."""
 
     job: str
     table: tuple[Metric, ...]
-    figures: Figures
+    metrics: MetricsSource
 
 
 @dataclass(slots=True)
