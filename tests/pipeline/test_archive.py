@@ -18,13 +18,13 @@ from orbitmq.pipeline import archive, compact
 from orbitmq.pipeline.lake.formats import FORMATS, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.manifest import MIXED
-from orbitmq.pipeline.lake.message_files import read_messages
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System
 from tests.spark.stores.scanning import rows as scanned
 from tests.support.jobs import run_job
+from tests.support.lakes import read_messages
 
 Sent = dict[str, tuple[str, bytes, str, str]]  # unique id -> topic, body, tags, keys
 

@@ -21,11 +21,11 @@ from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import archive
 from orbitmq.pipeline.lake.formats import PARQUET, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.message_files import read_messages
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.support.jobs import run_job
+from tests.support.lakes import read_messages
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
 ORDER: dict[str, Any] = {"type": "record", "name": "Order", "fields": FIELDS}

@@ -16,12 +16,12 @@ from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
-from orbitmq.pipeline.lake.message_files import merged, read_messages
+from orbitmq.pipeline.lake.message_files import merged
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options
 from tests.support import golden
-from tests.support.lakes import SCHEMA, rows
+from tests.support.lakes import SCHEMA, read_messages, rows
 from tests.support.stores import open_store, record
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
@@ -108,9 +108,12 @@ def test_a_store_is_archived_under_its_brokers_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"path": "/x/store", "nameServer": "n:1"}, "option brokerName is missing; say whose store /x/store is"),
+        (
+            {"path": "/x/store", "nameServer": "n:1"},
+            "option brokerName is missing; set it to the broker that owns /x/store",
+        ),
         ({"path": '{"a": "/x"}', "brokerName": "a"}, "option brokerName names a single directory"),
-        ({"path": "/x", "startingOffsets": "group"}, "option startingOffsets goes with input pull"),
+        ({"path": "/x", "startingOffsets": "group"}, "option startingOffsets needs input pull"),
         ({}, "option path is missing"),
     ],
 )
@@ -187,7 +190,9 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
         check(folder, **other)  # it has not begun
         archived(folder, **began, onBadBody="log")
         check(folder, **began)
-        with pytest.raises(ConfigurationError, match=r"option bodyMode is .*, but the lake began .*, and stays so"):
+        with pytest.raises(
+            ConfigurationError, match=r"option bodyMode is .*, but the lake was created .*, which cannot change"
+        ):
             check(folder, **other)
 
 

@@ -308,10 +308,10 @@ def test_a_lake_is_looked_through(spark: SparkSession, lake: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"checks": "backlog,doubles"}, "option checks: there is no doubles; there are backlog, "),
-        ({"checks": "half", "input": "lake"}, "option checks: a lake does not tell half"),
+        ({"checks": "backlog,doubles"}, "option checks: unknown doubles; allowed are backlog, "),
+        ({"checks": "half", "input": "lake"}, "option checks: input lake does not support half"),
         ({"failOn": "gaps,heat"}, "option failOn: there is no heat"),
-        ({"from": "yesterday"}, "option from: give a time"),
+        ({"from": "yesterday"}, "option from: use a time"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, str], text: str) -> None:

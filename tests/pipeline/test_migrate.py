@@ -379,7 +379,7 @@ def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carr
 
 def test_a_state_of_other_clusters_is_refused(tmp_path: Path) -> None:
     Migration("m", ("here", "there")).save(tmp_path / "state")
-    with pytest.raises(ConfigurationError, match="is of a migration from here to there"):
+    with pytest.raises(ConfigurationError, match="belongs to a migration from here to there"):
         load(tmp_path / "state", ("here", "elsewhere"))
     assert json.loads((tmp_path / "state").read_text())["clusters"] == ["here", "there"]
 

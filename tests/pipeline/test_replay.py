@@ -203,7 +203,7 @@ def test_a_damaged_store_is_replayed_without_what_is_damaged(spark: SparkSession
         ({"nameServer": "x:1"}, "option topics is missing"),
         ({"nameServer": "x:1", "topics": "T", "input": "store"}, "option path is missing"),
         ({"nameServer": "x:1", "topics": "T", "input": "store", "path": "p", "name": "n"}, "brokerName is missing"),
-        ({"nameServer": "x:1", "topics": "T", "lake": "x", "from": "noon"}, "option from: give a time"),
+        ({"nameServer": "x:1", "topics": "T", "lake": "x", "from": "noon"}, "option from: use a time"),
         ({"nameServer": "x:1", "topics": "T", "transform": "nowhere:f"}, "option transform: nowhere:f"),
         ({"nameServer": "x:1", "topics": "T"}, "option lake is missing"),
         (

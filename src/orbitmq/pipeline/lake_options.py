@@ -1,4 +1,4 @@
-"""Where a lake is and what it is: the options of everything that writes or reads one."""
+"""Options of jobs and data sources that read or write a lake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARCHIVE_GROUP = "ORBITMQ_ARCHIVE"
 
 @dataclass(frozen=True)
 class LakeOptions(Options):
-    """A lake, and the group whose offsets stand for it."""
+    """A lake, and the group that its progress is committed for."""
 
     lake: str = option("lake", "", "Folder or URI of the lake. Required.")
     lake_format: str = option(
@@ -37,7 +37,7 @@ class LakeOptions(Options):
     )
 
     def open(self) -> Lake:
-        """The lake, which the first batch makes. LakeError for a place that does not suit, ConfigurationError for an
+        """The lake, which the first batch creates. LakeError for an unsuitable place, ConfigurationError for an invalid
         option."""
         return open_lake(*self._opening())
 
@@ -47,17 +47,17 @@ class LakeOptions(Options):
 
     def _opening(self) -> tuple[str, StorageLocation, Callable[[], int], Mapping[str, str] | None]:
         if not self.lake:
-            raise ConfigurationError("option lake is missing; give the folder or URI of the lake")
+            raise ConfigurationError("option lake is missing; set it to the folder or URI of the lake")
         try:
             catalog = json.loads(self.catalog) if self.catalog else None
         except ValueError as error:
-            raise ConfigurationError(f"option lakeCatalog is no JSON: {error}") from error
+            raise ConfigurationError(f"option lakeCatalog is not JSON: {error}") from error
         return self.lake_format, StorageLocation(self.lake), SystemClock().now_ms, catalog
 
 
 @dataclass(frozen=True)
 class BodyOptions(Options):
-    """Whether bodies become columns of the lake."""
+    """Options for bodies as columns of the lake."""
 
     body_mode: str = option(
         "bodyMode",
@@ -80,7 +80,7 @@ class BodyOptions(Options):
     )
 
     def bodies(self) -> Bodies:
-        """What reads them. ConfigurationError for a schema that cannot be."""
+        """The parser of bodies. ConfigurationError for an invalid schema."""
         if self.body_mode == RAW:
             return Bodies(RAW, "", SUSPEND)
         if not self.body_schema:

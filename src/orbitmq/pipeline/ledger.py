@@ -1,8 +1,7 @@
-"""What has been sent again, so that nothing is sent twice: a SQLite file with one row a message. Knows no broker.
+"""The ledger of redelivered messages, so that none is sent twice: a SQLite file with a row for each message.
 
-Messages are sent in chunks. A chunk is written down before it is sent and marked when it is: one that is not marked was
-in flight when a run died. Its messages are sent again under the same name, by which the sink finds those that were
-stored, so that the others are sent once.
+Messages are sent in chunks. A chunk is recorded before it is sent, and marked afterwards. An unmarked chunk was in
+flight when a run failed. It is sent again under the same name, by which the sink finds the messages that are stored.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ BUSY_SECONDS = 1.0  # a second run at the same time is refused, not waited for
 
 
 class Origin(NamedTuple):
-    """Where a message lies; the id tells it from one of a topic that was made anew."""
+    """The origin of a message. The id distinguishes it from a message of a recreated topic."""
 
     topic: str
     broker: str
@@ -47,7 +46,7 @@ class Chunk:
 
 
 class RedeliveryLedger:
-    """An open ledger; nobody else has it at the same time."""
+    """An open ledger, locked for this process."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -83,7 +82,7 @@ class RedeliveryLedger:
 
 @contextmanager
 def open_ledger(path: Path) -> Iterator[RedeliveryLedger]:
-    """The ledger in this file, made when it is not there. ConfigurationError when it is in use or is none."""
+    """The ledger in this file, which is created if missing. ConfigurationError when it is in use or not a ledger."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
     try:
         try:

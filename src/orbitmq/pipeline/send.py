@@ -1,4 +1,4 @@
-"""A frame into topics, and what came of it. Knows no job."""
+"""Writes a frame into topics and returns the counts. Knows no job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orbitmq.spark.source import TopicSource
 
 @dataclass(frozen=True)
 class SendCounts:
-    """Messages that were stored, and those that were there already."""
+    """Messages that were stored, and those that were stored before."""
 
     messages: int = 0
     skipped: int = 0
@@ -25,7 +25,7 @@ class SendCounts:
 
 
 def send(frame: DataFrame, sink: Mapping[str, str]) -> SendCounts:
-    """Write the frame with these options of the sink; returns when all of it is stored."""
+    """Write the frame with these sink options. Returns when all messages are stored."""
     frame.sparkSession.createDataFrame([], "nothing INT")  # makes it this thread's session, where a write looks
     with tempfile.TemporaryDirectory(prefix="orbitmq-") as folder:
         report = Path(folder) / "report"

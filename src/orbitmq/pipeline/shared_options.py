@@ -1,4 +1,4 @@
-"""Options of a job that are passed on to data sources."""
+"""Options that several jobs share and pass to data sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orbitmq.spark.stores.options import scan_options
 
 @dataclass(frozen=True)
 class LossOptions(Options):
-    """What a job does about messages that brokers or stores have lost or damaged."""
+    """Options for lost or damaged messages."""
 
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
@@ -45,13 +45,13 @@ def connection(options: ClusterOptions) -> dict[str, str]:
 
 
 def store(path: str, broker_name: str, *, needs_broker: bool = False) -> dict[str, str]:
-    """Where store directories are and whose, as options of a data source. ConfigurationError unless it is said; with
-    `needs_broker` the name of a directory is no name of a broker."""
+    """The store directories and their brokers, as options of a data source. ConfigurationError when one is missing.
+    With `needs_broker` the name of the directory does not replace the broker name."""
     if not path:
         raise ConfigurationError("option path is missing; input store needs the store directory")
     told = {"path": path, "brokerName": broker_name}
     if needs_broker and not (broker_name or scan_options(told).is_table):
-        raise ConfigurationError(f"option brokerName is missing; say whose store {path} is")
+        raise ConfigurationError(f"option brokerName is missing; set it to the broker that owns {path}")
     return {key: value for key, value in told.items() if value}
 
 
@@ -75,4 +75,4 @@ def time_ms(key: str, text: str) -> int:
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ConfigurationError(f"option {key}: give a time like 2026-11-21T10:00:00 or milliseconds") from None
+        raise ConfigurationError(f"option {key}: use a time like 2026-11-21T10:00:00, or milliseconds") from None

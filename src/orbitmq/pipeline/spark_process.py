@@ -1,8 +1,7 @@
 """Starts Spark's JVM so that a job has the terminal to itself. Knows no job.
 
-The JVM and its Python workers write a great deal to standard error: a page at the start, and a stack trace for every
-task that is repeated. What orbitmq logs there (`event=...`) is passed on; the rest is kept for the case that Spark does
-not start.
+The JVM and its Python workers write a lot to standard error: a page at the start, and a stack trace for every repeated
+task. Log lines of orbitmq (`event=...`) are passed on. The rest is kept for the error when Spark does not start.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ END_SECONDS = 10.0  # for a JVM that failed to end by itself
 
 
 class StderrReader(threading.Thread):
-    """Reads what is written into a pipe until all its writers have ended; `tell` gets the lines that are passed on."""
+    """Reads a pipe until all its writers have ended, and passes log lines of orbitmq to `tell`."""
 
     def __init__(self, pipe: int, tell: Callable[[str], object], *, is_verbose: bool) -> None:
         super().__init__(name="spark-voice", daemon=True)
@@ -50,8 +49,8 @@ class StderrReader(threading.Thread):
 
 
 def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
-    """Start the JVM with these settings of Spark; a session that is made next is made in it. With `is_verbose` all that
-    it says is passed on. ConfigurationError where it does not start, with what it said."""
+    """Start the JVM with these settings of Spark, for the next session. With `is_verbose` all its output is passed on.
+    ConfigurationError with that output when it does not start."""
     conf = SparkConf()
     conf.setAll(list(settings.items()))
     ear, mouth = os.pipe()
@@ -88,7 +87,7 @@ def _plain(lines: Iterable[str]) -> str:
 
 
 def _end(gateway: Any) -> None:
-    """The JVM ends when nobody writes to it any more; a session that is made later has one of its own."""
+    """End the JVM by closing its input. A later session gets a new one."""
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - nothing public forgets them
     gateway.proc.stdin.close()
     try:

@@ -1,4 +1,4 @@
-"""How far Spark is with an action: its tasks, told while it runs. Knows no job."""
+"""Shows the progress of a Spark action by its finished tasks. Knows no job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_SECONDS = 0.5
 
 @contextmanager
 def tasks_shown(context: JobContext[O], what: str) -> Iterator[None]:
-    """Show how many tasks of Spark are done while `what` is in flight, which starts the session."""
+    """Show the finished tasks of Spark while the body runs. Starts the session."""
     spark = context.spark()
     with context.progress(what, "tasks") as advance, watched(spark.sparkContext, advance):
         yield
@@ -23,7 +23,7 @@ def tasks_shown(context: JobContext[O], what: str) -> Iterator[None]:
 
 @contextmanager
 def watched(spark: SparkContext, advance: Advance) -> Iterator[None]:
-    """Tell `advance` the finished tasks of the stages that run, and all of theirs, until this ends."""
+    """Report finished and total tasks of the running stages to `advance` while the body runs."""
     over = threading.Event()
 
     def look() -> None:

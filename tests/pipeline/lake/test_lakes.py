@@ -13,11 +13,11 @@ from orbitmq.pipeline.lake import parquet_log
 from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, formats_at, open_lake
 from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.message_files import LakeWriter, merged, read_messages
+from orbitmq.pipeline.lake.message_files import LakeWriter, merged
 from orbitmq.pipeline.lake.parquet_log import ParquetLake
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
-from tests.support.lakes import batch, rows
+from tests.support.lakes import batch, read_messages, rows
 
 QUERY, OTHER = "6d7c0c1e-query", "other"
 
@@ -105,7 +105,7 @@ def test_what_another_format_published_is_safe(opened: Callable[[], Lake]) -> No
     """To a lake of another format every file would be an orphan."""
     lake = opened()
     assert formats_at(lake.place) == []
-    with pytest.raises(LakeError, match=r"there is no lake at .*: nothing was archived there yet"):
+    with pytest.raises(LakeError, match=r"there is no lake at .*; archive something there first"):
         existing_lake(PARQUET, lake.place, lambda: 0)
     lake.commit(QUERY, 0, written(lake, "T", range(3)))
     (kind,) = formats_at(lake.place)
@@ -123,7 +123,7 @@ def test_nothing_is_swept_where_nothing_is_published(opened: Callable[[], Lake])
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no lake format 'orc'; there are parquet, delta, iceberg"):
+    with pytest.raises(ConfigurationError, match="unknown lake format 'orc'; the formats are parquet, delta, iceberg"):
         open_lake("orc", StorageLocation(str(tmp_path)), lambda: 0)
 
 

@@ -12,9 +12,9 @@ import pytest
 from orbitmq.pipeline.lake import message_files
 from orbitmq.pipeline.lake.layout import file_path, is_message_file, topic_and_day
 from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
-from orbitmq.pipeline.lake.message_files import LakeWriter, merged, read_messages
+from orbitmq.pipeline.lake.message_files import LakeWriter, merged
 from orbitmq.pipeline.lake.storage import StorageLocation
-from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, batch, rows
+from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, batch, read_messages, rows
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""Where an audit looks: a cluster over the network, store directories, or a lake. Each gives what it has in the same
-form; what it does not have is said by an error that names the reason."""
+"""The inputs of an audit: a cluster over the network, store directories, or a lake. Each provides its data in the same
+form, or raises an error that says why it cannot."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ T = TypeVar("T")
 
 
 class MessageFacts(NamedTuple):
-    """What the checks of messages look at: `facts` of every message that is read, the `bounds` of queues as brokers
-    know them, and `read`, the ranges that should be whole; both are empty where nobody knows."""
+    """The data for checks of messages: `facts` of each message, the `bounds` of queues at the brokers, and `read`, the
+    ranges that should be complete. The last two are empty when unknown."""
 
     facts: DataFrame
     bounds: Bounds
@@ -73,19 +73,19 @@ class MessageFacts(NamedTuple):
 
 
 class AuditInput(Protocol):
-    """One kind of input."""
+    """An input of an audit."""
 
     def plan(self) -> list[dict[str, int | str]]:
-        """What would be read, a row a part of it."""
+        """What would be read, a row for each part."""
         ...
 
     def material(self) -> MessageFacts: ...
     def lows(self) -> Bounds:
-        """The bounds as they are when everything was read: brokers delete meanwhile. Empty where nobody knows."""
+        """The bounds after the read: brokers delete messages meanwhile. Empty when unknown."""
         ...
 
     def standings(self) -> list[GroupOffset]:
-        """Where groups stand. OrbitMQError when brokers do not tell it; the rest is told all the same."""
+        """The offsets of groups. OrbitMQError when brokers reject the request, which does not stop other checks."""
         ...
 
     def traces(self) -> DataFrame: ...
@@ -99,7 +99,7 @@ class AuditInput(Protocol):
 
 
 def input_of(spark: SparkSession, options: AuditJob) -> AuditInput:
-    """The input an audit is told. ConfigurationError when options are missing."""
+    """The input that the options name. ConfigurationError when options are missing."""
     needed = {"pull": ("nameServer", options.name_server), "store": ("path", options.path)}
     key, value = needed.get(options.input, ("lake", options.lake))
     if not value:
@@ -116,7 +116,7 @@ def input_of(spark: SparkSession, options: AuditJob) -> AuditInput:
 
 
 class ClusterInput:
-    """Brokers, asked over the network. Queues end where they ended when the audit began."""
+    """Brokers over the network. Queues are read up to their end at the start of the audit."""
 
     def __init__(self, spark: SparkSession, options: AuditJob) -> None:
         self._spark = spark
@@ -125,9 +125,9 @@ class ClusterInput:
         chosen = queue_selection(read_options(connection(options) | topics_wanted(options.topics)))
         self._places = chosen.queues(self._cluster)
         self._bounds: Bounds = {}
-        self._closed: SourceError | None = None  # some topic to this account: checks of messages cannot be done
+        self._closed: SourceError | None = None  # a topic is forbidden to this account: no checks of messages
         self._standings: list[GroupOffset] = []
-        self._refusal: OrbitMQError | None = None  # of the question where groups stand; other checks do without
+        self._refusal: OrbitMQError | None = None  # of the request for group offsets; other checks run without them
         self._ask_all()
 
     def _ask_all(self) -> None:
@@ -183,9 +183,9 @@ class ClusterInput:
     def half(self) -> tuple[DataFrame, DataFrame]:
         frames = []
         found_of = {topic: self._queues_of(topic) for topic in (HALF_TOPIC, OP_HALF_TOPIC)}
-        # Brokers go on meanwhile: first how far they are, with the decisions and then with what waits, then the end of
-        # what waits, last that of the decisions. So a message whose place moves is seen at the old one, and no decision
-        # about what is read is missed.
+        # Brokers continue meanwhile, so the order matters: first the progress of op messages, then of half messages;
+        # then the end of the half messages, last that of the op messages. So a half message that is copied is seen at
+        # its old offset, and no decision about a message that was read is missed.
         done_of = {
             topic: stored_offsets(self._cluster, TRANSACTION_GROUP, _addresses(found_of[topic]))
             for topic in (OP_HALF_TOPIC, HALF_TOPIC)
@@ -219,11 +219,11 @@ class ClusterInput:
     def _levels(self, name: str, place: BrokerAddresses) -> Sequence[int]:
         settings = decode_settings(self._ask(name, place, RequestCode.GET_BROKER_CONFIG))
         if LEVELS not in settings:
-            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {name} does not tell its {LEVELS}")
+            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {name} does not report its {LEVELS}")
         return parse_delay_levels(settings[LEVELS])
 
     def _ranges(self) -> dict[MessageQueue, tuple[int, int]]:
-        """What is read of each queue: all from the time wanted on, and what waits for a group."""
+        """The range to read of each queue: from the start time on, and the backlog of all groups."""
         options = self._options
         begin_ms, found = time_ms("from", options.begin), {}
         needed: dict[MessageQueue, int] = {}
@@ -256,7 +256,7 @@ class ClusterInput:
         return found
 
     def _queues_of(self, topic: str) -> dict[MessageQueue, BrokerAddresses]:
-        """Nothing for a topic that nobody has written to yet."""
+        """Empty for a topic that does not exist yet."""
         return self._cluster.look_up([topic])[0]
 
     def _bounds_of(self, queues: Mapping[MessageQueue, BrokerAddresses]) -> dict[MessageQueue, tuple[int, int]]:
@@ -283,7 +283,7 @@ def _addresses(queues: Mapping[MessageQueue, BrokerAddresses]) -> dict[MessageQu
 
 
 def _standings(table: ConsumerOffsetTable, broker: str, queues: Collection[MessageQueue]) -> list[GroupOffset]:
-    """The offsets of one broker that are about these queues."""
+    """The offsets of one broker for these queues."""
     found = []
     for key, offsets in table.offset_table.items():
         topic, _, group = key.partition("@")
@@ -298,7 +298,7 @@ def _standings(table: ConsumerOffsetTable, broker: str, queues: Collection[Messa
 
 
 class StoreInput:
-    """Store directories, with the offsets that brokers save beside them; these may be some seconds old."""
+    """Store directories, with the saved offsets of their brokers, which may be some seconds old."""
 
     def __init__(self, spark: SparkSession, options: AuditJob) -> None:
         self._spark = spark
@@ -355,11 +355,11 @@ class StoreInput:
         entries = self._read(
             ["brokerName", "queueId", "queueOffset", "tagsCode"], scan="consumequeue", topics=SCHEDULE_TOPIC
         )
-        due = entries.withColumnRenamed("tagsCode", "due")  # what a broker goes by
+        due = entries.withColumnRenamed("tagsCode", "due")  # as brokers deliver by it
         return frame.join(due, ["brokerName", "queueId", "queueOffset"])
 
     def _behind(self, frame: DataFrame, done: Mapping[str, Mapping[int, int]]) -> DataFrame:
-        """Messages from the offsets on that are done."""
+        """Messages at or after the offsets that are done."""
         rows = [(broker, queue, offset) for broker, offsets in done.items() for queue, offset in offsets.items()]
         if not rows:
             return frame
@@ -368,7 +368,7 @@ class StoreInput:
         return joined.where(f.col("queueOffset") >= f.coalesce("done", f.lit(0))).drop("done")
 
     def _bounds(self) -> Bounds:
-        """What the queues hold whose messages the log still has."""
+        """The bounds of those queue entries whose messages are still in the log."""
         entries = self._read([*QUEUE, "queueOffset"], scan="consumequeue", topics=self._options.topics)
         found = entries.groupBy(*QUEUE).agg(f.min("queueOffset").alias("low"), f.max("queueOffset").alias("high"))
         return {
@@ -433,14 +433,14 @@ class LakeInput:
 
 
 def _not_in_a_lake() -> OrbitMQError:
-    return ConfigurationError("a lake does not tell what waits at brokers")
+    return ConfigurationError("input lake has no pending messages of brokers")
 
 
 # ------------------------------------------------------------------------------------------------------------- topics
 
 
 def of_topics(names: TopicNames) -> Column:
-    """Whether a message is of the topics that are meant."""
+    """Whether a message is of these topics."""
     topic = f.col("topic")
     named = topic.isin(*names.names)
     if not names.stars:

@@ -1,4 +1,4 @@
-"""The job `audit`: looks, writes tables, summary and page, and says what somebody should look at."""
+"""The job `audit`: runs the checks, and writes tables, a summary and a report with findings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from orbitmq.runtime.clock import SystemClock
 
 REPORT, SUMMARY = "report.html", "summary.json"
 VERSION = 1  # of the summary
-FAILED_MAX = 20  # findings told at the end; the report has all
+FAILED_MAX = 20  # findings printed at the end; the report has all
 TITLES = {
     BACKLOG: "Backlog", DUPLICATES: "Duplicates", GAPS: "Gaps", DAMAGE: "Damage", KEYS: "Hot keys",
     LATENCY: "Latency", HALF: "Half messages", DELAYED: "Delayed messages",
@@ -49,7 +49,7 @@ TITLES = {
 
 
 def run(context: JobContext[AuditJob]) -> JobResult:
-    """Look, and write what was found."""
+    """Run the checks and write the results."""
     options = context.options
     wanted, fatal = options.wanted, options.fatal
     times = [time_ms(key, text) for key, text in (("from", options.begin), ("until", options.end))]
@@ -59,7 +59,7 @@ def run(context: JobContext[AuditJob]) -> JobResult:
         rows = source.plan()
         return JobResult({"messages to read": sum(int(row.get("messages", 0)) for row in rows)}, rows)
     if not options.out:
-        raise ConfigurationError("option out is missing; give a folder or URI for report and tables")
+        raise ConfigurationError("option out is missing; set it to a folder or URI for the report and the tables")
     place = StorageLocation(options.out)
     sections = Audit(context, spark, source, Tables(place, options.rows_max), now_ms, times[0], times[1]).look(wanted)
     head = ReportHead(now_ms, options.input, _where(options), sorted(wanted), sorted(fatal))
@@ -70,7 +70,7 @@ def run(context: JobContext[AuditJob]) -> JobResult:
 
 @dataclass(frozen=True)
 class Audit:
-    """One audit in flight; times are milliseconds since the epoch, 0 for none."""
+    """A running audit. Times are milliseconds since the epoch, 0 for none."""
 
     context: JobContext[AuditJob]
     spark: SparkSession
@@ -93,7 +93,7 @@ class Audit:
         return sections
 
     def _messages_tried(self, wanted: frozenset[str], names: Sequence[str]) -> list[Section]:
-        """Their sections, or for each why it is not there: messages that a broker does not give are missing to all."""
+        """The sections of message checks. If messages cannot be read, each section says why."""
         try:
             return self._messages(wanted)
         except (OrbitMQError, PySparkException) as error:
@@ -101,7 +101,7 @@ class Audit:
         return [Section(name, TITLES[name], "", missing=reason) for name in names]
 
     def _messages(self, wanted: frozenset[str]) -> list[Section]:
-        """What needs the messages: they are read once."""
+        """The sections that need messages, which are read once."""
         options, tables, material = self.context.options, self.tables, self.source.material()
         whole = material.facts.persist()
         try:
@@ -137,7 +137,7 @@ class Audit:
 
 
 def _tried(name: str, check: Callable[[], Section]) -> Section:
-    """The section, or one that says why there is none: a broker may reject some requests."""
+    """The section, or one that says why it is missing: a broker may reject some requests."""
     try:
         return check()
     except (OrbitMQError, PySparkException) as error:
@@ -145,7 +145,7 @@ def _tried(name: str, check: Callable[[], Section]) -> Section:
 
 
 def _reason(error: OrbitMQError | PySparkException) -> str:
-    """Why it cannot be told. What Spark raises without an error of ours inside is a bug, and raised again."""
+    """The reason of a missing section. An error of Spark without one of ours inside is a bug, and raised again."""
     if isinstance(error, OrbitMQError):
         return str(error)
     if found := ERROR_OF_OURS.findall(str(error)):  # of planning or a task
@@ -153,11 +153,11 @@ def _reason(error: OrbitMQError | PySparkException) -> str:
     raise error
 
 
-# --------------------------------------------------------------------------------------------------------- what is told
+# -------------------------------------------------------------------------------------------------------------- results
 
 
 def summary(head: ReportHead, sections: Sequence[Section]) -> dict[str, object]:
-    """All of it for machines; tables with the first rows only."""
+    """The results as JSON, with the first rows of each table."""
     return {
         "version": VERSION,
         "at": datetime.fromtimestamp(head.now_ms / 1000, UTC).isoformat(timespec="milliseconds"),
@@ -192,7 +192,7 @@ def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: StorageL
     ]
     failed = [plain(finding.text) for finding in _findings(sections) if finding.kind in fatal]
     if len(failed) > FAILED_MAX:
-        failed = [*failed[:FAILED_MAX], f"and {len(failed) - FAILED_MAX} findings more; see the report"]
+        failed = [*failed[:FAILED_MAX], f"and {len(failed) - FAILED_MAX} more findings; see the report"]
     failed += [f"{section.name}: {section.missing}" for section in sections if section.missing]
     figures = {name: value for section in sections for name, value in section.figures.items()}
     return JobResult({**figures, "findings": len(_findings(sections)), "report": place.uri(REPORT)}, rows, failed)
@@ -209,10 +209,10 @@ def _write(place: StorageLocation, name: str, text: str) -> None:
 
 JOB = Job(
     "audit",
-    "It tells how far groups are behind, in messages, bytes and seconds; how long messages take by their traces;\n"
-    "what is there twice, missing or damaged; which keys and queues are crowded; which half and delayed messages are\n"
-    "overdue. Each message is read once; nothing is changed anywhere. The folder gets report.html, which needs\n"
-    "nothing beside it, summary.json, and the tables as Parquet. What --fail-on names makes the exit code 1.",
+    "It reports the lag of groups in messages, bytes and seconds, latencies by message traces, duplicate, missing and\n"
+    "damaged messages, hot keys and skewed queues, and overdue half and delayed messages. Each message is read once,\n"
+    "and nothing is changed. It writes report.html, a single file, summary.json, and the tables as Parquet. Findings\n"
+    "of the kinds in --fail-on make the exit code 1.",
     AuditJob,
     run,
     (
@@ -221,5 +221,5 @@ JOB = Job(
         "--input store --path /data/store --from 2026-11-20 --out /data/audits/2026-11-21",
         "--input lake --lake ./lake --topics 'orders,pay-*' --out ./audit",
     ),
-    "nothing was changed; the next run begins anew",
+    "nothing was changed; the next run starts from the beginning",
 )

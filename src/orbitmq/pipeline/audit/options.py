@@ -1,4 +1,4 @@
-"""The options of the audit, and the names of what it can look at. Knows no Spark."""
+"""The options of the job `audit`, its checks and the kinds of findings. Knows no Spark."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from orbitmq.spark.cluster_options import ClusterOptions, parts
 BACKLOG, DUPLICATES, GAPS, DAMAGE, KEYS, LATENCY, HALF, DELAYED = CHECKS = (
     "backlog", "duplicates", "gaps", "damage", "keys", "latency", "half", "delayed",
 )  # fmt: skip
-OF_MESSAGES = frozenset((DUPLICATES, GAPS, DAMAGE, KEYS))  # for these every message of the range is read
-OF_A_LAKE = frozenset((*OF_MESSAGES, LATENCY))  # it keeps neither offsets of groups nor what waits
+OF_MESSAGES = frozenset((DUPLICATES, GAPS, DAMAGE, KEYS))  # checks that read every message of the range
+OF_A_LAKE = frozenset((*OF_MESSAGES, LATENCY))  # a lake has neither group offsets nor pending messages
 LOST, SKEW = "lost", "skew"
 KINDS = (BACKLOG, LOST, DUPLICATES, GAPS, DAMAGE, KEYS, SKEW, LATENCY, HALF, DELAYED)  # of findings
 ALL = "*"
@@ -23,7 +23,7 @@ ALL = "*"
 
 @dataclass(frozen=True)
 class AuditJob(LakeOptions, ClusterOptions, JobOptions):
-    """What is looked at, and what is worth a finding."""
+    """Options of the job `audit`."""
 
     input: str = option(
         "input",
@@ -118,23 +118,23 @@ class AuditJob(LakeOptions, ClusterOptions, JobOptions):
 
     @property
     def wanted(self) -> frozenset[str]:
-        """The checks. ConfigurationError names one that does not exist, or that the input cannot give."""
+        """The checks. ConfigurationError for one that does not exist, or that the input does not support."""
         there = OF_A_LAKE if self.input == "lake" else frozenset(CHECKS)
         if self.checks.strip() == ALL:
             return there
         named = _known("checks", self.checks, CHECKS)
         if missing := named - there:
-            raise ConfigurationError(f"option checks: a lake does not tell {', '.join(sorted(missing))}")
+            raise ConfigurationError(f"option checks: input lake does not support {', '.join(sorted(missing))}")
         return named
 
     @property
     def fatal(self) -> frozenset[str]:
-        """The kinds of findings that fail the job. ConfigurationError names one that does not exist."""
+        """The kinds of findings that fail the job. ConfigurationError for one that does not exist."""
         return _known("failOn", self.fail_on, KINDS)
 
 
 def _known(key: str, text: str, names: tuple[str, ...]) -> frozenset[str]:
     named = frozenset(parts(text, ","))
     if unknown := sorted(named - set(names)):
-        raise ConfigurationError(f"option {key}: there is no {', '.join(unknown)}; there are {', '.join(names)}")
+        raise ConfigurationError(f"option {key}: unknown {', '.join(unknown)}; allowed are {', '.join(names)}")
     return named

@@ -1,5 +1,4 @@
-"""What waits at the brokers for longer than it should: half messages nobody has decided about, delayed messages whose
-time has come."""
+"""Overdue messages at brokers: undecided half messages, and delayed messages whose time has passed."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ _DELAYED = (
 
 
 def undecided(half: DataFrame, op: DataFrame) -> DataFrame:
-    """The half messages without a decision, each once: the broker copies one behind the others when it asks, and the
-    decision may be about any of its copies.
+    """The half messages without a decision, each once: a broker appends a copy with each check, and the decision may
+    name any of the copies.
 
     `half` and `op` are reads with PLACE and `body`, `half` with `msgId`, `properties` and `bornTimestamp` as well.
     """
@@ -45,7 +44,7 @@ def undecided(half: DataFrame, op: DataFrame) -> DataFrame:
         f.unix_millis("bornTimestamp").alias("born"), _number(TRANSACTION_CHECK_TIMES).alias("checks"),
         _number(TRAN_PREPARED_QUEUE_OFFSET).alias("original"),
     )  # fmt: skip
-    offsets = f.split(f.col("body").cast("string"), ",")  # RocketMQ 5 decides about several in one message
+    offsets = f.split(f.col("body").cast("string"), ",")  # RocketMQ 5 settles several with one op message
     done = op.select("brokerName", "queueId", f.explode(offsets).alias("at"))
     done = done.where(f.col("at").rlike(NUMBER)).select("brokerName", "queueId", f.col("at").cast("bigint")).distinct()
     places = f.array_distinct(f.array("queueOffset", f.coalesce("original", "queueOffset")))
@@ -60,7 +59,7 @@ def undecided(half: DataFrame, op: DataFrame) -> DataFrame:
 
 
 def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
-    """Those that are older than `halfAge`, and how many there are at all."""
+    """Half messages older than `halfAge`, and the number of all pending ones."""
     pending = undecided(half, op).withColumn("seconds", f.floor((now_ms - f.col("born")) / 1000))
     order = f.desc("seconds"), f.col("brokerName"), f.col("queueOffset")
     table, count = _overdue(
@@ -70,7 +69,7 @@ def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tab
     return Section(
         HALF,
         "Half messages",
-        "Messages of transactions that are neither committed nor rolled back: no consumer gets them.",
+        "Messages of transactions that are neither committed nor rolled back. Consumers do not receive them.",
         {"undecided": count, "overdue half messages": table.total},
         [AuditFinding(HALF, table.total, text)] if table.total else (),
         (table,),
@@ -95,7 +94,7 @@ def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms
     return Section(
         DELAYED,
         "Delayed messages",
-        "Messages that wait for their time, and those whose time has passed.",
+        "Messages that wait for their delivery time, and those whose time has passed.",
         {"waiting": count, "overdue delayed messages": table.total},
         [AuditFinding(DELAYED, table.total, text)] if table.total else (),
         (table,),
@@ -103,7 +102,7 @@ def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms
 
 
 def _overdue(waiting: DataFrame, limit_s: int, write: Callable[[DataFrame], Table]) -> tuple[Table, int]:
-    """The table of those that wait for longer than `limit_s`, and how many wait at all; read once."""
+    """The table of messages that wait longer than `limit_s`, and the number of all that wait. Read once."""
     waiting.persist()
     try:
         return write(waiting.where(f.col("seconds") > limit_s)), waiting.count()

@@ -1,7 +1,7 @@
-"""The page: everything in one file, without scripts and without a look at the network. Knows no Spark.
+"""The report: a single page without scripts and without network access. Knows no Spark.
 
-What comes out of messages (keys, topics, groups, ids) is hostile text: the template escapes everything, and letters
-that would steer a page are shown as marks.
+Texts from messages (keys, topics, groups, ids) are untrusted: the template escapes everything, and control characters
+are shown as symbols.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class ReportHead:
-    """What was looked at: `now_ms` is when, milliseconds since the epoch; `fatal` are kinds of findings."""
+    """The head of the report: `now_ms` is the time in milliseconds since the epoch, `fatal` has kinds of findings."""
 
     now_ms: int
     input: str
@@ -33,7 +33,7 @@ class ReportHead:
 
 def page(head: ReportHead, sections: Sequence[Section]) -> str:
     """The whole page. It needs the package jinja2."""
-    from jinja2 import Environment, StrictUndefined  # not wanted by executors, which import this package, too
+    from jinja2 import Environment, StrictUndefined  # not needed by executors, which import this package, too
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"shown": shown, "plain": plain}
@@ -49,7 +49,7 @@ def page(head: ReportHead, sections: Sequence[Section]) -> str:
 
 
 def shown(value: Any, kind: str) -> str:
-    """A value for people; `kind` as a field of a table has it."""
+    """A formatted value. `kind` is that of a table's field."""
     if value is None:
         return NONE
     if kind == "bytes":

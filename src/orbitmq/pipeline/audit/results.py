@@ -1,4 +1,4 @@
-"""What a check finds, in the form that tables, summary and page are made from. Pure."""
+"""The results of checks, from which tables, summary and page are made. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from orbitmq.runtime.printable import printable
 
 Row = Mapping[str, Any]
-TEXT_MAX = 200  # characters of a value that people are shown; tables have it whole
+TEXT_MAX = 200  # characters of a value in the report; the Parquet tables have it in full
 
 
 def plain(text: str) -> str:
-    """A text of a message as a page or a terminal may show it, shortened."""
+    """A text from a message, escaped and shortened for a page or a terminal."""
     return printable(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…")
 
 
@@ -44,7 +44,7 @@ class Table:
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """Something that somebody should look at. `count` says how much of it."""
+    """Something to look at, and its count."""
 
     kind: str
     count: int
@@ -52,7 +52,7 @@ class AuditFinding:
 
 
 class ChartBar(NamedTuple):
-    """One line of a chart: a value in the chart's unit, and what else there is to say."""
+    """One bar of a chart: a value in the chart's unit, and a note."""
 
     label: str
     value: float
@@ -60,7 +60,7 @@ class ChartBar(NamedTuple):
 
 
 class LatencyStrip(NamedTuple):
-    """The spread of a latency in milliseconds: half, 95 and 99 of a hundred are below."""
+    """Percentiles of a latency in milliseconds: p50, p95 and p99."""
 
     label: str
     half: float
@@ -80,8 +80,8 @@ class ReportChart:
 
 @dataclass(frozen=True)
 class Section:
-    """All that one check has to say. `figures` are its numbers for summary and closing table; `missing` says why it
-    could not look."""
+    """The result of one check. `figures` are its numbers for the summary and the closing table. `missing` is the reason
+    when the check could not run."""
 
     name: str
     title: str

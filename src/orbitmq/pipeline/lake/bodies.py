@@ -1,9 +1,9 @@
-"""Bodies as columns: JSON or Avro bodies are read by a schema into a column `value`, and what does not fit is kept in a
-column `_rescued`, as JSON. Knows neither Spark nor brokers.
+"""Bodies as columns: JSON or Avro bodies are parsed by a schema into a column `value`, and what does not fit is kept as
+JSON in a column `_rescued`. Knows no Spark or brokers.
 
-The schema is one of Avro, for both kinds. JSON that is no object, or Avro of another schema, gives no value at all, and
-is rescued whole; of JSON that is an object the fields that fit are taken and the others rescued. Names that the schema
-does not have are rescued as well, but are no error: producers add fields.
+The schema is an Avro schema for both. A body that is not a JSON object, or Avro of another schema, has no value and is
+rescued as a whole. Of a JSON object, fields that fit are used and the others are rescued. Unknown fields are rescued as
+well, but are no error: producers add fields.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ RAW, JSON, AVRO = MODES = ("raw", "json", "avro")
 SUSPEND, SKIP, KEEP = ON_BAD = ("suspend", "skip", "log")
 VALUE, RESCUED = "value", "_rescued"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SINGLE_OBJECT = b"\xc3\x01"  # Avro's mark of a datum that tells the fingerprint of its schema
-FINGERPRINT_SIZE = 8
+SINGLE_OBJECT = b"\xc3\x01"  # Avro's marker before the fingerprint of the schema
 BOUNDS = {pa.int32(): 1 << 31, pa.int64(): 1 << 63}
 
 
@@ -43,7 +42,7 @@ class Misfit(ValueError):
 
 @dataclass
 class ParsedBody:
-    """What was made of one body. `errors` say what did not fit."""
+    """The result of parsing one body. `errors` say what did not fit."""
 
     value: Mapping[str, Any] | None
     rescued: dict[str, Any] = field(default_factory=dict)
@@ -59,22 +58,24 @@ class Bodies:
     on_bad: str
 
     def __post_init__(self) -> None:
-        """ConfigurationError for a schema that is none, or no record."""
+        """ConfigurationError for an invalid schema, or one that is not a record."""
         if self.mode != RAW and not pa.types.is_struct(self._type()):
-            raise ConfigurationError("option bodySchema: give a record, whose fields become the columns")
+            raise ConfigurationError("option bodySchema: use a record, whose fields become the columns")
 
     def check_fit(self, place: StorageLocation, files: Sequence[LakeFile]) -> None:
-        """ConfigurationError for raw bodies where the lake's files have columns, or the other way round: engines that
-        go by the schema of a table would not show what is in some of them."""
+        """ConfigurationError when the lake has columns but the bodies are raw, or the reverse: query engines use one
+        schema for all files."""
         if not files:
             return
         has_columns = VALUE in read_schema(place, files[0].path).names
         if has_columns != (self.mode != RAW):
             began = "with columns" if has_columns else RAW
-            raise ConfigurationError(f"option bodyMode is {self.mode}, but the lake began {began}, and stays so")
+            raise ConfigurationError(
+                f"option bodyMode is {self.mode}, but the lake was created {began}, which cannot change"
+            )
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with both columns. SourceError for a body that does not fit, where that is to stop the archive."""
+        """The batch with both columns. SourceError for a body that does not fit, if that stops the archive."""
         if self.mode == RAW:
             return batch
         read = self._reader()
@@ -154,7 +155,7 @@ def json_reader(kind: pa.StructType) -> Callable[[bytes], ParsedBody]:
         except (ValueError, RecursionError) as error:
             return _nothing(body, str(error))
         if not isinstance(value, dict):
-            return _nothing(body, "it is no JSON object")
+            return _nothing(body, "not a JSON object")
         found = ParsedBody(None)
         found.value = _record(value, kind, "", found)
         return found
@@ -163,7 +164,7 @@ def json_reader(kind: pa.StructType) -> Callable[[bytes], ParsedBody]:
 
 
 def _record(value: Mapping[str, Any], kind: pa.StructType, path: str, found: ParsedBody) -> dict[str, Any]:
-    """The fields that fit; what else there is goes into `found`, by its path."""
+    """The fields that fit. The others are added to `found` by their path."""
     known = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
     fields: dict[str, Any] = {}
     for name, each in value.items():

@@ -1,4 +1,4 @@
-"""Which files of a lake should become one. Pure."""
+"""Selects the files of a lake to merge. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RAW_FACTOR = 5  # assumed size in memory, in sizes on disk, where the lake does 
 
 @dataclass(frozen=True)
 class Bin:
-    """Files of one topic and day whose messages one task puts together; of MIXED ones it parts the topics."""
+    """Files of one topic and day that one task merges. MIXED files are split by topic."""
 
     topic: str
     day: str
@@ -22,8 +22,8 @@ class Bin:
 
 
 def plan(files: Iterable[LakeFile], target: int = TARGET_BYTES) -> list[Bin]:
-    """Bins of files below `target` bytes, in the order of the paths. A file that is alone in its bin stays as it is,
-    unless it is mixed: those are always parted.
+    """Bins of files below `target` bytes, in the order of the paths. A file that is alone in its bin is not changed,
+    unless it is mixed: those are always split.
     """
     groups: dict[tuple[str, str], list[LakeFile]] = {}
     for file in sorted(files, key=lambda file: file.path):

@@ -97,7 +97,7 @@ class DeltaLake:
                 self.place.root, read_schema(self.place, example.path), mode="ignore", name="orbitmq"
             )
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the Delta table {self.place.root} cannot be made: {error}") from error
+            raise LakeError(f"the Delta table {self.place.root} cannot be created: {error}") from error
 
     def _add(self, file: LakeFile, *, is_new: bool) -> AddAction:
         """With what lets readers skip a file: its topic, where it holds one, and the times."""
@@ -113,7 +113,7 @@ class DeltaLake:
         try:
             table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
         except CommitFailedError as error:
-            raise LakeConflict(f"the Delta table {self.place.root} was changed by somebody else: {error}") from error
+            raise LakeConflict(f"the Delta table {self.place.root} was changed by another job: {error}") from error
         except (DeltaError, OSError) as error:
             raise LakeError(f"the Delta table {self.place.root} cannot be written: {error}") from error
 

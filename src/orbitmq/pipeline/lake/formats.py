@@ -1,4 +1,4 @@
-"""Which lake it is, by the name of its format. The libraries of table formats are imported only for theirs."""
+"""Opens a lake by the name of its format. Libraries of table formats are imported on use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Now = Callable[[], int]
 
 
 def open_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
-    """The lake at `place`, one of FORMATS; `catalog` is Iceberg's. ConfigurationError for another format, or one whose
-    library is not installed; LakeError for a place that does not suit it, or holds a lake of another format: to that
-    one all files there would be nobody's.
+    """The lake at `place`, one of FORMATS; `catalog` is for Iceberg. ConfigurationError for an unknown format, or one
+    whose library is not installed. LakeError for an unsuitable place, or one with a lake of another format, whose
+    files would all look like orphans.
     """
     if kind == PARQUET and not place.is_local:
-        return ParquetLake(place, now_ms)  # which says why there can be none
+        return ParquetLake(place, now_ms)  # raises the error
     found = formats_at(place)
     if found and kind in FORMATS and kind not in found:
         raise LakeError(f"{place.root} is a lake of format {found[0]}, not {kind}; give --lake-format {found[0]}")
@@ -40,16 +40,16 @@ def open_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[s
         raise ConfigurationError(
             f"the format {kind} needs a library: pip install 'orbitmq[{kind}]' ({error})"
         ) from error
-    raise ConfigurationError(f"there is no lake format {kind!r}; there are {', '.join(FORMATS)}")
+    raise ConfigurationError(f"unknown lake format {kind!r}; the formats are {', '.join(FORMATS)}")
 
 
 def existing_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
-    """The same of a lake that something was archived into; LakeError where nothing was."""
+    """The same for an existing lake. LakeError when nothing was archived there."""
     if not formats_at(place):
-        raise LakeError(f"there is no lake at {place.root}: nothing was archived there yet")
+        raise LakeError(f"there is no lake at {place.root}; archive something there first")
     return open_lake(kind, place, now_ms, catalog)
 
 
 def formats_at(place: StorageLocation) -> list[str]:
-    """The formats that have published something there: one, unless somebody mixed them."""
+    """The formats with published files there, normally one."""
     return [kind for kind, folder in MARKS.items() if place.has_folder(folder)]

@@ -134,7 +134,7 @@ class _Changing:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, CommitFailedException):
-            raise LakeConflict(f"the Iceberg table at {self._place.root} was changed by somebody else") from error
+            raise LakeConflict(f"the Iceberg table at {self._place.root} was changed by another job") from error
         if isinstance(error, (OSError, ValueError)):
             raise LakeError(f"the Iceberg table at {self._place.root} cannot be written: {error}") from error
 

@@ -1,8 +1,8 @@
-"""Messages into Parquet files: what a task of the archive does with its batches. Knows no commit.
+"""Parquet files of messages: written by tasks of the archive, merged by compaction. Knows no commit.
 
-A file holds one topic and one day of storing. Topics that bring little share a file, so that a store with thousands of
-them does not become thousands of files a batch; compaction parts them again. Rows of a row group stand in the order of
-broker, queue and offset.
+A file has one topic and one day of store time. Small topics share a file, so that a store with thousands of topics does
+not become thousands of files in each batch; compaction splits them. Rows of a row group are sorted by broker, queue and
+offset.
 """
 
 from __future__ import annotations
@@ -316,9 +316,3 @@ def read_schema(place: StorageLocation, path: str) -> pa.Schema:
     """The columns of a file of the lake."""
     with place.read(path) as source:
         return pq.read_schema(source).remove_metadata()
-
-
-def read_messages(place: StorageLocation, path: str) -> pa.Table:
-    """A whole file of the lake."""
-    with place.read(path) as source:
-        return pq.ParquetFile(source).read()

@@ -1,6 +1,6 @@
-"""The door to where a lake lies: a folder, or a URI of a file system that Arrow knows (`s3://`, `gs://`, `hdfs://`).
+"""Access to the storage of a lake: a folder, or a URI of a file system of Arrow (`s3://`, `gs://`, `hdfs://`).
 
-Knows no messages. Files are written whole: nothing reads one before its name stands in a commit.
+Knows no messages. Files are read only after a commit names them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Listed:
 
 
 class StorageLocation:
-    """The root of a lake. It travels to tasks: the file system is opened where it is used."""
+    """The root folder of a lake. It is sent to tasks, so it opens the file system on use."""
 
     def __init__(self, root: str) -> None:
         if not root:
-            raise LakeError("a lake needs a place: give a folder, or a URI such as s3://bucket/lake")
+            raise LakeError("the location is empty; use a folder, or a URI such as s3://bucket/lake")
         self.root = root if "://" in root else str(Path(root).expanduser().absolute())
 
     @property
@@ -72,7 +72,7 @@ class StorageLocation:
             return
 
     def has_folder(self, path: str) -> bool:
-        """Whether there is a folder of that name; where folders are only thought of, whether it holds a file."""
+        """Whether there is a folder of that name; on an object store, whether it contains a file."""
         system, base = self._opened()
         return bool(system.get_file_info(f"{base}/{path}").type is fs.FileType.Directory)
 
@@ -88,5 +88,5 @@ class StorageLocation:
         try:
             system, base = fs.FileSystem.from_uri(self.root)
         except (OSError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{self.root} is no place that can be opened: {error}") from error
+            raise LakeError(f"{self.root} cannot be opened: {error}") from error
         return system, base.rstrip("/")
