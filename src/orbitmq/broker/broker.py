@@ -108,50 +108,81 @@ class Broker:
             options = options.replace(broker_name=socket.gethostname())
         self.options = options = with_fitting_id(options, store_options)
         self._clock = clock = clock or SystemClock()
-        self.refusals = refusals = Refusals()
+        self.refusals = Refusals()
         self.identity = Identity(options)
         self.successor: tuple[BrokerOptions, StoreOptions] | None = None
         self.superseded = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        config, light = store_options.root / "config", store_options.enable_lmq
-        levels = parse_delay_levels(options.message_delay_level)
+        self._levels = parse_delay_levels(options.message_delay_level)
+        self._build_tables(store_options)
+        self._build_network(store_options, presence_clock or clock, tls, connections)
+        self._build_work()
+        self._record = MastershipRecord(store_options)
+        self.role = role = self._make_role(configuration)
+        self.watch, self.readiness, self.following, self._copying = (
+            role.watch, role.readiness, role.following, role.copying)
+        self._registrar = self._make_registrar()
+        self._settings = Settings(
+            (options, store_options), clock, self._settings_changed,
+            {"useTLS": as_text(tls is not None and tls.asks_with_tls)}, configuration)
+        for handlers in self._handlers():
+            handlers.add_to(self.router)
+        self._fence = Fence(lambda: role.not_serving, self._sending.refusal, role.confirm)
+        self._fence.put_around(self.router, is_master=role.is_master)
+        if self._access is not None:
+            self.router.guard(self._access.check)
+        limit_requests(self.router, options, self.refusals)
+        self._periodic = Periodic()
+        for seconds, job in self._jobs():
+            self._periodic.every(seconds, job)
+        self._lifecycle = Lifecycle(self._parts())
 
-        # What it keeps
+    def _build_tables(self, store_options: StoreOptions) -> None:
+        """What it keeps: messages, and the tables beside them."""
+        options, clock, refusals = self.options, self._clock, self.refusals
+        config, light = store_options.root / "config", store_options.enable_lmq
         self.topics = Topics(
             config, options, clock, self._topic_changed, with_light_queues=light, refusals=refusals)
         self.groups = Groups(config, options, clock, with_light_queues=light, refusals=refusals)
         self.offsets = ConsumerOffsets(
             config, with_light_queues=light, options=options, refusals=refusals, queues=self._queues_of)
         self._filters = Filters(config, options, clock, refusals)
-        self.store = self._make_store(store_options, levels)
+        self.store = self._make_store(store_options)
         self.statistics = Statistics(self.store, options.broker_cluster_name, clock, with_light_queues=light)
-        self._delayed = DelayedDelivery(self.store, levels, config, clock, self.statistics.delivered)
+        self._delayed = DelayedDelivery(self.store, self._levels, config, clock, self.statistics.delivered)
         self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self._filters.file)
 
-        # Who is connected
+    def _build_network(
+        self, store_options: StoreOptions, presence_clock: Clock, tls: TlsOptions | None,
+        limits: ConnectionOptions | None,
+    ) -> None:
+        """Who is connected, and how."""
+        options, refusals = self.options, self.refusals
         self.presence = Presence(
-            self.groups, options, presence_clock or clock, refusals, group_gone=self._filters.group_gone)
+            self.groups, options, presence_clock, refusals, group_gone=self._filters.group_gone)
         self.producers, self.consumers = self.presence.producers, self.presence.consumers
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
         # A signature covers every field as it was sent, so nothing is read straight into typed headers then.
         self._server = Server(
             self.router, on_close=self.presence.client_gone, typed=self._access is None,
-            tls=ServerTls(tls) if tls is not None else None, limits=connections, refusals=refusals)
+            tls=ServerTls(tls) if tls is not None else None, limits=limits, refusals=refusals)
         self.connections, self.budgets, self.lateness = (
             self._server.connections, self._server.budgets, self._server.lateness)
         self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.asks_with_tls else None)
         self.replicas = Replicas(
-            self.store, store_options, clock,
+            self.store, store_options, self._clock,
             networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable))
 
-        # What it does with messages
+    def _build_work(self) -> None:
+        """What it does with messages."""
+        options, clock, refusals = self.options, self._clock, self.refusals
         self._restoring = Restoring(
             self.store, self.topics, self.groups, self.offsets, self._delayed, self._files, self._remoting)
         self.archive_guard = ArchiveGuard(self.store, self.topics, self.offsets, options)
         self.unread = UnreadMessages(
             self.store, self.offsets, self.groups, self.consumers, self.archive_guard, self._delayed, self._restoring)
-        self._writing = Writing(self.store, len(levels), self.statistics, self.replicas, refusals)
+        self._writing = Writing(self.store, len(self._levels), self.statistics, self.replicas, refusals)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, clock)
         self._sending = Sending(
@@ -162,29 +193,8 @@ class Broker:
             self.offsets, options, clock, self.statistics, self._resumption, refusals=refusals)
         self.held = self._pulling.held
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
-
-        # What others know of it
-        self._record = MastershipRecord(store_options)
-        self.role = role = self._make_role(configuration)
-        self.watch, self.readiness, self.following, self._copying = (
-            role.watch, role.readiness, role.following, role.copying)
-        self._fence = Fence(lambda: role.not_serving, self._sending.refusal, role.confirm)
-        self._registrar = self._make_registrar()
-        self._settings = Settings(
-            (options, store_options), clock, self._settings_changed,
-            {"useTLS": as_text(tls is not None and tls.asks_with_tls)}, configuration)
         self._querying = Querying(self.store, self.offsets, self._resumption, clock)
         self.searches = self._querying.searches
-        for handlers in self._handlers():
-            handlers.add_to(self.router)
-        self._fence.put_around(self.router, is_master=role.is_master)
-        if self._access is not None:
-            self.router.guard(self._access.check)
-        limit_requests(self.router, options, refusals)
-        self._periodic = Periodic()
-        for seconds, job in self._jobs():
-            self._periodic.every(seconds, job)
-        self._lifecycle = Lifecycle(self._parts())
 
     def _handlers(self) -> tuple[HasHandlers, ...]:
         """What answers requests."""
@@ -384,7 +394,7 @@ class Broker:
 
     # ------------------------------------------------------------------------------------------------------- building
 
-    def _make_store(self, options: StoreOptions, levels: tuple[int, ...]) -> MessageStore:
+    def _make_store(self, options: StoreOptions) -> MessageStore:
         kind = ReplicaStore if options.is_slave else MessageStore
         return kind(
             options,
@@ -393,7 +403,7 @@ class Broker:
             find_unread=lambda: self.unread.first(),
             on_arrival=self._arrived,
             deliver=self._deliver,
-            entry_codes=entry_codes(levels),
+            entry_codes=entry_codes(self._levels),
             filter_bitmap=self._filters.bitmap if self.options.enable_calc_filter_bit_map else no_bitmap,
         )
 
