@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.holding import HELD_BY_ONE_MAX
+from orbitmq.broker.held_pulls import HELD_BY_ONE_MAX
 from orbitmq.broker.offsets import STRANGERS_MAX
 from orbitmq.message.batch import encode_batch
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND

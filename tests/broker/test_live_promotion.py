@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.restoring import TOPICS_A_TURN
 from orbitmq.broker.slave import metadata
 from orbitmq.broker.slave.kept_role import kept_role_path
 from orbitmq.broker.slave.promotion import TABLES_OLD_S, Promotion
+from orbitmq.broker.table_recovery import TOPICS_A_TURN
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TRANSACTION_GROUP

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from orbitmq.broker.sending import OUTCOMES
+from orbitmq.broker.send_handler import OUTCOMES
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.ids import decode_offset_message_id

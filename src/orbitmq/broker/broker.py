@@ -13,46 +13,46 @@ from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.access.stored import StoredTopics
 from orbitmq.broker.administration import Administration
+from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.broker.archive_guard import LOOK_SECONDS as GUARD_SECONDS
 from orbitmq.broker.archive_guard import ArchiveGuard
+from orbitmq.broker.client_relay import ClientRelay
 from orbitmq.broker.delay import DelayedDelivery
-from orbitmq.broker.figures import Figures
 from orbitmq.broker.filters import Filters
 from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.group_reports import GroupReports
 from orbitmq.broker.groups import Groups
-from orbitmq.broker.identity import Identity
 from orbitmq.broker.limits import limit_requests
 from orbitmq.broker.mastership.fence import BEAT_SECONDS, Fence
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.membership import Membership
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.ports import bind_ports, host_field
 from orbitmq.broker.presence import Presence
-from orbitmq.broker.pulling import SCAN_SECONDS, Pulling
-from orbitmq.broker.querying import Querying
+from orbitmq.broker.pull_handler import SCAN_SECONDS, PullHandler
+from orbitmq.broker.pull_selection import PullSelection
+from orbitmq.broker.query_handler import QueryHandler
 from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.registration import Registrar
-from orbitmq.broker.relaying import Relaying
 from orbitmq.broker.replies import Replies
-from orbitmq.broker.restoring import Restoring
 from orbitmq.broker.resumption import WINDOW_S, Resumption
 from orbitmq.broker.roles import MasterRole, Role, SlaveRole
+from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.broker.schedule import entry_codes
-from orbitmq.broker.selecting import Selecting
-from orbitmq.broker.sendback import SendingBack
-from orbitmq.broker.sending import Sending
+from orbitmq.broker.send_back_handler import SendBackHandler
+from orbitmq.broker.send_handler import SendHandler
 from orbitmq.broker.settings import Settings
-from orbitmq.broker.slave.figures import replication_figures
 from orbitmq.broker.slave.kept_role import is_fresh, settle_role, with_fitting_id, with_kept_role
+from orbitmq.broker.slave.metrics import replication_metrics
 from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
+from orbitmq.broker.table_recovery import TableRecovery
 from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.unread import UnreadMessages
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import StoreStuck
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
@@ -64,7 +64,7 @@ from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.replication.master import Replicas, networks_of
 from orbitmq.runtime.clock import Clock, SystemClock
-from orbitmq.runtime.lifecycle import Lifecycle, Part, nothing
+from orbitmq.runtime.lifecycle import Lifecycle, Stage, nothing
 from orbitmq.runtime.options import as_text
 from orbitmq.runtime.periodic import Periodic
 from orbitmq.runtime.refusals import Refusals
@@ -109,7 +109,7 @@ class Broker:
         self.options = options = with_fitting_id(options, store_options)
         self._clock = clock = clock or SystemClock()
         self.refusals = Refusals()
-        self.identity = Identity(options)
+        self.identity = AdvertisedBroker(options)
         self.successor: tuple[BrokerOptions, StoreOptions] | None = None
         self.superseded = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -177,23 +177,23 @@ class Broker:
     def _build_work(self) -> None:
         """What it does with messages."""
         options, clock, refusals = self.options, self._clock, self.refusals
-        self._restoring = Restoring(
+        self._restoring = TableRecovery(
             self.store, self.topics, self.groups, self.offsets, self._delayed, self._files, self._remoting)
         self.archive_guard = ArchiveGuard(self.store, self.topics, self.offsets, options)
         self.unread = UnreadMessages(
             self.store, self.offsets, self.groups, self.consumers, self.archive_guard, self._delayed, self._restoring)
-        self._writing = Writing(self.store, len(self._levels), self.statistics, self.replicas, refusals)
+        self._writing = MessageWriter(self.store, len(self._levels), self.statistics, self.replicas, refusals)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, clock)
-        self._sending = Sending(
+        self._sending = SendHandler(
             self._writing, self.topics, self.groups, options, clock, self.transactions.prepare)
         self._resumption = Resumption(self.store, self.offsets)
-        self._pulling = Pulling(
-            self.store, self.topics, self.groups, Selecting(self.consumers, self._filters, options, refusals),
+        self._pulling = PullHandler(
+            self.store, self.topics, self.groups, PullSelection(self.consumers, self._filters, options, refusals),
             self.offsets, options, clock, self.statistics, self._resumption, refusals=refusals)
         self.held = self._pulling.held
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
-        self._querying = Querying(self.store, self.offsets, self._resumption, clock)
+        self._querying = QueryHandler(self.store, self.offsets, self._resumption, clock)
         self.searches = self._querying.searches
 
     def _handlers(self) -> tuple[HasHandlers, ...]:
@@ -207,20 +207,20 @@ class Broker:
             self.transactions,
             self._querying,
             Membership(presence, groups, topics, self._filters),
-            SendingBack(store, self._writing, topics, groups, self.options, self.statistics),
+            SendBackHandler(store, self._writing, topics, groups, self.options, self.statistics),
             Administration(topics, groups, offsets, store, self.statistics),
             AccessAdministration(self._access, self.identity),
             GroupAdministration(
                 store, topics, offsets, self.producers, self.consumers, name, self._resumption,
                 self.statistics.consume_tps),
-            Relaying(store, self.consumers, name),
+            ClientRelay(store, self.consumers, name),
             self._settings,
             TopicReports(
                 topics, self.consumers, offsets, store, name, self._clock, self._filters, self._resumption),
             GroupReports(
                 topics, groups, self.producers, self.consumers, offsets, store, self.statistics, self._delayed,
                 self.identity),
-            Figures(
+            RuntimeInfo(
                 self.statistics, store, offsets, self.consumers, self.options, self.searches, self._clock,
                 delayed=self._delayed, lateness=self.lateness, damage=self._restoring.damage,
                 guard=self.archive_guard, replication=self._replication_figures),
@@ -247,25 +247,25 @@ class Broker:
         # Once would do; later looks at the file are cheaper than a job of another kind.
         return (*jobs, (WINDOW_S, self._settle)) if self.role.is_master else jobs
 
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[Stage, ...]:
         """What is started, in this order, once the ports are bound, and stopped in the reverse order."""
         delayed, checking = self._delayed, self.transactions.checking
-        masters_work = (Part(checking.start, checking.stop), Part(delayed.start, delayed.stop))
+        masters_work = (Stage(checking.start, checking.stop), Stage(delayed.start, delayed.stop))
         return (
-            *((Part(self._access.start, self._access.stop),) if self._access is not None else ()),
-            Part(self._begin_role),
-            Part(self._open_store, self._close_store, lambda: self._in_time(asyncio.to_thread(self.store.close))),
-            Part(self._restore),
-            Part(stop=self._remoting.close),
-            Part(self.replicas.serve, lambda: self.replicas.stop(DRAIN_SECONDS), self.replicas.stop),
-            Part(stop=self._end_changes, abandon=self.router.shielded.abandon),
-            Part(self._fence.begin),
-            Part(self._server.serve, self._server.stop, lambda: self._server.stop(0)),
-            Part(stop=self.held.release_all, abandon=nothing),
+            *((Stage(self._access.start, self._access.stop),) if self._access is not None else ()),
+            Stage(self._begin_role),
+            Stage(self._open_store, self._close_store, lambda: self._in_time(asyncio.to_thread(self.store.close))),
+            Stage(self._restore),
+            Stage(stop=self._remoting.close),
+            Stage(self.replicas.serve, lambda: self.replicas.stop(DRAIN_SECONDS), self.replicas.stop),
+            Stage(stop=self._end_changes, abandon=self.router.shielded.abandon),
+            Stage(self._fence.begin),
+            Stage(self._server.serve, self._server.stop, lambda: self._server.stop(0)),
+            Stage(stop=self.held.release_all, abandon=nothing),
             *(masters_work if self.role.is_master else ()),
-            Part(self._periodic.start, self._periodic.stop),
-            Part(self._registrar.start, self._registrar.stop, self._registrar.abandon),
-            Part(self.role.start, self.role.stop),
+            Stage(self._periodic.start, self._periodic.stop),
+            Stage(self._registrar.start, self._registrar.stop, self._registrar.abandon),
+            Stage(self.role.start, self.role.stop),
         )
     # fmt: on
 
@@ -514,4 +514,4 @@ class Broker:
         return self.topics.queues(topic) if group in self.groups.table else 0
 
     def _replication_figures(self) -> dict[str, str]:
-        return replication_figures(self.store, self.replicas, self.role)
+        return replication_metrics(self.store, self.replicas, self.role)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orbitmq.broker.clients import Client, Consumers, Producers
+from orbitmq.broker.advertised import AdvertisedBroker
+from orbitmq.broker.clients import ConnectedClient, Consumers, Producers
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
-from orbitmq.broker.identity import Identity
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_progress
 from orbitmq.broker.statistics import Statistics
@@ -60,7 +60,7 @@ class GroupReports:
         store: MessageStore,
         statistics: Statistics,
         delayed: DelayedDelivery,
-        identity: Identity,
+        identity: AdvertisedBroker,
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -184,7 +184,7 @@ class GroupReports:
                 smallest[queue_id] = min(offset, smallest.get(queue_id, BEHIND))
 
 
-def _producer(client: Client) -> ProducerInfo:
+def _producer(client: ConnectedClient) -> ProducerInfo:
     return ProducerInfo(
         client.client_id, client.language, client.seen_ms, f"/{client.connection.address}", client.version
     )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from orbitmq.broker.clients import Client
+from orbitmq.broker.clients import ConnectedClient
 from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.groups import Groups, refuse_without_retries
 from orbitmq.broker.presence import Presence
@@ -74,7 +74,7 @@ class Membership:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a client may have {GROUPS_MAX} groups, not more")
         names = (data.client_id, command.language, *(producer.group_name for producer in data.producer_data_set))
         _refuse_long(names)
-        client = Client(connection, data.client_id, command.language, command.version, self._clock.now_ms())
+        client = ConnectedClient(connection, data.client_id, command.language, command.version, self._clock.now_ms())
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, client)
         if len(consumers) > TURN_GROUPS:
@@ -82,7 +82,7 @@ class Membership:
         self._register(client, consumers)
         return command.response(ResponseCode.SUCCESS)
 
-    async def _register_in_turns(self, client: Client, consumers: list[Any], command: Command) -> Command:
+    async def _register_in_turns(self, client: ConnectedClient, consumers: list[Any], command: Command) -> Command:
         refusal: RequestRejected | None = None
         for start in range(0, len(consumers), TURN_GROUPS):
             try:
@@ -94,7 +94,7 @@ class Membership:
             raise refusal
         return command.response(ResponseCode.SUCCESS)
 
-    def _register(self, client: Client, consumers: list[Any]) -> None:
+    def _register(self, client: ConnectedClient, consumers: list[Any]) -> None:
         if any(_topics_in(consumer) > SUBSCRIPTIONS_MAX for consumer in consumers):  # before each of them is looked at
             remark = f"a group may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
@@ -107,7 +107,7 @@ class Membership:
         if refusal is not None:
             raise refusal
 
-    def _join(self, client: Client, consumer: ConsumerData) -> None:
+    def _join(self, client: ConnectedClient, consumer: ConsumerData) -> None:
         refuse_without_retries(consumer.group_name)
         group = self._groups.find(consumer.group_name)
         if group is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from orbitmq.broker.clients import Consumers, Producers
 from orbitmq.broker.groups import Groups
-from orbitmq.broker.locks import QueueLocks
+from orbitmq.broker.locks import LockTable
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import Clock
@@ -33,7 +33,7 @@ class Presence:
         self.clock = clock
         self.producers = Producers(refusals=refusals)
         self.consumers = Consumers(self._wants_notice, gone=group_gone, refusals=refusals)
-        self.locks = QueueLocks(options.lock_max_live_ms, refusals=refusals)
+        self.locks = LockTable(options.lock_max_live_ms, refusals=refusals)
 
     def _wants_notice(self, group: str) -> bool:
         config = self._groups.table.get(group)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
+from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
-from orbitmq.broker.identity import Identity
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.mastership.watch import MasterWatch
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -35,7 +35,7 @@ class MasterRole:
     def __init__(
         self,
         options: BrokerOptions,
-        identity: Identity,
+        identity: AdvertisedBroker,
         record: MastershipRecord,
         remoting: Remoting,
         step_down: Callable[[], Coroutine[None, None, None]],
@@ -79,7 +79,7 @@ class SlaveRole:
         self,
         store: ReplicaStore,
         options: BrokerOptions,
-        identity: Identity,
+        identity: AdvertisedBroker,
         record: MastershipRecord,
         remoting: Remoting,
         clock: Clock,

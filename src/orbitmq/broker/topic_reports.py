@@ -8,8 +8,8 @@ from orbitmq.broker.clients import Consumers
 from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_range, store_time
+from orbitmq.broker.pull_selection import FilterLook, by_tags
 from orbitmq.broker.resumption import Resumption
-from orbitmq.broker.selecting import FilterLook, by_tags
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import SubscriptionData, TopicConfig

@@ -20,7 +20,7 @@ from orbitmq.broker.clients import Consumers
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.restoring import Restoring
+from orbitmq.broker.table_recovery import TableRecovery
 from orbitmq.message.topics import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
@@ -54,7 +54,7 @@ class UnreadMessages:
         consumers: Consumers,
         guard: ArchiveGuard,
         delayed: DelayedDelivery,
-        restoring: Restoring,
+        restoring: TableRecovery,
     ) -> None:
         self._store = store
         self._offsets = offsets

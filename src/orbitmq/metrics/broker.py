@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.clients import Client
+from orbitmq.broker.clients import ConnectedClient
 from orbitmq.broker.progress import fall_behind
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import (
@@ -300,5 +300,5 @@ def _consumer(topic: str, group: str) -> tuple[str, str, str, str]:
     return topic, group, _told(topic.startswith(RETRY_PREFIX)), _told(is_system)
 
 
-def _client(client: Client) -> tuple[str, str, str]:
+def _client(client: ConnectedClient) -> tuple[str, str, str]:
     return client.language.lower(), version_name(client.version), "remoting"

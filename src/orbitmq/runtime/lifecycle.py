@@ -14,7 +14,7 @@ def nothing() -> None:
 
 
 @dataclass(frozen=True)
-class Part:
+class Stage:
     """Steps may be coroutine functions. `abandon` ends the part at once, begun or not; `stop` does so where it is not
     given.
     """
@@ -27,7 +27,7 @@ class Part:
 class Lifecycle:
     """Starts and stops the parts."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Stage]) -> None:
         self._parts = parts
 
     async def start(self) -> None:

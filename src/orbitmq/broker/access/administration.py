@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable
 from orbitmq.broker.access import files
 from orbitmq.broker.access.accounts import Config, check_keys, is_permission
 from orbitmq.broker.access.control import AccessControl
-from orbitmq.broker.identity import Identity
+from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
@@ -32,7 +32,7 @@ OFF = "access control is off: option aclEnable is false"
 class AccessAdministration:
     """Handlers over the access control files; `control` is None while access control is off."""
 
-    def __init__(self, control: AccessControl | None, identity: Identity) -> None:
+    def __init__(self, control: AccessControl | None, identity: AdvertisedBroker) -> None:
         self._control = control
         self._identity = identity
 

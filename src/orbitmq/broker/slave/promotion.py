@@ -14,9 +14,9 @@ from pathlib import Path
 
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.restoring import find_topics
 from orbitmq.broker.settings import rewrite_configuration
 from orbitmq.broker.slave.kept_role import keep_role
+from orbitmq.broker.table_recovery import find_topics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
 from orbitmq.message.model import MASTER_ID

@@ -13,11 +13,11 @@ from functools import partial
 from inspect import isawaitable
 from typing import TypeAlias
 
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.sending import outcome_of
+from orbitmq.broker.send_handler import outcome_of
 from orbitmq.broker.transactions.half import COPY_GROWTH, QUEUE_ID, Half, committed, make_half, op_record, read_half
 from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
@@ -47,7 +47,7 @@ class Deciding:
     """The handler of END_TRANSACTION, and what a send of a half message does instead of an ordinary put."""
 
     def __init__(
-        self, store: MessageStore, writing: Writing, ledger: Ledger, options: BrokerOptions, clock: Clock
+        self, store: MessageStore, writing: MessageWriter, ledger: Ledger, options: BrokerOptions, clock: Clock
     ) -> None:
         self._store = store
         self._writing = writing
@@ -68,7 +68,7 @@ class Deciding:
 
     def prepare(self, record: PutRecord, text: str, at_once: bool = False) -> PutResult:
         """Store a message as the half of a transaction; `text` is its properties. RequestRejected, and what
-        `Writing.put` raises.
+        `MessageWriter.put` raises.
         """
         if self._options.reject_transaction_message:
             remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NoReturn
 
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.transactions.checking import Checking
 from orbitmq.broker.transactions.half import QUEUE_ID, Half, copy_record, read_half, resumed_copy
 from orbitmq.broker.transactions.ledger import Ledger, State
 from orbitmq.broker.transactions.verdict import due_ms
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id, offset_message_id
 from orbitmq.message.properties import KEYS
@@ -35,7 +35,9 @@ STEP_MESSAGES = 128  # looked at in one turn of the event loop
 class Pending:
     """Handlers over the half queue."""
 
-    def __init__(self, store: MessageStore, writing: Writing, ledger: Ledger, checking: Checking, clock: Clock) -> None:
+    def __init__(
+        self, store: MessageStore, writing: MessageWriter, ledger: Ledger, checking: Checking, clock: Clock
+    ) -> None:
         self._store = store
         self._writing = writing
         self._ledger = ledger

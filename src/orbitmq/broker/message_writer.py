@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _DELAY_PAIR: Final = DELAY.encode() + b"\x01"
 
 
-class Writing:
+class MessageWriter:
     """`levels`: number of delay levels. `timer` tells seconds, from any point on. `replicas` are asked with role
     SYNC_MASTER.
     """
@@ -209,7 +209,7 @@ class _Both:
 async def room(
     when_room: Callable[[RoomAwaited, Callable[[PutResult | None], object]], object], awaited: RoomAwaited
 ) -> PutResult | None:
-    """What `when_room`, that of the store or of `Writing`, calls back with."""
+    """What `when_room`, that of the store or of `MessageWriter`, calls back with."""
     future: asyncio.Future[PutResult | None] = asyncio.get_running_loop().create_future()
     when_room(awaited, partial(_settle, future))
     return await future

@@ -1,4 +1,4 @@
-"""How replication goes, in figures for operators: orbitmq's own keys in the broker's runtime table."""
+"""How replication goes: orbitmq's own keys in the broker's runtime table."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from orbitmq.replication.master import Replicas
 from orbitmq.store.engine import MessageStore
 
 
-def replication_figures(store: MessageStore, replicas: Replicas, role: Role) -> dict[str, str]:
+def replication_metrics(store: MessageStore, replicas: Replicas, role: Role) -> dict[str, str]:
     """Of a master its slaves and how many bytes the nearest lacks, and what it knows of other masters of its name; of a
     slave its master and what it knows of it.
     """
     slaves = sorted(link.address for link in replicas.links)
-    figures: dict[str, str] = {}
+    metrics: dict[str, str] = {}
     if slaves:
         behind = store.commit_log_max_offset - max(link.acknowledged for link in replicas.links)
-        figures |= {"replicationSlaves": ",".join(slaves), "replicationSlaveBytesBehind": str(behind)}
+        metrics |= {"replicationSlaves": ",".join(slaves), "replicationSlaveBytesBehind": str(behind)}
     if isinstance(role, MasterRole):
         watch, refused = role.watch, role.watch.refused_slaves
-        figures |= {
+        metrics |= {
             "replicationEpoch": str(watch.epoch),
             "replicationSupersededBy": watch.superseded,
             "replicationOtherMasters": "; ".join(f"{at}: {one.words}" for at, one in sorted(watch.others.items())),
@@ -27,7 +27,7 @@ def replication_figures(store: MessageStore, replicas: Replicas, role: Role) -> 
         }
     else:
         state = role.following.state
-        figures |= {
+        metrics |= {
             "replicationMaster": state.master,
             "replicationConnected": str(state.is_connected).lower(),
             "replicationMasterEnd": str(state.master_end),
@@ -35,4 +35,4 @@ def replication_figures(store: MessageStore, replicas: Replicas, role: Role) -> 
             "replicationRefusal": state.refusal,
             "replicationNotServing": role.not_serving,
         }
-    return figures
+    return metrics

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from orbitmq.broker import holding
-from orbitmq.broker.holding import LOOKED_AT_MAX, HeldPull, HeldPulls
+from orbitmq.broker import held_pulls
+from orbitmq.broker.held_pulls import LOOKED_AT_MAX, HeldPull, HeldPulls
 from orbitmq.store.pull_batch import EVERYTHING, CloserLook, Matcher, Selection
 from orbitmq.wire.command import request
 
@@ -205,7 +205,7 @@ def test_a_stopping_broker_runs_all_of_them() -> None:
 
 
 def test_many_pulls_that_one_message_wakes_run_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "TURN_PULLS", 10)
+    monkeypatch.setattr(held_pulls, "TURN_PULLS", 10)
     bench = Bench()
     pulls = [bench.hold(0) for _ in range(25)]
     bench.held.arrived("Orders", 0, 1, [RED])
@@ -215,7 +215,7 @@ def test_many_pulls_that_one_message_wakes_run_in_turns(monkeypatch: pytest.Monk
 
 
 def test_a_scan_over_many_queues_is_done_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "TURN_QUEUES", 10)
+    monkeypatch.setattr(held_pulls, "TURN_QUEUES", 10)
     bench = Bench()
     pulls = [bench.hold(0, queue=queue) for queue in range(25)]
     looked: list[int] = []
@@ -235,7 +235,7 @@ def test_a_scan_over_many_queues_is_done_in_turns(monkeypatch: pytest.MonkeyPatc
 
 
 def test_at_the_end_everything_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "TURN_PULLS", 2)
+    monkeypatch.setattr(held_pulls, "TURN_PULLS", 2)
     bench = Bench()
     pulls = [bench.hold(0) for _ in range(5)]
     bench.held.arrived("Orders", 0, 1, [RED])
@@ -248,7 +248,7 @@ def test_at_the_end_everything_is_answered_at_once(monkeypatch: pytest.MonkeyPat
 def test_one_connection_leaves_room_for_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(holding, "HELD_BY_ONE_MAX", 2)
+    monkeypatch.setattr(held_pulls, "HELD_BY_ONE_MAX", 2)
     bench, greedy = Bench(), Client()
 
     def hold(client: object) -> bool:

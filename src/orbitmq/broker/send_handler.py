@@ -14,11 +14,11 @@ from typing import Final
 
 from orbitmq.broker.dead_letters import for_grave
 from orbitmq.broker.groups import Groups
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.stored_properties import waits_for_store, with_cluster, without_wait
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.half import is_transactional
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import BodyError, MessageError, OrbitMQError, RequestRejected, StoreError
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
@@ -94,12 +94,12 @@ def _any_queue(count: int) -> int:
     return random.randrange(count) if count else 0  # noqa: S311 - spreads load, guards nothing
 
 
-class Sending:
+class SendHandler:
     """The handlers of sends."""
 
     def __init__(
         self,
-        writing: Writing,
+        writing: MessageWriter,
         topics: Topics,
         groups: Groups,
         options: BrokerOptions,
@@ -244,7 +244,7 @@ class Sending:
             record.properties = with_cluster(text, self._options.broker_cluster_name).encode()
             return self._put_batch(record), queue_id
         if topic.name.startswith(RETRY_PREFIX):
-            self._bury(record, header, command.version)
+            self._store_dead_letter(record, header, command.version)
         if TRAN_MSG in text and is_transactional(text):
             return self._prepare(record, with_cluster(text, self._options.broker_cluster_name), True), queue_id
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
@@ -282,7 +282,7 @@ class Sending:
         except BodyError as error:
             raise RequestRejected(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
-    def _bury(self, record: PutRecord, header: AnySendHeader, version: int) -> None:
+    def _store_dead_letter(self, record: PutRecord, header: AnySendHeader, version: int) -> None:
         """A message sent to a retry topic once too often becomes a dead letter of its group."""
         name = record.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.require(name)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 
 from orbitmq.broker.dead_letters import for_grave, for_retry
 from orbitmq.broker.groups import Groups, refuse_without_retries
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected, UnitError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PERM_WRITE
@@ -37,13 +37,13 @@ MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not say how often they wan
 FIRST_RETRY_LEVEL = 3  # 10 s by default; the n-th retry waits one level longer
 
 
-class SendingBack:
+class SendBackHandler:
     """The handler of messages that come back."""
 
     def __init__(
         self,
         store: MessageStore,
-        writing: Writing,
+        writing: MessageWriter,
         topics: Topics,
         groups: Groups,
         options: BrokerOptions,
@@ -75,7 +75,7 @@ class SendingBack:
             max_times = header.max_reconsume_times
         remark = None
         if unit.reconsume_times >= max_times or header.delay_level < 0:
-            result = await self._bury(unit, group, header)
+            result = await self._store_dead_letter(unit, group, header)
         else:
             result = await self._retry(unit, group, header)
             if result is PutStatus.PROPERTIES_SIZE_EXCEEDED:
@@ -84,7 +84,7 @@ class SendingBack:
                 )
                 text = "event=dead_letter_without_retry group=%.300s topic=%.300s offset=%d reason=%s"
                 self._lines.tell(_log, text, group.name, unit.topic, header.offset, result.name)
-                result = await self._bury(unit, group, header)
+                result = await self._store_dead_letter(unit, group, header)
         if result is not PutStatus.PUT_OK:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.name)
         self._statistics.sent_back(decode_properties(unit.properties).get(RETRY_TOPIC, unit.topic), group.name)
@@ -100,7 +100,9 @@ class SendingBack:
         level = header.delay_level or FIRST_RETRY_LEVEL + unit.reconsume_times
         return await self._put_first(unit, topic, queue_id, for_retry(_properties(unit, level)))
 
-    async def _bury(self, unit: Unit, group: SubscriptionGroup, header: ConsumerSendMsgBackHeader) -> PutStatus:
+    async def _store_dead_letter(
+        self, unit: Unit, group: SubscriptionGroup, header: ConsumerSendMsgBackHeader
+    ) -> PutStatus:
         topic = self._destination(group, dead=True, unit_mode=header.unit_mode)
         await self._topics.file.flush()
         return await self._put_first(unit, topic, 0, for_grave(_properties(unit, 0)))

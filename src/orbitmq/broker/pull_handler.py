@@ -14,11 +14,11 @@ from typing import Final
 
 from orbitmq.broker.events import offset_moved_event
 from orbitmq.broker.groups import Groups
-from orbitmq.broker.holding import HeldPull, HeldPulls
+from orbitmq.broker.held_pulls import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.pull_selection import PullSelection
 from orbitmq.broker.resumption import Resumption
-from orbitmq.broker.selecting import Selecting
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
@@ -64,7 +64,7 @@ _NOT_YET = (GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE)  # a
 _EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
-class Pulling:
+class PullHandler:
     """The handler of pulls."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Pulling:
         store: MessageStore,
         topics: Topics,
         groups: Groups,
-        selecting: Selecting,
+        selecting: PullSelection,
         offsets: ConsumerOffsets,
         options: BrokerOptions,
         clock: Clock,

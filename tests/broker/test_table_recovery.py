@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.restoring import find_topics
+from orbitmq.broker.table_recovery import find_topics
 from orbitmq.broker.topics import Topics
 from orbitmq.runtime.clock import ManualClock
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from orbitmq.broker.archive_guard import ArchiveGuard
 from orbitmq.broker.clients import Consumers
 from orbitmq.broker.delay import DelayedDelivery
-from orbitmq.broker.holding import HELD_MAX
+from orbitmq.broker.held_pulls import HELD_MAX
+from orbitmq.broker.in_flight import InFlight
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.progress import Fall, fall_behind
 from orbitmq.broker.statistics import Daily, Statistics
-from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.net.connection import TASKS_MAX, Connection
@@ -39,7 +39,7 @@ VERSION_NAME = "V4_9_7"
 NO_POOL = (1 << 31) - 1  # RocketMQ's number of free buffers while there are none
 PUT, FOUND, MISSED, TRANSFERRED = range(4)  # the counters of `Statistics.store_rates`
 
-# Figures of the moment: RocketMQ's name -> which.
+# RuntimeInfo of the moment: RocketMQ's name -> which.
 FALLS: dict[str, Callable[[Fall], int]] = {
     "GROUP_GET_FALL_SIZE": lambda fall: fall.bytes,
     "GROUP_GET_FALL_TIME": lambda fall: fall.milliseconds,
@@ -47,7 +47,7 @@ FALLS: dict[str, Callable[[Fall], int]] = {
 Table = dict[str, str]
 
 
-class Figures:
+class RuntimeInfo:
     """Handlers over the statistics and the store. `queries` are the searches for messages."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Figures:
         offsets: ConsumerOffsets,
         consumers: Consumers,
         options: BrokerOptions,
-        queries: UnderWay,
+        queries: InFlight,
         clock: Clock,
         *,
         delayed: DelayedDelivery,

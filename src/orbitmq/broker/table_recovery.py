@@ -34,7 +34,7 @@ TOPICS_A_TURN = 50  # written and logged, before other work gets its turn: some 
 SLAVES_MAX = 10  # asked at a start; they have the same
 
 
-class Restoring:
+class TableRecovery:
     """Fills what was lost of the tables in `files`, and tells of it."""
 
     def __init__(

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from orbitmq.broker.in_flight import InFlight
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.resumption import Resumption
-from orbitmq.broker.under_way import UnderWay
 from orbitmq.errors import RequestRejected
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Router
@@ -40,14 +40,14 @@ from orbitmq.wire.requests import RequestCode
 ANSWER_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)  # bytes of messages; a peer would refuse a longer frame
 
 
-class Querying:
+class QueryHandler:
     """Handlers over the offsets and the store."""
 
     def __init__(self, store: MessageStore, offsets: ConsumerOffsets, resumption: Resumption, clock: Clock) -> None:
         self._store = store
         self._offsets = offsets
         self._resumption = resumption
-        self.searches = UnderWay(clock)
+        self.searches = InFlight(clock)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_CONSUMER_OFFSET, self.query_consumer_offset)

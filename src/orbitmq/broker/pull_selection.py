@@ -38,7 +38,7 @@ REMEMBERED_LENGTH_MAX = 1024  # characters of these; longer ones are rare, and a
 EXPRESSION_LENGTH_MAX = 16 << 10  # of any: some thousand tags. A held pull keeps its own
 
 
-class Selecting:
+class PullSelection:
     """Finds the selection of a pull, or the reason to refuse it."""
 
     def __init__(

@@ -9,7 +9,7 @@ from itertools import count
 from orbitmq.runtime.clock import Clock
 
 
-class UnderWay:
+class InFlight:
     """Those of one kind, in the order they came."""
 
     def __init__(self, clock: Clock) -> None:

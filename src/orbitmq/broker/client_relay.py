@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from orbitmq.broker.clients import Client, Consumers
+from orbitmq.broker.clients import ConnectedClient, Consumers
 from orbitmq.errors import MessageIllegal, OrbitMQError, RemotingTimeout, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id
 from orbitmq.net.connection import Connection
@@ -34,7 +34,7 @@ STATUS_TIMEOUT_MS = 5000  # both as in RocketMQ: tools wait a little longer than
 RELAY_TIMEOUT_MS = 10_000
 
 
-class Relaying:
+class ClientRelay:
     """Handlers that ask a member of a group."""
 
     def __init__(self, store: MessageStore, consumers: Consumers, broker_name: str) -> None:
@@ -110,7 +110,7 @@ class Relaying:
         return answer
 
 
-async def _ask_status(member: Client, header: GetConsumerStatusFromClientHeader) -> ConsumerStatus | None:
+async def _ask_status(member: ConnectedClient, header: GetConsumerStatusFromClientHeader) -> ConsumerStatus | None:
     question = request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
     try:
         answer = await member.connection.call(question, STATUS_TIMEOUT_MS)
@@ -120,7 +120,7 @@ async def _ask_status(member: Client, header: GetConsumerStatusFromClientHeader)
         return None
 
 
-def _refuse_older(member: Client, since: int) -> None:
+def _refuse_older(member: ConnectedClient, since: int) -> None:
     if member.version < since:
         remark = f"the consumer {member.client_id} has version {member.version}, which does not answer this"
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)

@@ -7,7 +7,7 @@ from orbitmq.message.hosts import address_text
 from orbitmq.replication.slave import REPLICATION_DISTANCE
 
 
-class Identity:
+class AdvertisedBroker:
     """`port` is 0 until one is bound."""
 
     def __init__(self, options: BrokerOptions) -> None:

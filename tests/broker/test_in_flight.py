@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.under_way import UnderWay
+from orbitmq.broker.in_flight import InFlight
 from orbitmq.runtime.clock import ManualClock
 
 
 def test_the_oldest_counts_while_it_lasts() -> None:
     clock = ManualClock()
-    work = UnderWay(clock)
+    work = InFlight(clock)
     assert (len(work), work.oldest_ms) == (0, 0)
     first, second = work.one(), work.one()
     with second:
@@ -23,7 +23,7 @@ def test_the_oldest_counts_while_it_lasts() -> None:
 
 
 def test_one_that_fails_is_over() -> None:
-    work = UnderWay(ManualClock())
+    work = InFlight(ManualClock())
     with pytest.raises(ValueError, match="broken"), work.one():
         raise ValueError("broken")
     assert len(work) == 0
