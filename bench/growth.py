@@ -241,7 +241,7 @@ def machine() -> dict[str, Any]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=list(GROWTHS), default=list(GROWTHS), help="these alone")
-    parser.add_argument("--rounds", type=int, default=1, help="measurements of each figure (1)")
+    parser.add_argument("--rounds", type=int, default=1, help="measurements of each value (1)")
     parser.add_argument("--seconds", type=float, default=5, help="length of one measurement (5)")
     parser.add_argument("--warm-up", type=float, default=2, help="seconds of load before each measurement (2)")
     parser.add_argument("--topics", nargs="+", type=float, help="steps, as for the others below")
@@ -249,7 +249,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gigabytes", nargs="+", type=float)
     parser.add_argument("--groups", nargs="+", type=float)
     parser.add_argument("--directory", type=Path, help="where the stores go; they take up to 25 GB at a time")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance", help="where the figures go")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance", help="where the results are written")
     return parser.parse_args()
 
 

@@ -364,7 +364,7 @@ def main() -> int:
     parser.add_argument("--topics", type=int, default=1)
     parser.add_argument("--queues", type=int, default=1, help="of each topic")
     parser.add_argument("--connections", type=int, default=10, help="to each broker")
-    parser.add_argument("--groups", type=int, default=0, help="that follow what is sent")
+    parser.add_argument("--groups", type=int, default=0, help="consumer groups that read what is sent")
     parser.add_argument("--in-flight", type=int, default=10, help="requests at a time")
     parser.add_argument("--depth", type=int, default=0, help="messages that are in each queue, or shall be")
     parser.add_argument("--batch", type=int, default=8, help="messages of a pull")

@@ -137,7 +137,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=ROWS, help="these rows alone")
-    parser.add_argument("--messages", type=int, default=MESSAGES, help="how many; fewer show less of a steady state")
+    parser.add_argument(
+        "--messages", type=int, default=MESSAGES, help="number of messages; fewer show less of the steady state"
+    )
     parser.add_argument("--directory", type=Path, help="where the store goes; it takes 2.5 GB with Kafka's")
     for internal in ("--store", *SYSTEMS.values()):
         parser.add_argument(internal, default="", help=argparse.SUPPRESS)

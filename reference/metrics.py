@@ -29,7 +29,7 @@ Served by a name server with `metricsExporterType=PROM`, with the same labels be
 _EXPORTER_HEAD = """
 ## The exporter
 
-Served by `orbitmq exporter`. R and a number is the request code that is asked.
+Served by `orbitmq exporter`. R and a number is the request code that it uses.
 """
 _RUNTIME_HEAD = """
 ### Runtime tables of brokers

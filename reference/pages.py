@@ -61,7 +61,7 @@ warning each; any other key is called unknown.
 _FIXED_HEAD = """
 ## Keys with one value
 
-Ignoring these would break a promise in silence, so any other value is refused.
+Ignoring these would silently break a guarantee, so any other value is refused.
 """
 _COMMANDS_HEAD = """\
 # Commands
@@ -75,24 +75,23 @@ Written by `make reference` from the command table in the code.
 | 2 | wrong usage or configuration |
 | 3 | not found: topic, group, broker, message |
 | 4 | no permission: of an account, or of the operating system (unwritable directory, privileged port) |
-| 5 | a node cannot be reached: nothing, or only a part, is told or done; `errors` names it |
-| 6 | no answer in time |
-| 7 | conflict: it exists already, a group is online, a port is in use, a directory is locked |
-| 8 | the question was answered, and the answer is no |
-| 9 | not confirmed, nothing was done |
-| 10 | nothing was to do, with `--fail-if-unchanged` |
+| 5 | a node did not respond: the result is missing or partial; `errors` names the node |
+| 6 | no response in time |
+| 7 | conflict: it already exists, a group is online, a port is in use, a directory is locked |
+| 8 | the check ran, and its result is negative |
+| 9 | not confirmed, nothing was changed |
+| 10 | no change was necessary, with `--fail-if-unchanged` |
 | 130 | interrupted; a daemon: by a second Ctrl-C, without a clean stop |
 
-The commands of `store` say what their codes mean.
+The help of the `store` commands lists their exit codes.
 """
 _CLIENT_HEAD = """\
-# Settings of the clients
+# Client settings
 
 Written by `make reference` from the tables in the code.
 
-These are keyword arguments of the constructors; the second column is the property of Apache RocketMQ's client that
-means the same. Where an upper-case name stands beside a setting, the environment variable of that name counts when the
-argument is not given.
+These are keyword arguments of the constructors; the second column is the equivalent property of Apache RocketMQ's
+client. An upper-case name next to a setting is an environment variable that is used if you do not pass the argument.
 """
 _SPARK_HEAD = """\
 # Options of the Spark data source
@@ -107,7 +106,7 @@ _STORES_HEAD = """\
 Written by `make reference` from the option table in the code.
 
 `spark.read.format("orbitmq-store").option(key, value)`; names are not case-sensitive. [The guide](../spark-stores.md)
-tells what for.
+explains them.
 """
 _SINK_HEAD = """
 ## Options of writes
@@ -117,45 +116,45 @@ _SINK_HEAD = """
 _ACCESS_HEAD = """\
 # What each request to a broker needs
 
-Written by `make reference` from the table in the code; [security](../security.md) tells how access control works.
+Written by `make reference` from the table in the code; [security](../security.md) describes access control.
 
 These rules hold with `aclEnable=true`. A request without credentials, of an unknown account, or with a signature that
-the account's secret does not make is refused whatever its code, unless it comes from an address of a white list.
-A request that is refused is answered with code 1; a oneway request is dropped. An administrator without permissions of
-its own may everything.
+does not match the account's secret is refused whatever its code, unless it comes from an address of a white list.
+A refused request gets a response with code 1; a oneway request is dropped. An administrator without permissions of its
+own has all permissions.
 
-The third column says what the account of a valid signature needs, the fourth what becomes of the request of an account
-without any permission. Where RocketMQ 4.9.7 asks for something else, the fifth column says what, and the last one why
-orbitmq does not.
+The third column is what an account with a valid signature needs, the fourth the result for an account without any
+permission. Where RocketMQ 4.9.7 requires something else, the fifth column says what, and the last one why orbitmq
+differs.
 """
 _REQUESTS_HEAD = """\
 # Requests
 
 Written by `make reference` from the table in the code.
 
-The request codes of the remoting protocol that orbitmq serves, and which nodes serve them. Any other code is answered
-with `REQUEST_CODE_NOT_SUPPORTED` (3); names and numbers are those of Apache RocketMQ.
-[What each request to a broker needs](access.md) where access control is on is a table of its own.
+The request codes of the remoting protocol that orbitmq serves, and which nodes serve them. Any other code gets
+the response `REQUEST_CODE_NOT_SUPPORTED` (3); names and numbers are those of Apache RocketMQ.
+[What each request to a broker needs](access.md) with access control is a separate table.
 """
 _REQUESTS_FOOT = """
 ## Slaves and bodies
 
-A slave serves what is not listed here, as its master does. A body of a request that has none is ignored, and refused
-beyond 1 MiB.
+A slave serves all other requests, as its master does. The body of a request without a declared body is ignored, and
+refused beyond 1 MiB.
 """
 _ACCESS_FOOT = """
 ## Requests that brokers do not handle
 
-These, and codes that have no name, are answered REQUEST_CODE_NOT_SUPPORTED (3) to whoever has an account, as
-RocketMQ does. A request that a broker handles without a line in the table above needs an administrator.
+For these, and for unknown codes, every account gets the response REQUEST_CODE_NOT_SUPPORTED (3), as with RocketMQ. A
+request that a broker handles without a line in the table above needs an administrator.
 
 """
 _SCHEMAS_HEAD = """\
-# Schemas of JSON answers
+# JSON schemas
 
 Written by `make reference` from the table in the code.
 
-`-o json` gives one object a run, `-o jsonl` its items a line each. `kind` in the object names its schema (JSON Schema
+`-o json` prints one object per run, `-o jsonl` one line per item. `kind` in the object names its schema (JSON Schema
 2020-12).
 """
 _HELP_WIDTH = 100
@@ -176,7 +175,7 @@ def options_page() -> str:
             _option_table(ConnectionOptions),
             "\n## TLS of both\n",
             _option_table(TlsOptions),
-            "\n## Figures of both\n",
+            "\n## Metrics of both\n",
             _option_table(MetricsOptions),
             _FOREIGN_HEAD,
             _table(("key", "why"), ((f"`{key}`", why) for key, why in sorted(WITHOUT_EFFECT.items()))),
