@@ -37,7 +37,7 @@ def test_sends_checks_and_attempts_stand_on_one_line_of_time() -> None:
     assert (chart.msg_id, chart.topic, chart.offset_msg_id, chart.span_ms) == ("A", "Orders", "0A", 2000)
     assert [(bar.what, bar.group, bar.since_ms, bar.cost_ms, bar.status) for bar in chart.bars] == [
         ("sent", "makers", 0, 500, "success"),
-        ("decided, when asked", "makers", 600, None, "COMMIT_MESSAGE"),
+        ("decided, on check", "makers", 600, None, "COMMIT_MESSAGE"),
         ("consumed, attempt 1", "eaters", 1000, 0, "failed"),
         ("consumed, attempt 2", "eaters", 1500, 500, "success"),
     ]

@@ -70,7 +70,7 @@ class Serving(NamedTuple):
     audit_log: Path | None
     sample_seconds: float
     proxies: tuple[str, ...] = ()
-    """Addresses whose word is taken for where a browser is and whether it came over TLS."""
+    """Trusted proxies: their X-Forwarded-For and X-Forwarded-Proto headers are used."""
 
 
 def run(wanted: DashboardClusters, serving: Serving, log_level: logging.Level) -> None:

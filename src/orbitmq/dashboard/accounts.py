@@ -33,7 +33,7 @@ NAME_CHARS_MAX = 64
 COST, BLOCK, PARALLEL = 1 << 14, 8, 5
 SALT_BYTES = 16
 _KIND = "scrypt"
-_MEMORY_MAX = 64 << 20  # for the parameters of a file that somebody has edited
+_MEMORY_MAX = 64 << 20  # for the hash parameters of an edited file
 
 
 class DashboardAccount(NamedTuple):
@@ -69,7 +69,7 @@ def is_right(password: str, kept: str) -> bool:
 
 NOBODY_HASH = base64.b64encode(bytes(64)).decode()
 NOBODY = f"{_KIND}${COST}${BLOCK}${PARALLEL}${base64.b64encode(bytes(16)).decode()}${NOBODY_HASH}"
-"""Compared with where there is no such name: an answer's time does not tell which names there are."""
+"""The hash to compare with for an unknown name, so that the response time does not reveal which names exist."""
 
 
 def _scrypt(password: bytes, salt: bytes, cost: int, block: int, parallel: int) -> bytes:

@@ -1,7 +1,7 @@
-"""The page as an ASGI application: every request passes the same checks before a page is asked.
+"""The web page as an ASGI application: every request passes the same checks before its page is called.
 
-In this order: the host it was sent to, the size of what it carries, who it is, whether that role may do it, whether the
-form came from a page of ours. Every answer, errors included, forbids scripts, frames and sources from elsewhere.
+In this order: the host, the size of the body, the login, the role, the origin and token of a form. Every response,
+errors included, has a policy that forbids scripts, frames and sources of other hosts.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 COOKIE = "orbitmq-session"
 """Its name, or the beginning of it: ports of a host share their cookies, and two pages must not take each other's."""
 LOCAL_NAME = "local"
-"""Who is told in the audit log where nobody has to log in."""
+"""The user name in the audit log when the page needs no login."""
 LOGIN_BODY_MAX = 4096
 CONFIRM_BODY_MAX = 16 << 10
 FOREIGN_FORM = "the form is not from a page of your session"
@@ -73,11 +73,11 @@ TARGET_MAX = 2000  # characters of an address that a login leads back to
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """What `orbitmq dashboard` was told."""
+    """The options of `orbitmq dashboard`."""
 
     clusters: Sequence[DashboardCluster]
     accounts: accounts.AccountFile | None = None
-    """None: whoever reaches the page is an administrator; for loopback only."""
+    """None: no login, and every user is an administrator; for loopback only."""
     readonly: bool = False
     hosts: frozenset[str] = frozenset()
     """Names of the page in addresses, besides those of loopback; with accounts and without any, every name is taken."""
@@ -155,7 +155,7 @@ class Dashboard:
         return self._page("login.html", request, {"wrong": "", "next": target})
 
     async def _login(self, request: Request) -> Response:
-        """A form without a token: there is no session yet. A page of another site cannot send it, its origin tells."""
+        """A form without a token, as there is no session yet; the origin shows whether another site sent it."""
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
         if not is_ours(request):
             raise HTTPException(HTTPStatus.FORBIDDEN, "the form was sent from another site")
@@ -171,19 +171,19 @@ class Dashboard:
         account = await self._account(name, password)
         if account is None:
             self.guesses.wrong(name, peer, tries=0)
-            await self._told(name, "", peer, "refused")
+            await self._record_login(name, "", peer, "refused")
             return self._wrong(request, form, "wrong name or password", 401)
         self.guesses.right(name, peer)
-        await self._told(name, account.role.word, peer, "done")
+        await self._record_login(name, account.role.word, peer, "done")
         self.logins.end(request.cookies.get(self.settings.cookie, ""))
         key, _ = self.logins.begin(name, account.role, account.hashed)
-        answer = RedirectResponse(local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
+        response = RedirectResponse(local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
         is_secure = self.settings.is_secure or request.scope["scheme"] == "https"
-        answer.set_cookie(self.settings.cookie, key, httponly=True, samesite="strict", secure=is_secure, path="/")
-        return answer
+        response.set_cookie(self.settings.cookie, key, httponly=True, samesite="strict", secure=is_secure, path="/")
+        return response
 
-    async def _told(self, name: str, role: str, peer: str, outcome: str) -> None:
-        """A full disk keeps nobody from looking: only changes wait until they can be recorded."""
+    async def _record_login(self, name: str, role: str, peer: str, outcome: str) -> None:
+        """Record a login. A full disk must not prevent logins: only changes need a record first."""
         try:
             await asyncio.to_thread(self.settings.audit.write, name, role, peer, "log in", outcome)
         except OSError as error:
@@ -198,22 +198,20 @@ class Dashboard:
         return account if right else None
 
     def _wrong(self, request: Request, form: Fields, text: str, status: int, wait: float = 0) -> Response:
-        answer = self._page("login.html", request, {"wrong": text, "next": form.text("next", "/")}, status=status)
+        response = self._page("login.html", request, {"wrong": text, "next": form.text("next", "/")}, status=status)
         if wait:
-            answer.headers["retry-after"] = str(round(wait) + 1)
-        return answer
+            response.headers["retry-after"] = str(round(wait) + 1)
+        return response
 
     async def _logout(self, request: Request) -> Response:
         login = self.who(request)
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         if login is None or not is_ours(request) or not login.is_token(form.raw("csrf")):
-            raise HTTPException(
-                HTTPStatus.FORBIDDEN, "the form is not from a page of your session; load the page again"
-            )
+            raise HTTPException(HTTPStatus.FORBIDDEN, f"{FOREIGN_FORM}; load the page again")
         self.logins.end(request.cookies.get(self.settings.cookie, ""))
-        answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(self.settings.cookie, path="/")
-        return answer
+        response = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        response.delete_cookie(self.settings.cookie, path="/")
+        return response
 
     # ----------------------------------------------------------------------------------------------------------- pages
 
@@ -223,10 +221,10 @@ class Dashboard:
             if isinstance(page_request, Response):
                 return page_request
             if page.writes and page.says:
-                answer = await self.changes.act(page, page_request, _peer(request))
+                result = await self.changes.act(page, page_request, _peer(request))
             else:
-                answer = await page.endpoint(page_request)
-            return await self.respond(request, page, page_request, answer)
+                result = await page.endpoint(page_request)
+            return await self.respond(request, page, page_request, result)
 
         return self.guarded(serve)
 
@@ -250,9 +248,7 @@ class Dashboard:
         if body_bytes_max:
             token = request.headers.get("x-csrf-token") or form.raw("csrf")
             if not is_ours(request) or not login.is_token(token):
-                raise Forbidden(
-                    "the form is not from a page of your session", "load the page again and submit it from there"
-                )
+                raise Forbidden(FOREIGN_FORM, "load the page again and submit it from there")
             if readonly:
                 raise Forbidden("this dashboard is read-only")
         return DashboardRequest(
@@ -275,34 +271,34 @@ class Dashboard:
         return RedirectResponse(f"/login?next={quote(target[:TARGET_MAX])}", HTTPStatus.SEE_OTHER)
 
     async def respond(
-        self, request: Request, page: PageRoute, page_request: DashboardRequest, answer: PageResult
+        self, request: Request, page: PageRoute, page_request: DashboardRequest, result: PageResult
     ) -> Response:
-        if isinstance(answer, Plan):
-            return self._to_plan(page_request, changes.keep(page, page_request, answer, time.monotonic()))
-        if isinstance(answer, Redirect):
-            target = f"/c/{quote(page_request.cluster.name)}/{answer.path}"
-            if answer.said:
-                target += f"{'&' if '?' in target else '?'}said={page_request.login.say(answer.said[:SAID_MAX])}"
+        if isinstance(result, Plan):
+            return self._to_plan(page_request, changes.keep(page, page_request, result, time.monotonic()))
+        if isinstance(result, Redirect):
+            target = f"/c/{quote(page_request.cluster.name)}/{result.path}"
+            if result.said:
+                target += f"{'&' if '?' in target else '?'}said={page_request.login.say(result.said[:SAID_MAX])}"
             return RedirectResponse(target, HTTPStatus.SEE_OTHER)
-        if isinstance(answer, Download):
-            name = quote(answer.name)
+        if isinstance(result, Download):
+            name = quote(result.name)
             headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
-            return Response(answer.body, media_type=answer.content_type, headers=headers)
+            return Response(result.body, media_type=result.content_type, headers=headers)
         assert page.template is not None
-        return self.shown(request, page.template, page_request, answer)
+        return self.shown(request, page.template, page_request, result)
 
-    def shown(self, request: Request, template: str, page_request: DashboardRequest, answer: PageContent) -> Response:
-        failures: list[Failure] = [failure for found in answer.found for failure in found.failures]
-        warnings = [warning for found in answer.found for warning in found.warnings]
+    def shown(self, request: Request, template: str, page_request: DashboardRequest, result: PageContent) -> Response:
+        failures: list[Failure] = [failure for found in result.found for failure in found.failures]
+        warnings = [warning for found in result.found for warning in found.warnings]
         values = {
-            **answer.values,
+            **result.values,
             "request": page_request,
             "failures": list({one.target: one for one in failures}.values()),
             "warnings": list(dict.fromkeys(warnings)),
-            "age_seconds": answer.age_seconds,
+            "age_seconds": result.age_seconds,
             "said": page_request.login.said.get(page_request.query.raw("said"), ""),
         }
-        return self._page(template, request, values, page_request=page_request, status=answer.status)
+        return self._page(template, request, values, page_request=page_request, status=result.status)
 
     def _to_plan(self, page_request: DashboardRequest, key: str) -> Response:
         return RedirectResponse(f"/c/{quote(page_request.cluster.name)}/plans/{key}", HTTPStatus.SEE_OTHER)
@@ -327,7 +323,7 @@ class Dashboard:
     # ---------------------------------------------------------------------------------------------------------- errors
 
     def guarded(self, serve: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Errors of the family become a page that says what is wrong and what to do."""
+        """Turn orbitmq's errors into a page with the error and its remedy."""
 
         async def guarded(request: Request) -> Response:
             try:
@@ -394,7 +390,7 @@ def _methods(page: PageRoute) -> list[str]:
 
 
 def local_path(text: str) -> str:
-    """Where a login leads: a path of this page, whatever somebody has put into a link."""
+    """Where a login redirects to: a path of this page, whatever the link says."""
     is_path = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if is_path and text.isprintable() else "/"
 

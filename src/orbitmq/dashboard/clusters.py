@@ -1,7 +1,7 @@
-"""The clusters the page shows, by name: how each is reached, and answers that are kept for a while.
+"""The clusters of the dashboard by name: how to reach each, and a cache of results.
 
-A page that asks thousands of things shows what was found a few seconds ago, with its age, and has it looked up anew
-beside. Must not know what is asked.
+A page that needs thousands of requests shows a cached result with its age and refreshes it in the background. Must not
+know what is requested.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FRESH_SECONDS = 5.0  # shown without asking again
-STALE_SECONDS = 120.0  # older than that is not shown: the page waits for a new answer
+STALE_SECONDS = 120.0  # older results are not shown: the page waits for a new one
 VERDICTS_SECONDS = 10.0  # the same for the verdicts of groups: each costs its members a question
-PATIENCE_SECONDS = 0.5  # of a page for an answer it can do without for the moment
-KEPT_MAX = 200  # answers of one cluster; the one asked for longest ago goes
+PATIENCE_SECONDS = 0.5  # how long a page waits for a result that it can show later
+KEPT_MAX = 200  # cached results of one cluster; the least recently used is removed
 SAMPLE_SECONDS = 15.0
-SAMPLES = 120  # of each figure: half an hour at the usual pace
+SAMPLES = 120  # of each metric: half an hour at the default interval
 SERIES_MAX = 20_000  # brokers, and groups with a lag; further ones have no curve
 
 
 @dataclass(frozen=True, slots=True)
 class Cached(Generic[T]):
-    """An answer, and when it was given."""
+    """A result and when it was received."""
 
     value: T
     at: float
@@ -50,19 +50,19 @@ class Cached(Generic[T]):
 
 
 class History:
-    """The last samples of figures by name; None where a sample did not have it."""
+    """The last samples of metrics by name; None where a sample did not have the metric."""
 
     def __init__(self, samples: int = SAMPLES) -> None:
         self._samples = samples
         self._series: OrderedDict[str, deque[float | None]] = OrderedDict()
         self._taken = 0
 
-    def add(self, figures: Mapping[str, float | None]) -> None:
-        """One sample. Series that nobody has told of for as long as a series lasts are forgotten."""
+    def add(self, samples: Mapping[str, float | None]) -> None:
+        """Add one sample. A series without a value in all its samples is removed."""
         self._taken += 1
         for name, series in self._series.items():
-            series.append(figures.get(name))
-        for name, value in figures.items():
+            series.append(samples.get(name))
+        for name, value in samples.items():
             if value is not None and name not in self._series and len(self._series) < SERIES_MAX:
                 before = min(self._taken - 1, self._samples - 1)
                 self._series[name] = deque([*[None] * before, value], maxlen=self._samples)
@@ -76,7 +76,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """How a cluster is asked."""
+    """How to reach a cluster."""
 
     name_servers: Sequence[str]
     remoting: Callable[[], Remoting]
@@ -87,9 +87,9 @@ class ClusterAccess:
     protected: bool = False
     """Every change asks for the place's name."""
     memory: Memory | None = None
-    """Brokers that were seen lately: one that dies makes figures partial."""
+    """Brokers that were registered recently: when one fails, metrics are marked as partial."""
     has_account: bool = False
-    """Requests are signed with an account, which the page lends to whoever uses it."""
+    """Requests are signed with an account, which every user of the page then uses."""
 
 
 class DashboardCluster:
@@ -103,7 +103,7 @@ class DashboardCluster:
         self.access = access
         self.history = History()
         self.paces = Paces()
-        """What looks at groups have told, for the next ones."""
+        """The progress of groups at earlier checks, for the next ones."""
         self._remoting: Remoting | None = None
         self._sample_seconds = sample_seconds
         self._kept: OrderedDict[str, Cached[Any]] = OrderedDict()
@@ -163,11 +163,11 @@ class DashboardCluster:
         done, _ = await asyncio.wait({asking}, timeout=patience_seconds)
         if done:
             return asking.result()
-        asking.add_done_callback(_told)
+        asking.add_done_callback(_log_failure)
         return None if found is None or found.age_seconds > STALE_SECONDS else found
 
     def _ask(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Cached[T]]:
-        one = (key, self._changes)  # what was asked before a change may lack it
+        one = (key, self._changes)  # a request sent before a change may not see it
         task = self._asking.get(one)
         if task is None:
             task = self._asking[one] = asyncio.create_task(self._keep(key, make))
@@ -202,20 +202,20 @@ class DashboardCluster:
         return await group_verdicts(session, clock=self.clock, paces=self.paces, watch_seconds=0)
 
     async def _sample(self) -> None:
-        told = ""  # a fault that lasts is told once
+        logged = ""  # a lasting fault is logged once
         while True:
             try:
                 (now,) = (await self.cached("moment", _moment, self._sample_seconds / 2)).value.items
                 self.history.add(samples_of(now))
                 await self.verdicts(patience_seconds=0)
-                told = ""
-            except OrbitMQError as error:  # the page says so to whoever looks
+                logged = ""
+            except OrbitMQError as error:  # the page shows it
                 _log.info("event=sample_failed place=%s error=%s", self.name, error)
                 self.history.add({})
             except Exception as error:  # a fault of ours costs one sample, not all further ones
-                if repr(error) != told:
+                if repr(error) != logged:
                     _log.exception("event=sample_failed place=%s", self.name)
-                told = repr(error)
+                logged = repr(error)
                 self.history.add({})
             await asyncio.sleep(self._sample_seconds)
 
@@ -224,18 +224,18 @@ def _moment(session: Session) -> Awaitable[Any]:
     return moment(session, shown=None)
 
 
-def _told(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.info("event=refresh_failed error=%s", error)
 
 
 def samples_of(now: ClusterView) -> dict[str, float | None]:
     """What is sampled of a moment: `in/<broker>:<id>`, `out/<broker>:<id>`, `delay/<broker>:<id>`, `lag/<group>`."""
-    figures: dict[str, float | None] = {}
+    samples: dict[str, float | None] = {}
     for broker in now.brokers:
-        figures[f"in/{broker.broker}:{broker.broker_id}"] = broker.in_per_s
-        figures[f"out/{broker.broker}:{broker.broker_id}"] = broker.out_per_s
-        figures[f"delay/{broker.broker}:{broker.broker_id}"] = broker.loop_delay_ms
+        samples[f"in/{broker.broker}:{broker.broker_id}"] = broker.in_per_s
+        samples[f"out/{broker.broker}:{broker.broker_id}"] = broker.out_per_s
+        samples[f"delay/{broker.broker}:{broker.broker_id}"] = broker.loop_delay_ms
     for group in now.groups:
-        figures[f"lag/{group.name}"] = group.lag_messages
-    return figures
+        samples[f"lag/{group.name}"] = group.lag_messages
+    return samples

@@ -1,4 +1,4 @@
-"""How long a connection may take over a request and over reading its answer, and which gives way when there are many.
+"""Timeouts of a connection for its request and for reading the response, and which connection is closed at the limit.
 
 uvicorn waits for headers and bodies as long as they take, and refuses further connections when there are too many: some
 hundred that send nothing would keep everybody else out. Knows no page.
@@ -40,7 +40,7 @@ class BoundedConnection(H11Protocol):
         self.transport.abort()
 
     def _take_place(self) -> None:
-        """Of the one that has gone without a request for longest; nobody's where all of them have one."""
+        """Close the connection that has been idle longest; none when all of them have a request in flight."""
         others = [
             one
             for one in self.connections

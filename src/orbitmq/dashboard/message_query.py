@@ -39,7 +39,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """What a page of messages is asked for."""
+    """The fields of a request for messages."""
 
     request: paging.PageRequest
     newest_first: bool
@@ -51,7 +51,7 @@ class MessageQuery:
 
     @property
     def is_key_only(self) -> bool:
-        """The index of brokers knows the answer, and nothing need be read."""
+        """Whether the key index of the brokers suffices, so that no message has to be scanned."""
         wanted = self.request.wanted
         others = (
             wanted.tag,
@@ -125,10 +125,10 @@ class Row:
 def row(message: MessageExt) -> Row:
     """Its body's first bytes; of one that unpacks to much nothing but that it is packed."""
     body = body_view(message.body, message.sys_flag, limit=BEGINNING_BYTES, unpacked_max=UNPACKED_MAX)
-    told = shown(message, None)
+    view = shown(message, None)
     if body.problem is not None:
-        return Row(told, f"{body.compression}, {len(message.body)} bytes packed", is_text=False, is_cut=True)
-    return Row(told, body.content, body.form == BodyForm.TEXT, body.truncated)
+        return Row(view, f"{body.compression}, {len(message.body)} bytes packed", is_text=False, is_cut=True)
+    return Row(view, body.content, body.form == BodyForm.TEXT, body.truncated)
 
 
 async def rows(messages: Sequence[MessageExt]) -> list[Row]:
@@ -137,7 +137,7 @@ async def rows(messages: Sequence[MessageExt]) -> list[Row]:
 
 
 async def one_message(session: Session, offset_id: str) -> MessageExt:
-    """The message at the place an offset id names, its body as it is stored. BrokerAway when nobody could say."""
+    """The message at the place an offset id names, its body as it is stored. BrokerAway when a broker is offline."""
     if len(offset_id) > ID_CHARS_MAX:
         raise NotFound("this is no offset id")
     found = await by_offset_id(session, offset_id)
@@ -145,7 +145,7 @@ async def one_message(session: Session, offset_id: str) -> MessageExt:
         return found.items[0]
     if found.failures:
         silent = found.failures[0]
-        raise BrokerAway(f"{offset_id} is not found, and {silent.target} does not answer", silent.hint or "ask again")
+        raise BrokerAway(f"{offset_id} was not found, and {silent.target} does not respond", silent.hint or "try again")
     raise NotFound(
         f"there is no message {offset_id} (any more)", "its log may have been cleaned; ask for its unique id"
     )
@@ -153,20 +153,20 @@ async def one_message(session: Session, offset_id: str) -> MessageExt:
 
 def files(messages: Iterable[MessageExt], name: str, form: str) -> Download:
     """All of them as a file: JSON lines that `orbitmq msg send --jsonl` takes, or CSV for a spreadsheet."""
-    told, left = [], FILE_BYTES_MAX
+    views, left = [], FILE_BYTES_MAX
     for message in messages:
         view = shown(message, BodyForm.AUTO, limit=max(left, SHOWN_BYTES))
         left -= min(view.body.size_bytes if view.body else 0, max(left, 0))
-        told.append(plain(view))
-    text = _csv(told) if form == "csv" else "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in told)
+        views.append(plain(view))
+    text = _csv(views) if form == "csv" else "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in views)
     return Download(f"{name}.{form}", "application/octet-stream", text.encode("utf-8", "backslashreplace"))
 
 
-def _csv(told: Iterable[Mapping[str, object]]) -> str:
+def _csv(views: Iterable[Mapping[str, object]]) -> str:
     written = io.StringIO()
     lines = csv.writer(written)
     lines.writerow(COLUMNS)
-    for one in told:
+    for one in views:
         body = one["body"]
         assert isinstance(body, dict), "files have bodies"
         values = {**one, "bodyForm": body["form"], "body": body["content"], "bodyTruncated": body["truncated"]}

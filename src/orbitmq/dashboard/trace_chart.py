@@ -65,12 +65,12 @@ def charts(records: Sequence[Traced]) -> list[Chart]:
 
 
 def _chart(msg_id: str, records: Sequence[Traced]) -> Chart:
-    told = graph(records)
+    traced = graph(records)
     parts = list(_parts(records))
     begins = [part.node.begin_timestamp for part in parts if part.node.begin_timestamp != UNKNOWN]
     first = min(begins, default=0)
     last = max((max(part.node.end_timestamp, part.node.begin_timestamp) for part in parts), default=first)
-    sent = told.producer_node
+    sent = traced.producer_node
     keys = next((one.keys for one in records if one.keys), None)
     return Chart(
         msg_id,
@@ -85,18 +85,18 @@ def _chart(msg_id: str, records: Sequence[Traced]) -> Chart:
 
 def _parts(records: Sequence[Traced]) -> Iterable[_Part]:
     """In the order of their beginnings; what has none stands at the end."""
-    told = graph(records)
+    traced = graph(records)
     found: list[_Part] = []
-    if told.producer_node is not None:
-        sent = told.producer_node
+    if traced.producer_node is not None:
+        sent = traced.producer_node
         found.append(_Part("sent", sent.group_name, sent.trace_node, sent.trace_node.status))
-    group = told.producer_node.group_name if told.producer_node else ""
+    group = traced.producer_node.group_name if traced.producer_node else ""
     for end in [one for one in records if one.kind == "EndTransaction"]:
-        what = "decided, when asked" if end.from_check else "decided"
+        what = "decided, on check" if end.from_check else "decided"
         node = TraceNode(client_host=end.client_host, begin_timestamp=end.at_ms or UNKNOWN)
         found.append(_Part(what, end.group or group, node, end.state or "unknown"))
     endings = {one.request_id: one.outcome for one in records if one.kind == "SubAfter"}
-    for subscription in told.subscription_node_list:
+    for subscription in traced.subscription_node_list:
         for node in subscription.consume_node_list:
             attempt = f"consumed, attempt {node.retry_times + 1}" if node.retry_times != UNKNOWN else "consumed"
             outcome = endings.get(node.request_id) if node.status == FAILED else None

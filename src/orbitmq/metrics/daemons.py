@@ -1,4 +1,4 @@
-"""Gives the daemons of a process their page of figures, if the options ask for one. Must not know how they are run.
+"""Serves the metrics page of the daemons of a process if the options say so. Must not know how daemons are run.
 
 What makes the page is loaded only then: a broker without it shall not carry it.
 """
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def parts_of(options: MetricsOptions, *daemons: Broker | NameServer) -> tuple[MetricsSection, ...]:
-    """To be made before a broker starts: what it does from then on is counted. None when figures are off."""
+    """Create these before a broker starts, so that everything is counted. Empty when metrics are off."""
     return tuple(_part(options, daemon) for daemon in daemons) if options.is_on else ()
 
 
@@ -34,7 +34,7 @@ def _part(options: MetricsOptions, daemon: Broker | NameServer) -> MetricsSectio
 
 @asynccontextmanager
 async def served(options: MetricsOptions, parts: tuple[MetricsSection, ...]) -> AsyncIterator[str | None]:
-    """Serve figures while the context lasts: the page's address, None when it is off.
+    """Serve metrics while the context lasts; yields the address of the page, None when metrics are off.
 
     ConfigurationError when the port cannot be had.
     """

@@ -1,6 +1,6 @@
-"""Asks a whole cluster round after round, and serves what is known: one process, bounded questions, a deadline.
+"""Polls a whole cluster in rounds and serves the results: one process, bounded requests, a deadline.
 
-A broker that does not answer, and a question that is refused, cost nothing else. Must not know command lines.
+A broker that does not respond, or a request that is refused, affects no other metrics. Must not know command lines.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _log = logging.getLogger(__name__)
 
 JOB = "exporter"
 NAME_SERVERS = "name servers"  # the target of failures to reach them
-STALE_ROUNDS = 3  # an answer that old, in rounds, is not told any more
-STALE_SECONDS_MIN = 180.0  # but not before; a broker that restarts has its figures back by then
+STALE_ROUNDS = 3  # age in rounds after which a result is no longer served
+STALE_SECONDS_MIN = 180.0  # but not before; a broker that restarts has its metrics back by then
 
 
 @dataclass(frozen=True, slots=True)
 class ExporterSettings:
-    """How a cluster is asked."""
+    """How the exporter polls a cluster."""
 
     interval_seconds: float = 15.0
     deadline_seconds: float = 30.0
-    """For the questions to one broker in one round; what is left is asked first in the next."""
+    """For the requests to one broker in one round; the remaining ones come first in the next."""
     forget_seconds: float = 3600.0
-    """How long a broker that is not registered any more is still told as down."""
+    """How long a broker that is no longer registered is reported as down."""
     queue_series: int = 1000
     with_clients: bool = True
     steady_labels: bool = False

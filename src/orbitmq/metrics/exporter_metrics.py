@@ -1,5 +1,5 @@
-"""Reads the figures of `table_exporter` out of surveys. What is too old is not told, and a sum over brokers only when
-the part of every broker is known: never a smaller figure instead. Asks nobody.
+"""Reads the metrics of `table_exporter` from pollers. Results that are too old are left out, and so is a sum over
+brokers unless the part of every broker is known: a sum is never too small. Sends no request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orbitmq.metrics.versions import version_name
 from orbitmq.wire.bodies import ConsumerConnection, ConsumeStatus, MessageModel
 
 BROADCASTING, CLUSTERING = "0", "1"  # how RocketMQ's exporter writes the two
-_CLIENT_FIGURES: dict[str, Callable[[ConsumeStatus], float]] = {
+_CLIENT_METRICS: dict[str, Callable[[ConsumeStatus], float]] = {
     "rocketmq_client_consume_fail_msg_count": lambda status: status.consume_failed_msgs,
     "rocketmq_client_consume_fail_msg_tps": lambda status: status.consume_failed_tps,
     "rocketmq_client_consume_ok_msg_tps": lambda status: status.consume_ok_tps,
@@ -38,7 +38,7 @@ class GroupMembers:
 
 
 class View:
-    """One look at all surveys: `data` are those of one broker of each name, the master while it answers; what came
+    """A view of all pollers: `data` are those of one broker of each name, the master while it responds; what came
     after `since` is not too old.
     """
 
@@ -107,7 +107,7 @@ class ExporterMetrics:
         self._steady = steady_labels
 
     async def prepare(self) -> None:
-        """Everything was asked beforehand."""
+        """Nothing to prepare: everything was polled before."""
 
     def failure(self) -> str | None:
         """Why nothing new is known; None when it is."""
@@ -140,7 +140,7 @@ class ExporterMetrics:
             "rocketmq_group_get_latency": partial(self._queue_latencies, view),
             "rocketmq_send_back_nums": partial(self._sent_back, view),
             "rocketmq_group_count": partial(self._group_counts, groups),
-            **{name: partial(self._clients, view, figure) for name, figure in _CLIENT_FIGURES.items()},
+            **{name: partial(self._clients, view, metric) for name, metric in _CLIENT_METRICS.items()},
             **{name: partial(self._runtime, view, name) for name in READ},
             "orbitmq_broker_up": partial(self._up, view),
             "orbitmq_broker_has_master": partial(self._masters, view),
@@ -277,7 +277,7 @@ class ExporterMetrics:
         for (group, topic), total in totals.items():
             is_derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
             wanted = topic.startswith(prefix) if prefix else not is_derived
-            members = groups.get(group)  # None for a group that came while the figures were read
+            members = groups.get(group)  # None for a group that was created while the metrics were read
             if members is not None and wanted and total is not None and not members.is_broadcast:
                 online = "" if self._steady else str(len(members.clients))
                 yield (group, topic, online, CLUSTERING), total
@@ -321,16 +321,16 @@ class ExporterMetrics:
             hosts = ",".join(client_id.partition("@")[0] for client_id, _ in clients)
             yield ("", "", name) if self._steady else (addresses, hosts, name), len(clients)
 
-    def _clients(self, view: View, figure: Callable[[ConsumeStatus], float]) -> Iterator[Sample | None]:
-        told: set[tuple[str, ...]] = set()  # a client is a member at several brokers
+    def _clients(self, view: View, metric: Callable[[ConsumeStatus], float]) -> Iterator[Sample | None]:
+        seen: set[tuple[str, ...]] = set()  # a client is a member at several brokers
         for poller in view.data:
             for key in [key for key in poller.answers if key[0] == "client"]:
                 _, group, client_id, address = map(str, key)
                 info = poller.get(*key, since=view.since)
                 for topic, status in info.status_table.items() if info is not None else ():
-                    if (client_id, group, topic) not in told:
-                        told.add((client_id, group, topic))
-                        yield (address, client_id, group, topic), figure(status)
+                    if (client_id, group, topic) not in seen:
+                        seen.add((client_id, group, topic))
+                        yield (address, client_id, group, topic), metric(status)
                 yield None
 
 

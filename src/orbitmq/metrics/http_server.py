@@ -1,6 +1,6 @@
-"""The few lines of HTTP that figures need: GET and HEAD of known paths, one request a connection, everything bounded.
+"""A minimal HTTP server for metrics: GET and HEAD of known paths, one request per connection, everything bounded.
 
-Requests are parsed by h11. Knows nothing of figures.
+Requests are parsed by h11. Knows nothing of metrics.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from orbitmq.errors import ConfigurationError
 _log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 32  # scrapers are few; each further one is closed at once
-REQUEST_BYTES_MAX = 16 << 10  # of the request line and headers; whoever sends more is told so and closed
+REQUEST_BYTES_MAX = 16 << 10  # of the request line and headers; a larger request is refused
 REQUEST_SECONDS = 10.0  # for a peer to send its request
-ANSWER_SECONDS = 60.0  # to make the answer and for the peer to take it; Prometheus gives up after 10 unless told
+ANSWER_SECONDS = 60.0  # to make and send the response; Prometheus gives up after 10 by default
 PIECE_BYTES = 64 << 10  # written before it is waited for the peer
 READ_BYTES = 4096
 
@@ -29,7 +29,7 @@ Headers = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a path answers."""
+    """A response."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -102,12 +102,12 @@ class HttpServer:
         path = request.target.split(b"?", 1)[0].decode("latin-1")
         page = self._pages.get(path)
         if page is None:
-            return HttpResponse(f"here are {' and '.join(self._pages)}\n".encode(), status=404)
+            return HttpResponse(f"not found; available: {', '.join(self._pages)}\n".encode(), status=404)
         try:
             return await page()
-        except Exception:  # a page that fails is no reason to end the daemon it tells of
+        except Exception:  # a page that fails must not end the daemon
             _log.exception("event=page_failed path=%s", path)
-            return HttpResponse(b"this page failed; the log says why\n", status=500)
+            return HttpResponse(b"internal error; see the log\n", status=500)
 
 
 async def _request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:

@@ -1,4 +1,4 @@
-"""What a metric is, and what a reader of its figures gives. Pure; knows no metric and nothing that is measured."""
+"""What a metric and its samples are. Pure; knows no concrete metric."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Metric:
     text: str
     """Its help: one sentence."""
     source: str
-    """Where the figure comes from."""
+    """Where the value comes from."""
     rocketmq: bool = True
     """Whether the name is one that Apache RocketMQ or its exporter uses."""
 
 
 class Buckets(NamedTuple):
-    """A histogram's figures: upper bound and how many were not above it, the last one being infinite; and their sum."""
+    """The buckets of a histogram: upper bound and number of values up to it, the last bound infinite; and the sum."""
 
     counts: Sequence[tuple[float, int]]
     sum: float
@@ -58,12 +58,12 @@ Readers: TypeAlias = Mapping[str, Reader]
 
 
 def gauge(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
-    """A figure that goes up and down; `labels` are separated by blanks."""
+    """A value that goes up and down; `labels` are separated by blanks."""
     return Metric(name, MetricType.GAUGE, tuple(labels.split()), unit, text, source, rocketmq)
 
 
 def counter(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
-    """A figure that only grows, until the process starts anew."""
+    """A value that only grows until the process restarts."""
     assert name.endswith("_total")
     return Metric(name, MetricType.COUNTER, tuple(labels.split()), unit, text, source, rocketmq)
 

@@ -1,4 +1,4 @@
-"""Reads the figures of `table_native.NAMESRV` from a running name server. Must not know how they are shown."""
+"""Reads the metrics of `table_native.NAMESRV` from a running name server. Must not know how they are served."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitmq.runtime.clock import Clock, SystemClock
 
 
 class NamesrvMetrics:
-    """Those of one name server."""
+    """The metrics of one name server."""
 
     def __init__(self, server: NameServer, clock: Clock | None = None) -> None:
         self._server = server
@@ -28,7 +28,7 @@ class NamesrvMetrics:
         """Nothing here has to be waited for."""
 
     def failure(self) -> str | None:
-        """Why it is not well: there is nothing that could break."""
+        """None: a name server has nothing that could fail."""
         return None
 
     def readers(self) -> Readers:

@@ -1,4 +1,4 @@
-"""The page of figures of one process: what its daemons tell, and what is true of every process. Knows no daemon."""
+"""The metrics page of one process: the metrics of its daemons and of the process itself. Knows no daemon."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MetricsPage:
             await asyncio.gather(self._collecting, return_exceptions=True)
 
     async def health(self) -> HttpResponse:
-        """200 when every daemon is well, 503 and why otherwise."""
+        """200 when every daemon is healthy, otherwise 503 and the reason."""
         found = [f"{part.job}: {failure}" for part in self._parts if (failure := part.metrics.failure()) is not None]
         text = "\n".join(found or ["ok"])
         return HttpResponse(f"{text}\n".encode(), status=503 if found else 200)

@@ -1,7 +1,7 @@
-"""What one broker of either system says of itself, asked again and again within bounds: whole tables first, then one
-question a topic, a group and a pair of both, those first that were asked longest ago.
+"""Polls one broker of orbitmq or RocketMQ within limits: whole tables first, then one request per topic, per group
+and per pair of both, the least recently polled first.
 
-What could not be asked keeps its last answer, with its age; who reads decides how old is too old.
+What could not be polled keeps its last result and its age; the reader decides which results are too old.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from orbitmq.wire.bodies import ConsumerConnection, ConsumerRunningInfo, Produce
 
 T = TypeVar("T")
 
-ASKED_AT_ONCE = 8  # questions a broker has at a time: figures must not be felt by it
-TIMEOUT_MS = 5000  # for one answer
-CLIENT_TIMEOUT_MS = 3000  # a client is asked through its broker, which itself waits 10 s for one that hangs
-CLIENTS_MAX = 500  # asked for their figures; each is a request to an application
+ASKED_AT_ONCE = 8  # requests in flight per broker: metrics must not slow it down
+TIMEOUT_MS = 5000  # for one response
+CLIENT_TIMEOUT_MS = 3000  # a client is polled through its broker, which waits up to 10 s for it
+CLIENTS_MAX = 500  # polled for metrics; each is a request to an application
 
 Pair = tuple[str, str]  # topic, group
 Timer = Callable[[], float]
@@ -41,7 +41,7 @@ Timer = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Aged(Generic[T]):
-    """An answer and when it came, in seconds of the exporter's timer."""
+    """A result and when it was received, in seconds of the exporter's timer."""
 
     value: T
     at: float
@@ -58,16 +58,16 @@ class MinuteRate:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """One thing to ask; `key` names it and the place of its answer."""
+    """One request; `key` names it and its result."""
 
     key: tuple[Hashable, ...]
     ask: Callable[[], Awaitable[Any]]
 
 
 class BrokerPoller:
-    """Of one broker. `failed` is told of each question that was not answered: why, in words.
+    """Polls one broker. `failed` is called with the reason for each request that failed.
 
-    Answers stand in `answers` by `(kind, ...)`; what does not exist any more is taken out at the next round.
+    Results are in `answers` by `(kind, ...)`; those of deleted topics and groups are removed in the next round.
     """
 
     def __init__(
@@ -87,20 +87,20 @@ class BrokerPoller:
         self._asked: dict[tuple[Hashable, ...], float] = {}
         self.answers: dict[tuple[Hashable, ...], Aged[Any]] = {}
         self.is_up: bool | None = None
-        """Whether the broker answered in the last round, a refusal being an answer; None before the first."""
+        """Whether the broker responded in the last round, if only with a refusal; None before the first."""
         self.answered_at: float | None = None
-        """When the broker last answered at all; None for never."""
+        """When the broker last responded; None for never."""
 
     # ------------------------------------------------------------------------------------------------------- reading
 
     def get(self, *key: Hashable, since: float) -> Any:
-        """The answer under a key, None when there is none or it is older than `since`."""
+        """The result of a key; None when there is none or it is older than `since`."""
         found = self.answers.get(key)
         return found.value if found is not None and found.at >= since else None
 
     @property
     def table(self) -> dict[str, str]:
-        """The runtime table, empty before the first answer."""
+        """The runtime table, empty before the first response."""
         found = self.answers.get(("runtime",))
         return found.value if found is not None else {}
 
@@ -128,7 +128,7 @@ class BrokerPoller:
     # -------------------------------------------------------------------------------------------------------- asking
 
     async def round(self, deadline_seconds: float, *, with_data: bool) -> None:
-        """Ask everything, or as much as the time allows. A slave is asked without its data: the master tells that."""
+        """Poll everything, or as much as the time allows; offsets and the like from masters only."""
         self.is_up = await self._ask(Poll(("runtime",), self._runtime))
         if not self.is_up or not with_data:
             return
@@ -139,7 +139,7 @@ class BrokerPoller:
                 await self._ask_all(deque(sorted(self._details(), key=lambda one: self._asked.get(one.key, 0.0))))
                 await self._ask_all(deque(self._clients()))
         except TimeoutError:
-            self._failed("what is left is asked in the next round")
+            self._failed("the remaining requests are sent in the next round")
 
     async def _ask_all(self, polls: deque[Poll]) -> None:
         async def worker() -> None:
@@ -156,7 +156,7 @@ class BrokerPoller:
         except OrbitMQError as error:
             self._asked[question.key] = self._timer()
             is_client = question.key[0] == "client"
-            if not is_client:  # an application that does not answer is no failure of the broker
+            if not is_client:  # an application that does not respond is no failure of the broker
                 self._failed(f"{question.key[0]}: {error}")
             return is_client or not isinstance(error, (ConnectError, SendRequestError, RemotingTimeout))
         self._asked[question.key] = self.answered_at = self._timer()
@@ -196,7 +196,7 @@ class BrokerPoller:
                 yield topic, group
 
     def _clients(self) -> Iterator[Poll]:
-        """Members of groups that consume what is pushed to them: others have no such figures."""
+        """Members of groups with push consumers: others have no such metrics."""
         count = 0
         for group in self.groups if self._with_clients else ():
             members = self.answers.get(("members", group))
@@ -252,7 +252,7 @@ class BrokerPoller:
         return await consumer_connections(self._remoting, self.node.address, group, timeout_ms=TIMEOUT_MS)
 
     async def _delays(self, topic: str, group: str) -> dict[int, int]:
-        """Queue -> ms that its next message has waited; only of queues that have one. Not asked without need."""
+        """Queue -> ms that its next message has waited; only of queues that have one. Requested only when needed."""
         ranges = self.get("ranges", topic, since=0.0)
         lags = queue_lags(self.topics[topic].read_queues, ranges or {}, self.offsets[topic, group])
         if ranges is not None and not any(lag.waiting for lag in lags):

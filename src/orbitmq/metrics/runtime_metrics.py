@@ -1,5 +1,5 @@
 """Reads `table_exporter.RUNTIME` from a broker's runtime table. Pure: what is missing or unreadable there is None, and
-costs no other figure.
+affects no other metric.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _number(key: str) -> Read:
 
 
 def _bucket(name: str) -> Read:
-    """A broker in its first minute has no such figures yet."""
+    """A broker in its first minute has no such values yet."""
     return lambda _, runtime: runtime.put_times.get(name)
 
 

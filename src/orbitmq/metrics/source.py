@@ -1,4 +1,4 @@
-"""What a daemon gives to the page of its process. Knows no daemon and no page."""
+"""The interface between a daemon and the metrics page of its process. Knows no daemon and no page."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class MetricsSource(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Ask what may have to wait; called before the readers are."""
+        """Collect what may block; called before the readers."""
         ...
 
     def readers(self) -> Readers: ...
 
     def failure(self) -> str | None:
-        """Why the daemon is not well; None when it is."""
+        """Why the daemon is unhealthy; None when it is healthy."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSection:
-    """One daemon's share of a page; `job` names it in figures about the collection."""
+    """One daemon's share of a page; `job` names it in metrics about the collection."""
 
     job: str
     table: tuple[Metric, ...]

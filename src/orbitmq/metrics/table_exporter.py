@@ -29,7 +29,7 @@ _RATES = {
     "gettransfered": ("messages delivered", "getTransferedTps"),
 }
 SECONDS = (10, 60, 600)
-"""Over which a broker tells its rates."""
+"""The intervals of a broker's rates."""
 
 
 def _runtime(name: str, unit: str, text: str, key: str) -> Metric:
@@ -179,4 +179,4 @@ OWN: tuple[Metric, ...] = (
 )  # fmt: skip
 
 EXPORTER: tuple[Metric, ...] = (*CLUSTER, *RUNTIME, *OWN)
-"""Everything `orbitmq exporter` serves, beside `table_native.PROCESS`."""
+"""Everything `orbitmq exporter` serves, in addition to `table_native.PROCESS`."""

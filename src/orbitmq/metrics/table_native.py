@@ -237,4 +237,4 @@ PROCESS: tuple[Metric, ...] = (
             "Failed collections; the target is the name of a metric or, with the exporter, an address.",
             "counted at each collection", rocketmq=False),
 )  # fmt: skip
-"""Of every process that serves figures, without the labels above."""
+"""Of every process that serves metrics, without the labels above."""
