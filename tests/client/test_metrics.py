@@ -139,7 +139,7 @@ def test_consumers_that_are_told_what_to_pull_are_counted_as_well() -> None:
 
 def test_what_has_no_figures_is_refused(tmp_path: Path) -> None:
     outbox: Any = Outbox(tmp_path / "outbox")
-    with pytest.raises(TypeError, match="Outbox has no such figures; give a producer or a consumer"):
+    with pytest.raises(TypeError, match="Outbox has no such metrics; pass a producer or a consumer"):
         ClientMetrics(CollectorRegistry()).watch(outbox)
 
 

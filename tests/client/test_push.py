@@ -748,7 +748,7 @@ def test_a_consumer_without_any_subscription_says_so(caplog: pytest.LogCaptureFi
             consumer = PushConsumer("g", system.address)
             consumer.set_listener(Listener())
             async with consumer:
-                assert caplog.text.count("event=nothing_subscribed group=g; nothing comes until subscribe") == 1
+                assert caplog.text.count("event=nothing_subscribed group=g; no messages are delivered until") == 1
             caplog.clear()
             async with push(system, Listener()):
                 assert "event=nothing_subscribed" not in caplog.text

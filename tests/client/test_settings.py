@@ -63,7 +63,7 @@ def test_base_settings_are_part_of_all() -> None:
 
 
 def test_a_start_time_is_a_time_or_its_text() -> None:
-    with pytest.raises(ConfigurationError, match="give yyyyMMddHHmmss"):
+    with pytest.raises(ConfigurationError, match="use yyyyMMddHHmmss"):
         PushConsumer("g", consume_timestamp="yesterday")
     PushConsumer("g", consume_timestamp="20260102030405")
 

@@ -235,5 +235,5 @@ def test_a_consumer_that_is_told_what_to_pull_has_them_as_well(kind: type[PullCo
 
 def test_what_makes_no_spans_is_refused() -> None:
     nothing: Any = object()
-    with pytest.raises(TypeError, match="object makes no spans; give a producer or a consumer"):
+    with pytest.raises(TypeError, match="object creates no spans; pass a producer or a consumer"):
         instrument(nothing)

@@ -372,7 +372,7 @@ def test_a_listener_without_answers_is_told_of_once(caplog: pytest.LogCaptureFix
     run(scenario())
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "value=None" in line
-    assert "must return a ConsumeConcurrentlyStatus" in line
+    assert "return a ConsumeConcurrentlyStatus" in line
 
 
 def test_a_coroutine_that_wants_to_end_the_loop_ends_that_of_the_application(caplog: pytest.LogCaptureFixture) -> None:

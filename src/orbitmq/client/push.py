@@ -1,4 +1,4 @@
-"""The push consumer for asyncio: pulls by itself and hands messages to a listener, many at a time or in order."""
+"""The push consumer for asyncio: pulls in the background and delivers to a listener, concurrently or in order."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
 
-SUSPEND_MS = 15_000  # how long a broker may hold a pull; half of the pull's own time limit
+SUSPEND_MS = 15_000  # how long a broker may hold a pull; half of the pull's time limit
 PULL_TIMEOUT_MS = 30_000
-ANY_SPAN = 2**31 - 1  # in order an old message that is not done holds back the others anyway
+ANY_SPAN = 2**31 - 1  # an orderly listener stops at an unconsumed message anyway
 
 RESULTS = {
     ConsumeConcurrentlyStatus.CONSUME_SUCCESS: ConsumeResult.CR_SUCCESS,
@@ -77,7 +77,7 @@ RESULTS = {
     ConsumeOrderlyStatus.ROLLBACK: ConsumeResult.CR_ROLLBACK,
     None: ConsumeResult.CR_RETURN_NULL,
 }
-"""What a listener says, in the words of an operator's question."""
+"""What a listener returns, in the terms of the response to an operator."""
 
 L = TypeVar("L", bound=Listener)
 IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
@@ -96,18 +96,18 @@ class PushConsumer(ReadingConsumer):
         async with consumer:
             ...
 
-    The listener is a coroutine function, or a function that is called on `consume_threads` threads. It gets up to
-    `consume_batch_max_size` messages and says CONSUME_SUCCESS or RECONSUME_LATER; an exception or no answer counts as
-    RECONSUME_LATER. Each message is delivered at least once, some more than once.
+    The listener is a coroutine function, or a function that is called on `consume_threads` threads. It is called with
+    up to `consume_batch_max_size` messages and returns CONSUME_SUCCESS or RECONSUME_LATER; an exception or None counts
+    as RECONSUME_LATER. Delivery is at least once.
 
-    With CLUSTERING the members of the group share the queues, offsets are kept by the brokers, and failed messages
-    come again after a while (10 s, then ever later), up to `max_reconsume_times`. A listener set with `orderly` gets
-    the messages of each queue in their order, and none behind a message that failed. With BROADCASTING every consumer
-    gets every message, offsets are kept in a local file, and failed messages are dropped.
+    With CLUSTERING the members of the group share the queues, the brokers keep the offsets, and failed messages are
+    delivered again after a delay (10 s at first, then longer each time), up to `max_reconsume_times`. An `orderly`
+    listener gets the messages of each queue in order, and none after a message that failed. With BROADCASTING every
+    consumer gets every message, offsets are kept in a local file, and failed messages are dropped.
 
-    `consume_from_where` says where a group without offsets starts; `consume_timestamp` belongs to
-    CONSUME_FROM_TIMESTAMP (a time, or `yyyyMMddHHmmss` in local time; default half an hour ago). Further keywords are
-    `PushSettings`.
+    `consume_from_where` sets where a group without offsets starts; `consume_timestamp` is the time for
+    CONSUME_FROM_TIMESTAMP (a datetime, or `yyyyMMddHHmmss` in local time; default half an hour ago). Further keywords
+    are `PushSettings`.
     """
 
     _consume_type = ConsumeType.CONSUME_PASSIVELY
@@ -143,10 +143,12 @@ class PushConsumer(ReadingConsumer):
         self._orderly: OrderlyDelivery | None = None
         self._locks: OwnedQueues | None = None
         self._given_up: dict[HeldQueue, asyncio.Task[None]] = {}
-        """Queues whose listener must be done before another member may have them, each with who sees to that."""
+        """Queues whose listener must return before another member may get them, each with the task that waits for
+        that.
+        """
         self._stats = ConsumerStats(self._clock)
         self._last_failure: dict[str, str] = {}
-        """Why and when the listener failed last, as operators are told."""
+        """Why and when the listener failed last, for operators."""
         self._own_thresholds = self._thresholds
         self._paused = False
         self._puller: Puller | None = None
@@ -161,28 +163,28 @@ class PushConsumer(ReadingConsumer):
 
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*") -> None:
-        """Consume the messages of `topic` whose tag is one of `TagA || TagB`, or all, or those that
-        `MessageSelector.sql` chooses. Before or after start; start raises BrokerError when a broker refuses the SQL.
+        """Consume the messages of `topic` that match `expression`: tags such as `TagA || TagB`, `*` for all, or a
+        `MessageSelector.sql`. Before or after start; start raises BrokerError when a broker rejects the SQL.
 
-        All members of a group must subscribe the same; a broker knows one subscription a group.
+        All members of a group must have the same subscriptions; a broker knows one per group.
         """
         self._subscribe(topic, expression)
 
     @checks_arguments
     def unsubscribe(self, topic: str) -> None:
-        """Give the queues of `topic` up."""
+        """Give up the queues of `topic`."""
         self._unsubscribe(topic)
 
     @checks_arguments
     def set_listener(self, listener: Listener | OrderlyListener, *, orderly: bool = False) -> None:
-        """Who gets the messages; before start. InvalidStateError afterwards.
+        """Set the listener; only before start, InvalidStateError afterwards.
 
-        With `orderly` the listener says a `ConsumeOrderlyStatus`, gets an `OrderlyContext`, and is called for one
-        portion of a queue after the other; a message that fails comes again, after `suspend_current_queue_ms`, before
-        any behind it, `max_reconsume_times` times at most and by default for ever.
+        With `orderly` the listener gets an `OrderlyContext`, returns a `ConsumeOrderlyStatus`, and is called for one
+        batch of a queue after another. A message that fails is delivered again, after `suspend_current_queue_ms` and
+        before any that follow it, up to `max_reconsume_times` times, by default forever.
         """
         if self._workers is not None:
-            raise InvalidStateError(f"{self._name()} has its listener already")
+            raise InvalidStateError(f"{self._name()} has its listener already; set it before start")
         self._listener, self._is_orderly = listener, orderly
 
     def on_message(self, listener: L) -> L:
@@ -197,11 +199,11 @@ class PushConsumer(ReadingConsumer):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is pulled; what is cached is still consumed."""
+        """Whether pulling is suspended; cached messages are still consumed."""
         return self._paused
 
     def suspend(self) -> None:
-        """Pull nothing until `resume`. The queues stay this consumer's share of the group."""
+        """Stop pulling until `resume`. This consumer keeps its queues."""
         self._paused = True
 
     def resume(self) -> None:
@@ -209,13 +211,13 @@ class PushConsumer(ReadingConsumer):
         check_loop(self._name(), self._loop)
         self._paused = False
         for held in self._held.values():
-            held.cached.last_consume_ms = self._clock.now_ms()  # the time it was suspended is not the listener's
+            held.cached.last_consume_ms = self._clock.now_ms()  # the listener was not slow, pulling was suspended
             held.room.set()
 
     @checks_arguments
     def set_consume_threads(self, count: int) -> None:
-        """Have the listener called `count` times at once, 1 to 1000, from now on; calls that run are not stopped.
-        ConfigurationError outside of that, InvalidStateError unless the consumer is running.
+        """Set the number of concurrent calls of the listener, 1 to 1000; running calls are not stopped.
+        ConfigurationError for other numbers, InvalidStateError unless the consumer is running.
         """
         self._check_running()
         changed: PushSettings = {"consume_threads": count}
@@ -223,14 +225,14 @@ class PushConsumer(ReadingConsumer):
 
     @checks_arguments
     async def fetch_subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """`fetch_queues` under the name it has in Java's push consumer."""
+        """`fetch_queues` under its name in Java's push consumer."""
         return await self.fetch_queues(topic)
 
     @checks_arguments
     async def reset_offset_by_timestamp(self, timestamp_ms: int) -> None:
-        """Go on, in every queue this consumer reads, with the first message stored at or after `timestamp_ms`
-        (milliseconds since the epoch). What was pulled before is delivered again or left out; other members go on as
-        they were. BrokerError, ClientError, RemotingError when a place cannot be found out: then nothing is changed.
+        """Continue, in every queue of this consumer, at the first message stored at or after `timestamp_ms`
+        (milliseconds since the epoch). Messages pulled before are delivered again or skipped; other members are not
+        affected. BrokerError, ClientError, RemotingError when an offset cannot be determined: then nothing changes.
         """
         self._check_running()
         found: defaultdict[str, dict[MessageQueue, int]] = defaultdict(dict)
@@ -243,10 +245,10 @@ class PushConsumer(ReadingConsumer):
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
     ) -> None:
-        """Have `message` delivered to this group again: after the time of `delay_level`, at level 0 after a time that
-        grows with its failures, at level -1 never (it goes to the dead letter topic). The broker it came from is asked,
-        or that of `broker_name`. BrokerError, ClientError, RemotingError when neither the broker nor the retry topic
-        takes it.
+        """Send `message` back for retry by this group: after the delay of `delay_level`, at level 0 after a delay that
+        grows with its failures, at level -1 never (it goes to the dead letter topic). It is sent to the broker it came
+        from, or to `broker_name`. BrokerError, ClientError, RemotingError when neither the broker nor the retry topic
+        accepts it.
         """
         self._check_running()
         await self._running_retry_sender.send_back(message, delay_level, broker_name)
@@ -254,7 +256,7 @@ class PushConsumer(ReadingConsumer):
     # -------------------------------------------------------------------------------------------------- for operators
 
     def move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on at these offsets where this consumer reads; what was pulled before counts no more."""
+        """Continue at these offsets in the queues of this consumer; messages pulled before are ignored."""
         if self.is_running:
             self._background.spawn(self._move(topic, offsets))
 
@@ -262,13 +264,13 @@ class PushConsumer(ReadingConsumer):
         async with self._rebalancing:
             moved = [queue for queue in self._held if queue.topic == topic and queue in offsets]
             for queue in moved:
-                self._held[queue].drop()  # at once: a listener that ends meanwhile must not raise the offset
+                self._held[queue].drop()  # at once: a listener that returns meanwhile must not raise the offset
                 self._offsets.table.set(queue, offsets[queue])
             await self._release(moved)
         self.wake_rebalance()
 
     def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
-        """What an operator is told of this consumer."""
+        """The state of this consumer, for an operator."""
         return ConsumerRunningInfo(
             jstack=all_stacks() if stacks else None,
             mq_table={
@@ -287,7 +289,7 @@ class PushConsumer(ReadingConsumer):
         return self._last_failure | ({SUSPENDED: "true"} if self._paused else {})
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Have the listener take a message now. No offset changes, and a failure is not delivered again."""
+        """Call the listener with a message now. No offset changes, and a failed message is not delivered again."""
         queue = self._namespace.unwrap_queue(message.queue)
         context = OrderlyContext(queue) if self._is_orderly else ConcurrentContext(queue)
         call = ListenerCall(HeldQueue(message.queue), ProcessQueue(), [message], context)
@@ -306,7 +308,10 @@ class PushConsumer(ReadingConsumer):
         if self._listener is None:
             raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"{self._name()} has no listener; set one before start")
         if not self._subscriptions:
-            _log.warning("event=nothing_subscribed group=%s; nothing comes until subscribe names a topic", self.group)
+            _log.warning(
+                "event=nothing_subscribed group=%s; no messages are delivered until you subscribe to a topic",
+                self.group,
+            )
         if self._message_model is MessageModel.CLUSTERING:
             self._subscribe(retry_topic(self.group), "*")
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
@@ -370,12 +375,12 @@ class PushConsumer(ReadingConsumer):
         await super()._abandon(instance)
 
     def _waits_for_us(self) -> list[asyncio.Task[None]]:
-        """Who waits for a listener that is shutting this consumer down to be done with its queue."""
+        """The tasks that wait for the queue of a listener that is itself shutting this consumer down."""
         own = self._running_workers.own_call()
         return [task for held, task in self._given_up.items() if own is not None and held is own.held]
 
     async def _hand_over(self) -> None:
-        if self._locks is not None:  # a queue whose listener still works stays locked until the broker forgets it
+        if self._locks is not None:  # a queue whose listener is still running stays locked until the lock expires
             at_work = [held.queue for held in (*self._held.values(), *self._given_up) if not held.idle.is_set()]
             await self._locks.unlock_all(but=at_work)
 
@@ -424,7 +429,7 @@ class PushConsumer(ReadingConsumer):
                 await asyncio.sleep(self._settings["pull_interval_ms"] / 1000)
 
     async def _finish(self, held: HeldQueue) -> None:
-        """Until what was pulled is consumed and the broker has said that it knows."""
+        """Return when what was pulled is consumed and the broker has confirmed the offset."""
         while len(held.cached) or not held.idle.is_set():
             await held.wait_for_room(HOLD_LOOK_S)
         while (at := self._offsets.table.read(held.queue)) > held.confirmed:
@@ -442,7 +447,7 @@ class PushConsumer(ReadingConsumer):
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
     def _take_in(self, held: HeldQueue, result: PullResult) -> None:
-        """Cache and hand on what was pulled."""
+        """Cache and deliver what was pulled."""
         if result.messages:
             pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
             self._stats.pulled(held.queue.topic, len(result.messages), pull_ms)
@@ -451,14 +456,14 @@ class PushConsumer(ReadingConsumer):
                 held.arrived.set()
                 return
             self._concurrent_delivery.deliver(held, result.messages)
-        elif not held.cached.count:  # what is at work in order counts, too
+        elif not held.cached.count:  # messages that an orderly listener is processing count, too
             self._offsets.table.raise_to(held.queue, result.next_begin_offset)
 
     async def _moved(self, held: HeldQueue, asked: int, offset: int) -> int:
-        """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
+        """The broker has no message at `asked` and redirects the reader to `offset`. Return where to continue.
 
-        Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
-        was pulled: those messages, and what listeners say of them, count no more. What is not consumed comes again.
+        Forward: messages have expired; what was pulled before still counts. Back: the broker's log ends before what was
+        pulled, so those messages and the results of their listeners are ignored, and the log is read from there.
         """
         if offset < asked:
             offset = held.cached.position_before(offset)
@@ -482,7 +487,7 @@ class PushConsumer(ReadingConsumer):
     # ------------------------------------------------------------------------------------------------------- in order
 
     async def _free(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
-        """In order only what is locked: the member that had a queue may still be at work on it."""
+        """For an orderly listener only locked queues: the member that had a queue may still be processing it."""
         if self._locks is None:
             return queues
         await self._locks.lock(queues)
@@ -494,7 +499,7 @@ class PushConsumer(ReadingConsumer):
     def _hold(self, queue: MessageQueue) -> None:
         super()._hold(queue)
         held = self._held[queue]
-        held.cached.last_consume_ms = self._clock.now_ms()  # as in RocketMQ: what is new has not stood still yet
+        held.cached.last_consume_ms = self._clock.now_ms()  # as in RocketMQ: a new queue has not stopped yet
         held.idle.set()
         if self._is_orderly:
             before = [one for one in self._given_up if one.queue == queue]
@@ -508,7 +513,7 @@ class PushConsumer(ReadingConsumer):
                 self._given_up[held] = self._retries.spawn(self._let_go(held))
 
     async def _let_go(self, held: HeldQueue) -> None:
-        """Another member gets the queue when our listener is done with it: that is what order means."""
+        """Unlock the queue for another member when the listener has returned; order requires that."""
         await held.idle.wait()
         del self._given_up[held]
         if self._locks is not None and held.queue not in self._held:
@@ -533,13 +538,13 @@ class PushConsumer(ReadingConsumer):
     # ------------------------------------------------------------------------------------------------------ consuming
 
     def _prepare(self, call: ListenerCall) -> None:
-        """Where the listener runs, right before it."""
+        """Called where the listener runs, right before it."""
         now = str(self._clock.now_ms())
         for message in call.messages:
             as_the_listener_sees(message, self.group, self._namespace).properties[CONSUME_START_TIME] = now
 
     def _finished(self, call: ListenerCall) -> None:
-        """The listener spoke, or was not asked."""
+        """The listener has returned, or was not called."""
         if call.ended is not None:
             call.held.idle.set()
             call.cached.last_consume_ms = self._clock.now_ms()

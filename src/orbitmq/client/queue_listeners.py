@@ -1,7 +1,7 @@
-"""Tells an application which queues its consumer gets and loses. Knows neither how that is decided nor what is read.
+"""The callbacks of an application for queues that its consumer gets and loses. Knows neither rebalance nor pulling.
 
-A callback is a function, which runs on the event loop and must not wait, or a coroutine function, for which the
-consumer waits a while. What a callback raises is logged and changes nothing.
+A callback is a function, which runs on the event loop and must not block, or a coroutine function, which the consumer
+awaits for a limited time. What a callback raises is logged and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from orbitmq.message.namespace import Namespace
 
 _log = logging.getLogger(__name__)
 
-CALLBACK_S = 10.0  # a callback that takes longer is cancelled: other members wait for the queues that are given up
+CALLBACK_S = 10.0  # a callback is cancelled after this: other members wait for the queues that are given up
 
 OnQueues: TypeAlias = Callable[[Sequence[MessageQueue]], Awaitable[object] | object]
-"""Gets the queues that were taken, or will be given up."""
+"""Called with the queues that were assigned, or will be given up."""
 ON_QUEUES = TypeVar("ON_QUEUES", bound=OnQueues)
 OnTopicQueues: TypeAlias = Callable[[str, Sequence[MessageQueue]], Awaitable[object] | object]
-"""Gets a topic and all its readable queues."""
+"""Called with a topic and all its readable queues."""
 QueueListener: TypeAlias = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], Awaitable[object] | object]
-"""Gets a topic, all its readable queues, and those of them that this consumer has."""
+"""Called with a topic, all its readable queues, and those of them that are assigned to this consumer."""
 
 
 class QueueListeners:
-    """The callbacks of one consumer. Queues come as brokers know them and go out without their namespace."""
+    """The callbacks of one consumer. They get queues without their namespace."""
 
     def __init__(self, namespace: Namespace, owner: str) -> None:
         self._namespace = namespace
@@ -38,13 +38,13 @@ class QueueListeners:
         self.assigned_callbacks: list[OnQueues] = []
         self.revoked_callbacks: list[OnQueues] = []
         self.listeners: dict[str, QueueListener] = {}
-        """Topic -> who hears of every change of its assignment."""
+        """Topic -> the listener for every change of its assignment."""
         self._followed: dict[str, tuple[OnTopicQueues, tuple[MessageQueue, ...]]] = {}
 
     # -------------------------------------------------------------------------------------------------- assignment
 
     async def assigned(self, queues: Collection[MessageQueue]) -> None:
-        """These queues are read from now on."""
+        """These queues were assigned."""
         if queues:
             for callback in self.assigned_callbacks:
                 await self._call(callback, self._plain(queues))
@@ -64,7 +64,9 @@ class QueueListeners:
     # ------------------------------------------------------------------------------------------------ queues of topics
 
     def follow(self, topic: str, callback: OnTopicQueues, known: tuple[MessageQueue, ...]) -> None:
-        """Tell `callback` when the topic has other queues than `known`; none known: than the first ones seen."""
+        """Call `callback` when the queues of the topic differ from `known`; if that is empty, from the first ones
+        seen.
+        """
         self._followed[topic] = (callback, known)
 
     @property
@@ -73,7 +75,7 @@ class QueueListeners:
         return self._followed.keys()
 
     async def look(self, topic: str, queues: tuple[MessageQueue, ...]) -> None:
-        """The route says that a followed topic has these queues."""
+        """The queues of a followed topic, by its route."""
         callback, known = self._followed[topic]
         if queues and queues != known:
             self._followed[topic] = (callback, queues)

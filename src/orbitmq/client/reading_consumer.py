@@ -1,6 +1,6 @@
-"""What consumers share that fetch messages ahead: a task for each held queue, where it starts, when it must pause.
+"""What consumers share that prefetch messages: a task for each held queue, where it starts, when it must pause.
 
-Knows not who gets the messages.
+Does not know who gets the messages.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
 
-START_AGAIN_S = 1.0  # after a start position that could not be found out
-HOLD_LOOK_S = 1.0  # a queue that waits for room is looked at again when something changes, at the latest after this
-FLOW_CONTROL_DELAY_S = 0.02  # the pause a broker asks for with FLOW_CONTROL
+START_AGAIN_S = 1.0  # until a start offset that could not be determined is requested again
+HOLD_LOOK_S = 1.0  # a queue that waits for room is checked again when something changes, or after this
+FLOW_CONTROL_DELAY_S = 0.02  # the pause after a FLOW_CONTROL response
 HALF_AN_HOUR_MS = 1_800_000
 
 
 class ReadingConsumer(Consumer):
-    """Base of consumers that pull by themselves: those of push and of lite pull. ConfigurationError for a
-    `consume_timestamp` that is no time.
+    """Base of the push and lite pull consumers, which pull in the background. ConfigurationError for an invalid
+    `consume_timestamp`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ReadingConsumer(Consumer):
     # ---------------------------------------------------------------------------------------------- start position
 
     async def _start_offset(self, held: HeldQueue) -> int:
-        """Where to begin; asked until somebody knows."""
+        """Where to start; retried until it is known."""
         while True:
             try:
                 return await self._find_start(held.queue)
@@ -108,7 +108,7 @@ class ReadingConsumer(Consumer):
 
 
 def _milliseconds(time: datetime | str | None) -> int | None:
-    """A start time as milliseconds since the epoch; texts are `yyyyMMddHHmmss` in local time."""
+    """A start time in milliseconds since the epoch; text is `yyyyMMddHHmmss` in local time."""
     if time is None:
         return None
     if isinstance(time, datetime):
@@ -116,4 +116,4 @@ def _milliseconds(time: datetime | str | None) -> int | None:
     try:
         return int(datetime.strptime(time, "%Y%m%d%H%M%S").timestamp() * 1000)  # noqa: DTZ007 - local time is meant
     except ValueError:
-        raise ConfigurationError(f"consume_timestamp {time!r} is not allowed; give yyyyMMddHHmmss") from None
+        raise ConfigurationError(f"consume_timestamp {time!r} is not allowed; use yyyyMMddHHmmss") from None

@@ -110,7 +110,7 @@ class Client(SyncWrapper[C_co]):
 
     @property
     def is_running(self) -> bool:
-        """Between a successful start and shutdown."""
+        """Whether the client has started and not shut down."""
         return self.core.is_running
 
     @property

@@ -1,4 +1,4 @@
-"""Measures what a listener takes: computation and waiting apart, for functions and for coroutines.
+"""Measures how long a listener takes, computation and waiting separately, for functions and for coroutines.
 
     timed = Timed(listener)
     consumer.set_listener(timed.listener)
@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 
 class Timed:
-    """`listener` does what the given one does and is measured; `times` is what it took so far. For any thread."""
+    """`listener` wraps the given listener and measures it; `times` holds the measurements so far. Thread-safe."""
 
     def __init__(
         self, listener: Listener, *, compute: Clock = time.thread_time, elapsed: Clock = time.perf_counter
@@ -40,7 +40,7 @@ class Timed:
             self.listener = self._function(cast("FunctionListener", listener))
 
     def reset(self) -> None:
-        """Begin to measure anew."""
+        """Reset the measurements."""
         with self._guard:
             self.times = Times()
 
@@ -70,7 +70,7 @@ class Timed:
 
 
 class _Steps(Generic[R]):
-    """Awaits something and adds up the processor time of its own steps: between them the loop runs others."""
+    """Awaits something and adds up the CPU time of its own steps: between them the loop runs other tasks."""
 
     def __init__(self, work: Awaitable[R], compute: Clock) -> None:
         self._work = work
