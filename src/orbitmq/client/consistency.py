@@ -1,5 +1,5 @@
-"""Whether the members of a group subscribe the same. Brokers keep one subscription a group, so where members differ
-messages are lost for one or the other. Asks and compares; changes nothing.
+"""Whether the members of a group have the same subscriptions. Brokers keep one subscription per group, so where members
+differ some of them lose messages. Read-only.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Subscribed = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDifference:
-    """A topic that the members of a group do not all subscribe the same way."""
+    """A topic for which the members of a group have different subscriptions."""
 
     topic: str
     members: Mapping[str, list[str]]
-    """What is subscribed, `(nothing)` for not at all -> client ids, sorted."""
+    """The subscription, `(nothing)` for none -> sorted client ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionCheck:
-    """What the members of a group said."""
+    """The result of comparing the subscriptions of a group's members."""
 
     members: list[str]
-    """Client ids of those who answered, sorted."""
+    """Sorted client ids of the members that responded."""
     silent: Mapping[str, str]
     """Client id -> why the subscriptions of this member are unknown."""
     differences: list[SubscriptionDifference]

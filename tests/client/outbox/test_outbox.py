@@ -406,7 +406,7 @@ def test_a_coroutine_may_take_the_losses(tmp_path: Path) -> None:
 
 
 def test_limits_that_leave_no_room_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="messages_max of an outbox: 0 leaves no room"):
+    with pytest.raises(ConfigurationError, match="messages_max of an outbox: 0 is not allowed"):
         Outbox(tmp_path, limits=OutboxLimits(messages_max=0))
 
 

@@ -33,7 +33,7 @@ FIRST_DELAY_LEVEL = 3  # of a client's own retry send; each failure adds one
 
 
 def chunks(messages: Sequence[MessageExt], size: int) -> Iterator[Sequence[MessageExt]]:
-    """Pulled messages in the portions a listener gets."""
+    """Pulled messages in batches for the listener."""
     return (messages[start : start + size] for start in range(0, len(messages), size))
 
 

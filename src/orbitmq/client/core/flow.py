@@ -21,7 +21,7 @@ class PullPause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What may be cached of one queue; pulling waits above, never at, a threshold."""
+    """The limits for the cache of one queue; pulling waits above, never at, a threshold."""
 
     count: int = 1000
     size_mib: int = 100
@@ -38,7 +38,7 @@ class Thresholds:
         return None
 
     def shared(self, topic_count: int, topic_size_mib: int, queues: int) -> Thresholds:
-        """Thresholds that a whole topic must keep, divided over the queues this consumer holds.
+        """The thresholds of a whole topic, divided by the number of its queues that this consumer holds.
 
         The per-queue values stay where no topic value is given; Java overwrites them for good.
         """

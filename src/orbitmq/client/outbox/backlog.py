@@ -1,8 +1,8 @@
-"""Which message of an outbox is sent again next: lines, pauses, doubt. Pure; time comes in.
+"""Which message of an outbox is sent next: lines, pauses, doubtful topics. Pure; time is passed in.
 
-Messages that must keep their order stand in one line: those of one sharding key, of one chosen queue, or the others of
-one topic. Only the head of a line is sent, and a head that fails holds up nobody but its line. Knows sizes and numbers
-of messages, not the messages, and neither files nor connections.
+Messages that must keep their order form a line: those with one sharding key, for one chosen queue, or the others of one
+topic. Only the head of a line is sent, and a head that fails blocks only its line. Knows sizes and numbers of messages,
+not the messages, and neither files nor connections.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from itertools import count
 Line = tuple[str | int | bytes, ...]
 """The topic, then what sets the line apart: nothing, a key, or broker name and queue id."""
 
-FAILURES_BEFORE_DOUBT = 3  # of a topic, one after another; from then on one message at a time finds out how it is
+FAILURES_BEFORE_DOUBT = 3  # consecutive failures of a topic, after which one message at a time probes it
 
 
 @dataclass(slots=True)
 class BacklogEntry:
-    """One message of the outbox, as far as its turn goes."""
+    """One message of the outbox, as far as its schedule goes."""
 
     sequence: int
     line: Line
@@ -36,7 +36,7 @@ class BacklogEntry:
     """When the next one is due."""
     is_in_flight: bool = False
     ticket: int = -1
-    """Which entry of the heap speaks for it; older ones do not count any more."""
+    """Its valid entry in the heap; older entries are ignored."""
 
     @property
     def topic(self) -> str:
@@ -51,7 +51,7 @@ class _Topic:
 
     @property
     def must_wait(self) -> bool:
-        """Somebody is finding out already whether it can be reached."""
+        """Whether a message is already probing the topic."""
         return self.failures >= FAILURES_BEFORE_DOUBT and self.in_flight > 0
 
 
@@ -79,11 +79,11 @@ class Backlog:
         return self._messages.get(sequence)
 
     def holds(self, line: Line) -> bool:
-        """Whether a new message of this line must stand behind others."""
+        """Whether a new message of this line must wait for others."""
         return line in self._lines
 
     def add(self, message: BacklogEntry) -> None:
-        """A message goes to the end of its line."""
+        """Append a message to its line."""
         self._messages[message.sequence] = message
         self.bytes += message.size
         line = self._lines.get(message.line)
@@ -94,7 +94,7 @@ class Backlog:
             line.append(message)
 
     def remove(self, sequence: int) -> None:
-        """A message leaves, delivered or not; the next one of its line may go."""
+        """Remove a message, delivered or not; the next one of its line may be sent."""
         message = self._messages.pop(sequence)
         self.bytes -= message.size
         topic, line = self._topics[message.topic], self._lines[message.line]
@@ -109,7 +109,7 @@ class Backlog:
             del self._topics[message.topic]
 
     def take(self, now_ms: int) -> BacklogEntry | None:
-        """A message whose time has come; it is under way until `failed` or `remove`. Topics take turns."""
+        """A message that is due; it is in flight until `failed` or `remove`. Topics take turns."""
         for name, topic in list(self._topics.items()):
             if not topic.must_wait and self._prune(topic) and topic.due[0][0] <= now_ms:
                 message = self._messages[heapq.heappop(topic.due)[2]]
@@ -120,7 +120,7 @@ class Backlog:
         return None
 
     def next_due_ms(self) -> int | None:
-        """When `take` will have something; None while there is nothing to wait for but messages under way."""
+        """When `take` will return a message; None while there are only messages in flight."""
         waiting = [topic for topic in self._topics.values() if not topic.must_wait and self._prune(topic)]
         return min((topic.due[0][0] for topic in waiting), default=None)
 
@@ -136,7 +136,7 @@ class Backlog:
         self._schedule(message)
 
     def reached(self, name: str, now_ms: int) -> None:
-        """A broker took a message of this topic: if that was in doubt, every line may be tried at once."""
+        """A broker has accepted a message of this topic: if it was doubtful, every line may be tried at once."""
         topic = self._topics.get(name)
         if topic is None:
             return
@@ -151,7 +151,7 @@ class Backlog:
         heapq.heappush(topic.due, (message.next_ms, message.ticket, message.sequence))
 
     def _prune(self, topic: _Topic) -> bool:
-        """Drop entries that do not count any more from the front; whether one is left."""
+        """Drop invalid entries from the front; whether one is left."""
         while topic.due:
             _, ticket, sequence = topic.due[0]
             message = self._messages.get(sequence)

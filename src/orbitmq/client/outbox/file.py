@@ -1,12 +1,12 @@
-"""The files of an outbox: an LMDB environment, one thread that writes it, and a count of what was promised.
+"""The files of an outbox: an LMDB environment, one thread that writes it, and a count of accepted messages.
 
     messages   number of the message, 8 bytes big endian -> the kept message
-    history    the same number -> what came of sending it so far
+    history    the same number -> its attempts so far
     settled    (in the root table) the last number that was written
     accepted   (beside the database) the last number given out, 8 bytes big endian, written through a map
 
-A number is given out in memory and costs the caller no system call; the map outlives the process, so that the next
-start knows how many messages a killed process had taken and not yet written. Knows nothing of what the bytes mean.
+A number is assigned in memory, without a system call of the caller. The map outlives the process, so the next start
+knows how many messages a killed process had accepted and not written. Knows nothing of what the bytes mean.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NUMBER = struct.Struct(">Q")
 SETTLED = b"settled"
 ROOM_FACTOR = 3  # LMDB keeps old pages while a transaction runs, and a value fills whole pages
 ROOM_SLACK = 64 << 20
-CLOSE_SECONDS = 10.0  # a disk that takes longer to write what waits has failed
+CLOSE_SECONDS = 10.0  # a disk that needs longer for the queued writes has failed
 
 Done = Callable[[Exception | None], None]
 
@@ -50,9 +50,9 @@ class _Write:
 
 
 class OutboxFile:
-    """One directory, for one process. Made open; `close` ends it.
+    """One directory, for one process. It is open until `close`.
 
-    StoreLocked when another process has it, StoreError when the disk refuses.
+    StoreLocked when another process has it, StoreError when it cannot be used.
     """
 
     def __init__(self, path: Path, *, bytes_max: int, deliver: Callable[[Callable[[], None]], object]) -> None:
@@ -65,7 +65,7 @@ class OutboxFile:
         self._changed = threading.Condition()
         self._is_closing = False
         with _as_store_error(path), contextlib.ExitStack() as opened:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)  # messages are nobody else's
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)  # messages are private
             self._lock = opened.enter_context((path / "owner").open("ab"))
             _lock(self._lock.fileno(), path)
             _check_not_emptied(path / "data.mdb", path / "accepted")
@@ -82,19 +82,19 @@ class OutboxFile:
     # ------------------------------------------------------------------------------------------------------- numbers
 
     def next_number(self) -> int:
-        """A number for a message that is written soon. For the event loop's thread only."""
+        """The number for a message that will be written. For the event loop's thread only."""
         number = self.accepted + 1
         NUMBER.pack_into(self._accepted, 0, number)
         return number
 
     @property
     def accepted(self) -> int:
-        """The last number given out, by this process or one before."""
+        """The last assigned number, by this process or one before."""
         return int(NUMBER.unpack_from(self._accepted)[0])
 
     @property
     def settled(self) -> int:
-        """The number up to which every message was written or its loss was told."""
+        """The number up to which every message was written or reported as lost."""
         with self._env.begin() as transaction:
             data = transaction.get(SETTLED)
             return int(NUMBER.unpack(data)[0]) if data else 0
@@ -102,7 +102,7 @@ class OutboxFile:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def read(self, sequence: int) -> bytes | None:
-        """The message of that number. For any thread; it may wait for the disk."""
+        """The message with that number. Thread-safe; it may wait for the disk."""
         with self._env.begin(self._messages) as transaction:
             data: bytes | None = transaction.get(NUMBER.pack(sequence))
             return data
@@ -116,19 +116,21 @@ class OutboxFile:
     # ------------------------------------------------------------------------------------------------------- writing
 
     def put(self, sequence: int, message: bytes, done: Done) -> None:
-        """Write a message soon; `done` is delivered with None once it is on disk, or with what prevented it."""
+        """Queue a message to be written; `done` is called with None once it is on disk, or with the error."""
         self._queue(_Write(sequence, message, None, len(message), done))
 
     def put_history(self, sequence: int, history: bytes) -> None:
-        """Write a message's history soon. One that is lost costs an attempt more."""
+        """Queue a message's history to be written. Losing it costs one more attempt."""
         self._queue(_Write(sequence, None, history, len(history), None))
 
     def remove(self, sequence: int) -> None:
-        """Remove a message and its history soon. One that is not removed is sent again after the next start."""
+        """Queue the removal of a message and its history. A message that is not removed is sent again after the next
+        start.
+        """
         self._queue(_Write(sequence, None, None, 0, None))
 
     def barrier(self, done: Done) -> None:
-        """`done` is delivered when everything before it is written, with what prevented it."""
+        """Call `done` when everything queued before is written, with None or the error."""
         self._queue(_Write(0, None, None, 0, done))  # no message has this number
 
     def _queue(self, write: _Write) -> None:
@@ -151,7 +153,7 @@ class OutboxFile:
                 self.waiting_bytes -= sum(write.size for write in writes)
 
     def _write(self, writes: list[_Write]) -> None:
-        """All in one transaction, so that one sync serves many; what fails together is tried one by one."""
+        """Write all in one transaction, so that one sync serves many; if that fails, write one by one."""
         try:
             self._commit(writes)
         except (lmdb.Error, OSError) as error:
@@ -190,18 +192,18 @@ class OutboxFile:
             self._deliver(tell)
 
     def settle(self) -> None:
-        """What was given out is accounted for: the next start has nothing to miss. Before anything is queued."""
+        """Mark all assigned numbers as settled. Call it before anything is queued."""
         with self._env.begin(write=True) as transaction:
             transaction.put(SETTLED, NUMBER.pack(self.accepted))
 
     def close(self) -> int:
-        """Write what waits, within a limit, and let the directory go; how many writes were given up."""
+        """Finish the queued writes, within a limit, and unlock the directory; the number of abandoned writes."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
         self._thread.join(CLOSE_SECONDS)
         left = self.waiting
-        if not self._thread.is_alive():  # a thread that hangs in the disk still uses them
+        if not self._thread.is_alive():  # a thread that hangs in a write still uses them
             self._env.close()
             self._accepted.close()
         self._lock.close()
@@ -217,23 +219,25 @@ def _as_store_error(path: Path) -> Iterator[None]:
 
 
 def _check_not_emptied(path: Path, accepted: Path) -> None:
-    """StoreDamaged for a file without a byte where messages were accepted: it would pass for a new one."""
+    """StoreDamaged for an empty file where messages were accepted: it would count as a new one."""
     if path.is_file() and not path.stat().st_size and accepted.is_file() and any(accepted.read_bytes()):
-        raise StoreDamaged(f"{path} is empty, and messages were kept there; restore it or move the directory away")
+        raise StoreDamaged(f"{path} is empty, but messages were stored there; restore it or move the directory away")
 
 
 def _check_whole(env: lmdb.Environment, path: Path) -> None:
-    """StoreDamaged for a file that was cut off: a look at a page behind its end would kill the process."""
+    """StoreDamaged for a truncated file: reading a page beyond its end would kill the process."""
     needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
     if (found := path.stat().st_size) < needed:
-        raise StoreDamaged(f"{path} has {found} bytes and needs {needed}: it was cut off; restore it or move it away")
+        raise StoreDamaged(f"{path} has {found} bytes and needs {needed}: it is truncated; restore it or move it away")
 
 
 def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise StoreLocked(f"the outbox {path} belongs to another producer; give each a directory of its own") from None
+        raise StoreLocked(
+            f"the outbox {path} belongs to another producer; use one directory for each producer"
+        ) from None
 
 
 def _counter(path: Path) -> mmap.mmap:

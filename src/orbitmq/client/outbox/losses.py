@@ -1,4 +1,4 @@
-"""Tells the user of an outbox what is lost. Knows neither files nor connections."""
+"""Reports the losses of an outbox. Knows neither files nor connections."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from orbitmq.client.outbox.record import Loss, LossReason
 _log = logging.getLogger(__name__)
 
 LOSSES_WAITING_MAX = 10_000  # for a slow `on_loss`; more are logged and counted only
-CLOSE_SECONDS = 5.0  # for the losses that were not told yet
+CLOSE_SECONDS = 5.0  # for the losses that were not reported yet
 
 OnLoss = Callable[[Loss], Awaitable[None] | None]
-"""Is told of each message that an outbox loses: a function, called on a thread of its own, or a coroutine function.
-What it raises is logged."""
+"""Called for each message that an outbox loses: a function, on a thread of its own, or a coroutine function. What it
+raises is logged.
+"""
 
 
 class Losses:
-    """Counts, logs and tells losses, in their order, without holding up anybody."""
+    """Counts, logs and reports losses, in order, in the background."""
 
     def __init__(self, on_loss: OnLoss | None) -> None:
         self.counts: Counter[LossReason] = Counter()
@@ -37,7 +38,7 @@ class Losses:
             self._task = asyncio.get_running_loop().create_task(self._tell_all(self._on_loss))
 
     def tell(self, loss: Loss) -> None:
-        """A loss has happened."""
+        """Report a loss."""
         self.counts[loss.reason] += loss.count
         _log.warning(
             "event=outbox_loss reason=%s count=%d topic=%s msg_id=%s keys=%s detail=%s",

@@ -1,4 +1,4 @@
-"""The outbox itself: what it takes, when it sends a message again, and how a message leaves it. See the package."""
+"""The outbox itself: what it keeps, when it sends a message again, and how a message leaves it. See the package."""
 
 from __future__ import annotations
 
@@ -42,78 +42,82 @@ from orbitmq.runtime.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 
-LINES_AT_ONCE = 16  # sends of the outbox under way: enough to fill a connection, few beside the application's own
-FIRST_PAUSE_MS = 1000  # another attempt may find a broker that was only restarting
-CLOSE_SECONDS = 5.0  # for sends under way, each of which has a limit of its own
+LINES_AT_ONCE = (
+    16  # sends of the outbox in flight: enough to fill a connection, few compared with the application's own
+)
+FIRST_PAUSE_MS = 1000  # until the first new attempt: the broker may only have been restarting
+CLOSE_SECONDS = 5.0  # for sends in flight, each of which has its own time limit
 
 R = TypeVar("R")
 StoreRule = Callable[[Outgoing, OrbitMQError], bool]
-"""Whether a message whose send failed with this error is kept. A rule that raises keeps it."""
+"""Returns whether a message whose send failed with this error is kept. If the rule raises, the message is kept."""
 Resend = Callable[[Outgoing, SendTarget], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A message that waits."""
+    """A message that waits in the outbox."""
 
     number: int
-    """Rises with every message the outbox takes."""
+    """Increases with every message that the outbox keeps."""
     topic: str
-    """Where it is to go."""
+    """The topic that it will be sent to."""
     msg_id: str
-    """The unique id it has now and will have at its consumer."""
+    """Its unique id, which its consumer will see."""
     size: int
     """Bytes on disk."""
     first_failed_ms: int
     """Milliseconds since the epoch."""
     attempts: int
-    """Sends since it is in the outbox."""
+    """Attempts to send it since it is in the outbox."""
     next_attempt_ms: int
-    """Milliseconds since the epoch; in the past for one whose turn has come."""
+    """Milliseconds since the epoch; in the past for a message that is due."""
     error: str
-    """The last one."""
+    """The error of the last attempt."""
 
 
 RedeliveryRule = Callable[[OutboxEntry], float | None]
-"""Seconds until a message that failed again is tried again; None gives it up (`LossReason.GAVE_UP`)."""
+"""Returns the seconds until a message that failed again is retried; None gives it up (`LossReason.GAVE_UP`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxLimits:
-    """What an outbox may hold."""
+    """The limits of an outbox."""
 
     messages_max: int = 10_000
-    """Messages that wait."""
+    """Messages that may wait."""
     bytes_max: int = 256 << 20
-    """What they take on disk."""
+    """Bytes that they may take on disk."""
     message_bytes_max: int = (4 << 20) + (64 << 10)
-    """Bytes of one message on disk: the largest body there is, and its properties."""
+    """Bytes of one message on disk: the largest possible body, and its properties."""
     age_max_s: float = 72 * 3600.0
-    """Seconds after which a message is given up, as long as a broker keeps what it has."""
+    """Seconds after which a message is given up, as long as a broker keeps messages."""
     writes_max: int = 1_000
-    """Messages taken and not yet written; they are in memory."""
+    """Messages in memory that are not written to disk yet."""
     writes_bytes_max: int = 16 << 20
-    """Bytes of these."""
+    """Bytes of those messages."""
 
     def check(self) -> None:
-        """ConfigurationError names a limit that leaves no room."""
+        """Raise ConfigurationError for a limit that is not positive."""
         for name in self.__slots__:
             if getattr(self, name) <= 0:
-                raise ConfigurationError(f"limit {name} of an outbox: {getattr(self, name)} leaves no room, give more")
+                raise ConfigurationError(
+                    f"limit {name} of an outbox: {getattr(self, name)} is not allowed, use a positive value"
+                )
 
 
 class Outbox:
-    """Belongs to one producer, which opens and closes it, and owns its directory.
+    """Keeps messages whose send failed. It belongs to one producer, which opens and closes it, and owns its directory.
 
-    `should_store(message, error)` chooses what is kept; the usual rule keeps what failed for want of a broker and not
-    what was refused for good. `next_pause(entry)` gives the seconds until the next attempt, or None to give the message
-    up; the usual one is `doubling_pause`. `on_loss(loss)` may be a function, which runs on a thread of its own, or a
-    coroutine function. With `drop_oldest` a full outbox gives its oldest messages up for new ones; without, it
-    takes no new ones. With `durable` a send that failed waits until its message is on disk. With `raises` a kept
-    message's send still fails, with `stored_locally` of the error true; without, it returns a result with status
+    `should_store(message, error)` chooses what is kept; the default keeps messages that failed for lack of a broker,
+    not those that were rejected for good. `next_pause(entry)` returns the seconds until the next attempt, or None to
+    give the message up; the default is `doubling_pause`. `on_loss(loss)` may be a function, which runs on a thread of
+    its own, or a coroutine function. With `drop_oldest` a full outbox drops its oldest messages for new ones; otherwise
+    it rejects new ones. With `durable` a failed send waits until its message is on disk. With `raises` the send of a
+    kept message still fails, and `stored_locally` of the error is true; otherwise it returns a result with status
     STORED_LOCALLY.
 
-    `limits` are `OutboxLimits` unless given; ConfigurationError names one that leaves no room.
+    The default of `limits` is `OutboxLimits()`; ConfigurationError for a limit that is not positive.
     """
 
     @checks_arguments
@@ -133,7 +137,7 @@ class Outbox:
         self.path = Path(path)
         """The directory."""
         self.limits = limits or OutboxLimits()
-        """What it may hold."""
+        """The limits."""
         self.limits.check()
         self._should_store = should_store
         self._next_pause = next_pause or self._usual_pause
@@ -145,7 +149,7 @@ class Outbox:
         self._losses = Losses(on_loss)
         self._backlog = Backlog()
         self._unwritten: dict[int, OutboxRecord] = {}  # taken, not yet on disk
-        self._evicted: deque[int] = deque()  # given up, not yet told
+        self._evicted: deque[int] = deque()  # given up, not reported yet
         self._file: OutboxFile | None = None
         self._closing = False
         self._resend: Resend | None = None
@@ -154,9 +158,9 @@ class Outbox:
         self._background = Background(f"outbox {path}")
         self._news = asyncio.Event()
         self.stored = 0
-        """Messages taken since the outbox was opened."""
+        """Messages kept since the outbox was opened."""
         self.delivered = 0
-        """Messages sent from it since it was opened."""
+        """Messages sent from the outbox since it was opened."""
 
     @property
     def lost(self) -> Counter[LossReason]:
@@ -166,13 +170,15 @@ class Outbox:
     # ----------------------------------------------------------------------------------------------------- lifecycle
 
     async def open(self, resend: Resend) -> None:
-        """Take the directory, look at what waits there, begin to send it. For the producer.
+        """Lock the directory, load the messages that wait there, start to send them. For the producer.
 
-        InvalidStateError when it is open, StoreLocked when the directory is another's, StoreError when it cannot be
-        used.
+        InvalidStateError when it is open, StoreLocked when another outbox has the directory, StoreError when the
+        directory cannot be used.
         """
         if self._file is not None:
-            raise InvalidStateError(f"the outbox {self.path} has a producer already; give each one of its own")
+            raise InvalidStateError(
+                f"the outbox {self.path} has a producer already; create one outbox for each producer"
+            )
         self._loop = asyncio.get_running_loop()
         deliver = self._loop.call_soon_threadsafe
         file = await asyncio.to_thread(OutboxFile, self.path, bytes_max=self.limits.bytes_max, deliver=deliver)
@@ -181,7 +187,7 @@ class Outbox:
         for number, data, history in await asyncio.to_thread(lambda: list(file.read_all())):
             self._found(file, number, data, decode_history(history) if history else AttemptHistory())
         if (missing := file.accepted - file.settled) > 0:
-            text = f"{missing} messages were taken and not written before the process ended"
+            text = f"{missing} messages were accepted and not written before the process ended"
             self._losses.tell(Loss(LossReason.UNCLEAN_SHUTDOWN, text, count=missing))
             await asyncio.to_thread(file.settle)
         self._background.spawn(self._send_what_is_due())
@@ -204,8 +210,8 @@ class Outbox:
         return waiting
 
     async def close(self) -> None:
-        """Stop sending, write what waits to be written, let the directory go. What waits to be sent stays there.
-        For the producer. Does not raise: what could not be written is told as lost.
+        """Stop sending, write what is not on disk yet, unlock the directory. Messages that wait stay there. For the
+        producer. Does not raise: what could not be written is reported as lost.
         """
         file = self._file
         if file is None or self._closing:
@@ -213,15 +219,17 @@ class Outbox:
         self._closing = True
         self._news.set()
         await self._background.finish(CLOSE_SECONDS)
-        self._file = None  # not before: what gets through meanwhile must leave the disk, or it is sent once more
+        self._file = None  # not before: what is sent meanwhile must be removed from the disk, or it is sent once more
         left = await asyncio.to_thread(file.close)
         if left:
-            self._losses.tell(Loss(LossReason.WRITE_ERROR, f"the disk did not take {left} writes in time", count=left))
+            self._losses.tell(
+                Loss(LossReason.WRITE_ERROR, f"the disk did not finish {left} writes in time", count=left)
+            )
         await self._losses.close()
 
     async def abandon(self) -> None:
-        """Write what waits to be written and let the directory go, in another loop than that of `open`, which does not
-        run any more. For the producer.
+        """Write what is not on disk yet and unlock the directory, in another loop than that of `open`, which no longer
+        runs. For the producer.
         """
         file, self._file = self._file, None
         if file is not None:
@@ -230,13 +238,13 @@ class Outbox:
     # ------------------------------------------------------------------------------------------------------- keeping
 
     async def send(self, message: Outgoing, target: SendTarget, send: Callable[[], Awaitable[R]]) -> R | SendResult:
-        """The outcome of `send`, unless it fails and the message is kept, or others wait that it must not overtake. For
-        the producer. Raises what `send` raises.
+        """The result of `send`, unless it fails and the message is kept, or earlier messages wait that it must not
+        overtake. For the producer. Raises what `send` raises.
         """
         line = line_of(message.topic, target.queue, target.key)
         error: OrbitMQError
         if not target.is_free and self._backlog.holds(line):
-            text = f"earlier messages for {line} wait in the outbox {self.path}, this one stands behind them"
+            text = f"earlier messages for {line} wait in the outbox {self.path}, so this one was queued after them"
             error = ClientError(BROKER_MISSING, text)
         else:
             try:
@@ -265,7 +273,7 @@ class Outbox:
             self._losses.tell(kept.lost(*refusal))
             return False
         number = file.next_number()
-        # One that stands behind others is due when they are gone.
+        # A message that is queued after others is due when they are gone.
         next_ms = 0 if self._backlog.holds(kept.line) else kept.first_failed_ms + FIRST_PAUSE_MS
         waiting = self._enter(number, kept, len(data), AttemptHistory(next_ms=next_ms))
         self._unwritten[number] = kept
@@ -280,7 +288,7 @@ class Outbox:
     ) -> tuple[LossReason, str] | None:
         limits = self.limits
         if not self._wants(message, error):
-            return LossReason.RULE_REJECTED, f"the store rule does not keep a message after {error}"
+            return LossReason.RULE_REJECTED, f"the store rule rejected the message after {error}"
         if size > min(limits.message_bytes_max, limits.bytes_max):
             return (
                 LossReason.LIMIT_MESSAGE_SIZE,
@@ -299,12 +307,12 @@ class Outbox:
     def _wants(self, message: Outgoing, error: OrbitMQError) -> bool:
         try:
             return self._should_store(message, error)
-        except Exception:  # the user's code: a message is rather kept too many than lost
+        except Exception:  # the application's code: better keep one message too many than lose one
             _log.exception("event=outbox_rule_failed path=%s", self.path)
             return True
 
     def _make_room(self, size: int) -> None:
-        """Give up the oldest messages until one of `size` bytes fits. Those being sent stay."""
+        """Drop the oldest messages until one of `size` bytes fits. Those in flight stay."""
         limits = self.limits
         for oldest in list(self._backlog):
             if len(self._backlog) < limits.messages_max and self._backlog.bytes + size <= limits.bytes_max:
@@ -318,7 +326,7 @@ class Outbox:
     def _written(
         self, waiting: BacklogEntry, failure: Exception | None, written: asyncio.Future[Exception | None]
     ) -> None:
-        """The disk has taken a message, or not. One that is being sent just then may still get through."""
+        """A write has succeeded or failed. A message that is in flight just then may still be sent."""
         kept = self._unwritten.pop(waiting.sequence)
         written.set_result(failure)
         if failure is not None and self._backlog.find(waiting.sequence) is waiting and not waiting.is_in_flight:
@@ -346,13 +354,13 @@ class Outbox:
             if kept is not None:
                 await self._send_again(waiting, kept)
         finally:
-            if waiting.is_in_flight and self._backlog.find(waiting.sequence) is waiting:  # the task was ended
+            if waiting.is_in_flight and self._backlog.find(waiting.sequence) is waiting:  # the task was cancelled
                 self._backlog.failed(waiting.sequence, self._clock.now_ms() + FIRST_PAUSE_MS)
             self._sending -= 1
             self._news.set()
 
     async def _send_again(self, waiting: BacklogEntry, kept: OutboxRecord) -> None:
-        assert self._resend is not None, "an open outbox has somebody to send for it"
+        assert self._resend is not None, "an open outbox has a function that sends"
         number = waiting.sequence
         if self._clock.now_ms() - kept.first_failed_ms > self.limits.age_max_s * 1000:
             self._lose(number, kept, LossReason.EXPIRED, f"older than {self.limits.age_max_s:g} s")
@@ -400,7 +408,7 @@ class Outbox:
     # --------------------------------------------------------------------------------------------- reading, removing
 
     async def _read(self, number: int) -> OutboxRecord | None:
-        """The message of that number; None for one that cannot be read, which is told."""
+        """The message with that number; None if it cannot be read, which is reported as a loss."""
         if (kept := self._unwritten.get(number)) is not None:
             return kept
         file = self._file
@@ -417,12 +425,12 @@ class Outbox:
             return None
 
     async def _tell_evicted(self) -> None:
-        """One after another: losses are told in their order."""
+        """Report evicted messages one after another, to keep the order of losses."""
         while self._evicted:
             kept = await self._read(self._evicted[0])
             if kept is not None:
                 self._remove_from_disk(self._evicted[0])
-                self._losses.tell(kept.lost(LossReason.EVICTED, "a newer message came"))
+                self._losses.tell(kept.lost(LossReason.EVICTED, "a newer message took its place"))
             self._evicted.popleft()
 
     def _lose(self, number: int, kept: OutboxRecord, reason: LossReason, detail: str) -> None:
@@ -438,7 +446,7 @@ class Outbox:
 
     @property
     def size(self) -> int:
-        """What the messages that wait take on disk."""
+        """Bytes that the waiting messages take on disk."""
         return self._backlog.bytes
 
     def __len__(self) -> int:
@@ -446,15 +454,15 @@ class Outbox:
 
     @checks_arguments
     def entries(self, topic: str | None = None) -> list[OutboxEntry]:
-        """The messages that wait, the oldest first."""
+        """The waiting messages, the oldest first."""
         return [_entry(waiting) for waiting in self._backlog if topic in (None, waiting.topic)]
 
     @checks_arguments
     async def purge(self, topic: str | None = None, *, before_ms: int | None = None) -> int:
-        """Remove messages that wait, all or those of a topic or of sends that failed before a time; how many. They are
-        no losses: somebody wanted it. Those being sent just now stay.
+        """Remove waiting messages, all or those of a topic or of sends that failed before a time, and return their
+        number. They do not count as losses. Messages in flight stay.
 
-        InvalidStateError unless the producer of the outbox is running, StoreError when the disk does not take it.
+        InvalidStateError unless the producer of the outbox is running, StoreError when the disk cannot be written.
         """
         file = self._file
         if file is None or self._closing:

@@ -1,4 +1,4 @@
-"""What an outbox keeps of a message, what it says when one is lost, and the usual rules. Pure.
+"""What an outbox stores of a message, how it reports a loss, and its default rules. Pure.
 
 A kept message on disk:
 
@@ -32,45 +32,45 @@ HEAD = struct.Struct(">BI")
 REFUSED_FOR_GOOD: frozenset[int] = frozenset(
     {ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION, ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
 )
-"""Answers of a broker that time does not change."""
+"""Response codes after which a retry is useless."""
 
 FIRST_PAUSE_S = 5.0
-PAUSE_MAX_S = 300.0  # how late a message may be once its broker is back, if nothing else is sent to it
+PAUSE_MAX_S = 300.0  # the longest delay of a message once its broker is back, if nothing else is sent there
 
 
 class LossReason(Enum):
     """Why a message that could not be sent is not (or no longer) in the outbox."""
 
-    RULE_REJECTED = "the store rule did not want it"
-    LIMIT_COUNT = "the outbox holds as many messages as it may"
-    LIMIT_BYTES = "the outbox holds as many bytes as it may"
-    LIMIT_MESSAGE_SIZE = "the message is larger than the outbox takes"
+    RULE_REJECTED = "the store rule rejected it"
+    LIMIT_COUNT = "the outbox holds the maximum number of messages"
+    LIMIT_BYTES = "the outbox holds the maximum number of bytes"
+    LIMIT_MESSAGE_SIZE = "the message is larger than the outbox allows"
     EVICTED = "a newer message took its place"
-    ASYNC_QUEUE_FULL = "more messages wait to be written than may"
+    ASYNC_QUEUE_FULL = "too many messages wait to be written"
     WRITE_ERROR = "it could not be written to disk"
-    CORRUPT_RECORD = "what the disk gave back is not what was written"
+    CORRUPT_RECORD = "the stored message is damaged"
     EXPIRED = "it was older than age_max_s when it was due"
-    GAVE_UP = "the redelivery rule gave it up"
-    NON_RETRYABLE = "the broker refused it for good"
+    GAVE_UP = "the redelivery rule gave up"
+    NON_RETRYABLE = "the broker rejected it for good"
     UNCLEAN_SHUTDOWN = "the process ended before it was written"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One message that is lost to the outbox, or `count` of them of which nothing else is known."""
+    """One message that the outbox has lost, or `count` of them of which nothing else is known."""
 
     reason: LossReason
-    """Why."""
+    """The reason."""
     detail: str
-    """A sentence with the figures: which limit, which rule."""
+    """The details: which limit, which rule."""
     topic: str = ""
-    """Of the message, as the following ones; empty when nothing could be read."""
+    """The topic of the message; this and the following fields are empty if nothing could be read."""
     msg_id: str = ""
-    """The unique id it would have had at its consumer."""
+    """The unique id of the message."""
     keys: str = ""
-    """All its keys, separated by a space."""
+    """All keys of the message, separated by a space."""
     body: bytes = b""
-    """As it would have gone out, compressed perhaps; empty when nothing could be read."""
+    """The body as it would have been sent, possibly compressed; empty if nothing could be read."""
     first_failed_ms: int = 0
     """When its first send failed; milliseconds since the epoch."""
     error: str = ""
@@ -80,7 +80,7 @@ class Loss:
 
 
 class OutboxRecord(msgspec.Struct, frozen=True):
-    """A message that waits to be sent again, and where it is to go."""
+    """A message that waits to be sent again, and its destination."""
 
     message: Outgoing
     first_failed_ms: int
@@ -111,25 +111,25 @@ class OutboxRecord(msgspec.Struct, frozen=True):
         return line_of(self.message.topic, self.queue, self.key)
 
     def lost(self, reason: LossReason, detail: str) -> Loss:
-        """The word to the user that this one is lost."""
+        """The report that this message is lost."""
         keys = "" if self.message.batch else decode_properties(self.message.properties).get(KEYS, "")
         message = self.message
         return Loss(reason, detail, message.topic, message.msg_id, keys, message.body, self.first_failed_ms, self.error)
 
 
 class AttemptHistory(msgspec.Struct, frozen=True):
-    """What came of sending a kept message so far."""
+    """The attempts to send a kept message so far."""
 
     attempts: int = 0
     next_ms: int = 0
     error: str = ""
-    """The last one; empty before the first attempt."""
+    """The last error; empty before the first attempt."""
 
 
 def new_kept(
     message: Outgoing, now_ms: int, error: str, queue: MessageQueue | None, key: str | int | bytes | None
 ) -> OutboxRecord:
-    """The message as it is kept when its send has just failed."""
+    """The record of a message whose send has just failed."""
     kind = "" if key is None else "b" if isinstance(key, bytes) else "i" if isinstance(key, int) else "s"
     data = key if isinstance(key, bytes) else b"" if key is None else str(key).encode()
     place = (None, 0) if queue is None else (queue.broker_name, queue.queue_id)
@@ -137,7 +137,7 @@ def new_kept(
 
 
 def line_of(topic: str, queue: MessageQueue | None, key: str | int | bytes | None) -> Line:
-    """Where a message stands that goes to this queue, or with this key, or anywhere."""
+    """The line of a message for this queue, or with this key, or for any queue."""
     if queue is not None:
         return (topic, queue.broker_name, queue.queue_id)
     return (topic,) if key is None else (topic, key)
@@ -187,7 +187,7 @@ def decode_history(data: bytes) -> AttemptHistory:
 
 
 def worth_keeping(_message: Outgoing, error: OrbitMQError) -> bool:
-    """The usual store rule: what another time may help. Not what breaks a rule or is refused for good."""
+    """The default store rule: keep what a retry may send, not what is illegal or was rejected for good."""
     if isinstance(error, MessageIllegal):
         return False
     if isinstance(error, (BrokerError, ClientError)):
@@ -196,8 +196,8 @@ def worth_keeping(_message: Outgoing, error: OrbitMQError) -> bool:
 
 
 def doubling_pause(attempts: int, chance: float) -> float:
-    """The usual redelivery rule: seconds until the next attempt after `attempts` of them, 5 s at first, twice as long
-    each time up to 5 minutes, and by `chance` (0 to 1) up to a quarter shorter so that not all come at once.
+    """The default redelivery rule: seconds until the next attempt after `attempts` of them, 5 s at first, doubled each
+    time up to 5 minutes, and by `chance` (0 to 1) up to a quarter shorter, so that not all are sent at once.
     """
     pause = min(PAUSE_MAX_S, FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 16))
     return pause * (1 - chance / 4)

@@ -59,20 +59,20 @@ class Outbox(SyncWrapper[outbox.Outbox]):
 
     @property
     def size(self) -> int:
-        """Bytes that the messages that wait take on disk."""
+        """Bytes that the waiting messages take on disk."""
         return self.core.size
 
     @property
     def stored(self) -> int:
-        """Messages taken since the outbox was opened."""
+        """Messages kept since the outbox was opened."""
         return self.core.stored
 
     @property
     def delivered(self) -> int:
-        """Messages sent from it since it was opened."""
+        """Messages sent from the outbox since it was opened."""
         return self.core.delivered
 
     @property
     def lost(self) -> Counter[LossReason]:
-        """Losses since it was opened."""
+        """Losses since the outbox was opened, by reason."""
         return self.core.lost
