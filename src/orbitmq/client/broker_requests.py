@@ -1,6 +1,6 @@
-"""What brokers ask of a client: that it looks at its group again, moves its offsets, tells its state, takes a message.
+"""The requests that brokers send to a client: rebalance, reset offsets, report its state, consume a message.
 
-Each question names a group; the consumer of that group has the answer. Knows no consumer's inside.
+Each request names a group, and the consumer of that group handles it. Knows only the interface of consumers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class GroupMember(Protocol):
-    """What a client needs of each of its consumers."""
+    """The interface of a consumer for its client instance."""
 
     group: str
 
@@ -46,26 +46,26 @@ class GroupMember(Protocol):
         """The topics whose routes it needs."""
 
     def heartbeat_data(self) -> ConsumerData:
-        """What brokers are told of it."""
+        """What the heartbeat says about it."""
 
     def wake_rebalance(self) -> None:
-        """Members or queues may have changed."""
+        """Rebalance now: members or queues may have changed."""
 
     def known_offsets(self, topic: str) -> Mapping[MessageQueue, int]:
-        """The offsets it holds in memory."""
+        """Its offsets in memory."""
 
     def move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """An operator set these offsets: go on there soon."""
+        """An operator reset the offsets: continue there soon."""
 
     def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
-        """What it is doing."""
+        """Its state."""
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Have its listener take a message, whatever queue it is of. RequestRejected when it has none."""
+        """Call its listener with a message of any queue. RequestRejected when it has no listener."""
 
 
 class BrokerRequests:
-    """Handlers over the consumers of one client, by group."""
+    """The handlers of these requests, for the consumers of one client."""
 
     def __init__(self, consumers: Mapping[str, GroupMember]) -> None:
         self._consumers = consumers
@@ -78,7 +78,7 @@ class BrokerRequests:
         router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.consume_directly)
 
     def members_changed(self, connection: Connection, command: Command) -> None:
-        """A member of a group came or went."""
+        """A member of a group joined or left."""
         group = command.header(NotifyConsumerIdsChangedHeader).consumer_group
         _log.info("event=members_changed group=%s broker=%s", group, connection.address)
         member = self._consumers.get(group)
@@ -86,7 +86,7 @@ class BrokerRequests:
             member.wake_rebalance()
 
     def move(self, connection: Connection, command: Command) -> None:
-        """An operator reset offsets of the group; only those of this broker's queues come from it."""
+        """An operator reset offsets of the group; each broker sends those of its own queues."""
         header = command.header(ResetConsumerClientOffsetHeader)
         offsets = _offsets_of(command.body)
         _log.info(

@@ -14,7 +14,7 @@ from orbitmq.runtime.clock import Clock
 def with_hooks(
     listener: Listener | OrderlyListener, hooks: Sequence[ConsumeHook], group: str, clock: Clock
 ) -> Listener | OrderlyListener:
-    """The listener with `hooks` around every call; they are looked at anew each time."""
+    """The listener with `hooks` around every call; hooks that are added later count, too."""
 
     def begin(messages: Sequence[MessageExt], told: Context) -> ConsumeContext:
         context = ConsumeContext(group, told.message_queue, messages, told, clock.now_ms())

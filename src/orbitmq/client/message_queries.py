@@ -1,4 +1,4 @@
-"""Messages by key and by id, asked of every broker of a topic. Knows neither producers nor consumers."""
+"""Queries for messages by key and by id at every broker of a topic. Knows neither producers nor consumers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orbitmq.operations import pulling, querying
 from orbitmq.wire.codes import ResponseCode
 
 EVER_MS = (1 << 63) - 1
-UNIQUE_ID_MAX = 32  # messages asked for by unique id: a message sent again keeps its id
+UNIQUE_ID_MAX = 32  # messages requested by unique id: a message that is sent again keeps its id
 CLOCK_SLACK_MS = 1000  # between the clock that made a unique id and the broker's
 
 
 async def view_message(instance: Instance, offset_msg_id: str) -> MessageExt:
-    """The message with this offset message id, asked of the broker whose address is in it."""
+    """The message with this offset message id, from the broker whose address is part of the id."""
     address, physical_offset = _place(offset_msg_id)
     return message_of(decode_unit(await pulling.view_message(instance.remoting, address, physical_offset)))
 
@@ -73,7 +73,9 @@ async def _ask_all(
     *,
     unique: bool,
 ) -> list[MessageExt]:
-    """What the brokers of the topic hold, oldest first; the error of one only when no other has found anything."""
+    """The messages found at the brokers of the topic, oldest first; an error of one is raised only if no other has
+    found any.
+    """
     names = await _brokers(instance, topic)
     mark = None if instance.remoting.signs else unique  # brokers differ in whether a signature covers it
     replies = await asyncio.gather(
@@ -111,7 +113,7 @@ def _address(instance: Instance, broker_name: str) -> str:
 
 
 def _place(offset_msg_id: str) -> tuple[str, int]:
-    """Address and physical offset. MessageIllegal when it is no such id."""
+    """Address and physical offset. MessageIllegal for an invalid id."""
     place = decode_offset_message_id(offset_msg_id)
     host = f"[{place.host}]" if ":" in place.host else place.host
     return f"{host}:{place.port}", place.physical_offset

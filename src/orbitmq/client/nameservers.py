@@ -1,4 +1,4 @@
-"""The name servers of a client: one is asked until it fails, then the next. Knows no route."""
+"""The name servers of a client: one is used until it fails, then the next. Knows no route."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PAGE_BYTES_MAX = 64 << 10  # of the list; a thousand servers take less
 
 
 class NameServers:
-    """A list of addresses and the one in use. They are independent of each other and hold the same routes.
+    """A list of addresses and the one in use. The servers are independent of each other and hold the same routes.
 
-    With `look_up` an empty list is looked up when somebody asks, and again from time to time.
+    With `look_up` an empty list is looked up at the first request, and again regularly.
     """
 
     def __init__(self, addresses: Sequence[str], chance: random.Random, look_up: LookUp | None = None) -> None:
@@ -41,10 +41,10 @@ class NameServers:
         self._looking = asyncio.Lock()
         self._current = chance.choice(self.addresses) if addresses else ""
         self._is_silent = False
-        """None of them answered last; told once."""
+        """Whether none of them responded to the last request; logged once."""
 
     async def ask(self, question: Callable[[str], Awaitable[T]]) -> T:
-        """The answer of the first server that gives one, each tried once.
+        """The response of the first server that sends one; each is tried once.
 
         ClientError 10004 without addresses, ConnectError when none answers; other errors are the answer's own.
         """
@@ -75,12 +75,12 @@ class NameServers:
             )
 
     def _in_turn(self) -> list[str]:
-        """Every address, the one in use first."""
+        """All addresses, the one in use first."""
         at = self.addresses.index(self._current) if self._current in self.addresses else 0
         return [*self.addresses[at:], *self.addresses[:at]]
 
     def update(self, addresses: Iterable[str]) -> None:
-        """Ask these from now on; the one in use stays when it is among them. An empty list changes nothing."""
+        """Use these instead; the one in use stays if it is among them. An empty list changes nothing."""
         new = tuple(dict.fromkeys(addresses))
         if not new or set(new) == set(self.addresses):
             return

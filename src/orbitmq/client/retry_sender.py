@@ -1,4 +1,4 @@
-"""Has failed messages delivered to their group again: by the broker they came from, else through the retry topic."""
+"""Sends failed messages back for retry: to the broker they came from, else as a copy to the retry topic."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 _log = logging.getLogger(__name__)
 
 RULES = RetryRules(3, 3000)  # attempts and milliseconds of a copy
-PACKING = Packing(sys.maxsize)  # what a broker has stored once is not too large for this client
+PACKING = Packing(sys.maxsize)  # a message that a broker has stored is not too large for this client
 
 
 class RetrySender:
-    """For one group. After `reconsume_times_max` failures the broker puts a message into the dead letter topic."""
+    """Sends back for one group. After `reconsume_times_max` failures the broker stores a message in the dead letter
+    topic.
+    """
 
     def __init__(
         self, instance: Instance, group: str, reconsume_times_max: int, *, namespace: Namespace = NO_NAMESPACE
@@ -40,8 +42,9 @@ class RetrySender:
     async def send_back(
         self, message: MessageExt, delay_level: int, broker_name: str | None = None, group: str | None = None
     ) -> None:
-        """To the broker the message came from, or that is named; if that fails, a copy. `group` is another that shall
-        get it. BrokerError, ClientError, RemotingError; MessageIllegal for a group that cannot.
+        """Send the message to the broker it came from, or to `broker_name`; if that fails, send a copy. `group` is
+        another group that should get it. BrokerError, ClientError, RemotingError; MessageIllegal for a group that
+        cannot.
         """
         group = self._group if group is None else self._namespace.wrap(group)
         check_consumer_group(group)
@@ -64,15 +67,15 @@ class RetrySender:
             await self.send_copy(message, group)
 
     async def _address(self, message: MessageExt, broker_name: str) -> str:
-        """The named broker's master; of a message that was found by its id only the place is known."""
+        """The master of the broker; for a message that was found by its id only its address is known."""
         if not broker_name:
             return message.store_host
         queue = MessageQueue(self._namespace.wrap(message.topic), broker_name, message.queue_id)
         return await self._instance.routes.master(queue)
 
     async def send_copy(self, message: MessageExt, group: str | None = None) -> None:
-        """A copy to the group's retry topic on any broker, which knows from it how often the message has failed. What
-        has no room for a delay becomes a dead letter.
+        """Send a copy, which holds the number of failures, to the group's retry topic on any broker. A message without
+        room for the delay property becomes a dead letter.
         """
         instance, group = self._instance, group or self._group
         refusal: OrbitMQError | None = None

@@ -1,10 +1,11 @@
-"""Runs asyncio objects for threads: one event loop in one thread a process, and methods that wait for their coroutines.
+"""Runs asyncio objects for threads: one event loop in one thread per process, and methods that wait for their
+coroutines.
 
     class Producer(SyncWrapper[asynchronous.Producer]):
         send = blocking(asynchronous.Producer.send)
 
-A method is declared by naming the one that does the work, and has its parameters, result and documentation. Knows no
-particular client.
+A method is declared by naming the asyncio method that does the work; it has the same parameters, result and
+documentation. Knows no particular client.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ C_co = TypeVar("C_co", covariant=True)
 _log = logging.getLogger(__name__)
 
 
-TURN_S = 0.005  # of calls in one turn of the loop: connections and timers must have their turn as well
-CALLS_MAX = 1000  # that wait for the loop; threads that call faster than it works wait until there are fewer
+TURN_S = 0.005  # of calls in one iteration of the loop: connections and timers must be served as well
+CALLS_MAX = 1000  # that wait for the loop; threads that call faster than it runs wait until there are fewer
 CALLBACKS_MAX = 50_000  # that are due; as many as the sends of a producer that may be unfinished
-LOOK_S = 0.001  # how often such a thread looks; the loop needs longer for the calls that wait
+LOOK_S = 0.001  # how often such a thread checks; the loop needs longer for the waiting calls
 
 
 class LoopThread:
     """An event loop on a daemon thread.
 
-    A signal handler runs inside the call that it interrupts, on the same thread, and may call as well. So a thread that
-    calls holds no lock and leaves nothing half done that another call needs, and the loop never waits for a lock that a
-    calling thread may hold.
+    A signal handler runs inside the call that it interrupts, on the same thread, and may call as well. So a calling
+    thread holds no lock and leaves no state inconsistent that another call needs, and the loop never waits for a lock
+    that a calling thread may hold.
     """
 
     def __init__(self) -> None:
@@ -58,12 +59,12 @@ class LoopThread:
         protect(self.loop)
         self._calls: deque[Callable[[], None]] = deque()
         self._is_working = False
-        """The loop is at the calls, or about to be, and will find those that come. Only the loop changes it."""
+        """Whether the loop is processing calls, or about to, and will find new ones. Only the loop changes it."""
         self.futures = CallThread("orbitmq-futures")
-        """For what may wait."""
+        """For work that may block."""
         self.callbacks = CallThread("orbitmq-callbacks")
-        """For functions of the application that hear of outcomes: on the loop, one that wants a lock which a thread
-        holds while it calls a client would stop both for ever.
+        """For callbacks of the application: on the loop, a callback that waits for a lock which a thread holds while it
+        calls a client would deadlock.
         """
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
         self._thread.start()
@@ -74,7 +75,7 @@ class LoopThread:
         while True:
             try:
                 return self.loop.run_forever()
-            except (SystemExit, KeyboardInterrupt):  # an application's: every thread that calls needs the loop
+            except (SystemExit, KeyboardInterrupt):  # from application code: every calling thread needs the loop
                 _log.exception("event=loop_not_left; code of the application on the clients' loop cannot end it")
 
     @property
@@ -83,7 +84,7 @@ class LoopThread:
         return threading.get_ident() == self._thread.ident
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run `function` on the loop soon. When very many calls wait for it, this waits until there are fewer."""
+        """Schedule `function` on the loop. While too many calls are waiting, block until there are fewer."""
         while len(self._calls) >= CALLS_MAX and not self.is_current:
             time.sleep(LOOK_S)
         self._calls.append(function)
@@ -101,19 +102,21 @@ class LoopThread:
             while self._calls and time.monotonic() < ends:
                 self._calls.popleft()()
         finally:
-            self._is_working = False  # before the last look: a call that comes behind it wakes the loop
+            self._is_working = False  # before the last check: a later call wakes the loop
             if self._calls:
                 self._is_working = True
                 self.loop.call_soon(self._work)
 
 
-_lock = threading.RLock()  # the signal handler that interrupts its holder may come for it on the same thread
+_lock = threading.RLock()  # a signal handler that interrupts the holder may acquire it on the same thread
 _is_beginning = False
 _current: LoopThread | None = None
 
 
 def loop_thread() -> LoopThread:
-    """The one of this process, begun at first use. InvalidStateError in a signal handler that interrupts just that."""
+    """The loop thread of this process, started at first use. InvalidStateError in a signal handler that interrupts the
+    start.
+    """
     return _current or _begin()
 
 
@@ -135,7 +138,7 @@ def _begin() -> LoopThread:
 
 
 def _after_fork() -> None:
-    """Threads do not live on in a child: it begins its own loop. Objects of the parent refuse to work there."""
+    """Threads do not survive in a child, so it starts its own loop. Clients of the parent do not work there."""
     global _current, _lock, _is_beginning
     _current, _lock, _is_beginning = None, threading.RLock(), False
 
@@ -151,11 +154,11 @@ class _Call(Generic[R]):
 
     def __init__(self, start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], object] | None) -> None:
         self._start, self._undo = start, undo
-        self._context = contextvars.copy_context()  # what the thread knows of itself, a trace for example, goes along
+        self._context = contextvars.copy_context()  # the context variables of the thread, a trace for example
         self._task: asyncio.Task[R] | None = None
         self._is_given_up = False
         self.ended = threading.Lock()
-        """Can be acquired when the outcome is there. Unlike a future it is settled, by release, without a wait."""
+        """Released when the outcome is known. Unlike a future, releasing it never blocks."""
         self.ended.acquire()
         self.has_ended = False
         self.error: BaseException | None = None
@@ -183,7 +186,7 @@ class _Call(Generic[R]):
         self.ended.release()
 
     def give_up(self) -> None:
-        """The thread waits no more, and has not got what may have come meanwhile."""
+        """The thread no longer waits, and did not get a result that may have arrived meanwhile."""
         if self._task is None or self._is_given_up:
             return
         self._is_given_up = True
@@ -198,11 +201,11 @@ class _Call(Generic[R]):
 
 
 def wait(start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], object] | None = None) -> R:
-    """Run the coroutine that `start` makes on the loop and wait for its result. InvalidStateError on the loop, where it
-    would never end.
+    """Run the coroutine that `start` returns on the loop and wait for its result. InvalidStateError on the loop itself,
+    where it would never end.
 
-    Whatever a signal handler raises meanwhile ends the wait, and the coroutine is cancelled. When it has a result
-    already, which nobody gets then, `undo` is called with that on the loop, before any later call of this thread.
+    What a signal handler raises meanwhile ends the wait, and the coroutine is cancelled. If it already has a result,
+    which is lost then, `undo` is called with the result on the loop, before any later call of this thread.
     """
     thread = loop_thread()
     if thread.is_current:
@@ -219,7 +222,7 @@ def wait(start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], 
             try:
                 thread.call(call.give_up)
                 break
-            except BaseException as another:  # one more signal: what the first one interrupted is given up all the same
+            except BaseException as another:  # another signal: give up the interrupted call all the same
                 latest = another
         try:
             raise latest
@@ -233,7 +236,7 @@ def wait(start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], 
 
 
 def run(work: Coroutine[object, object, R]) -> R:
-    """`wait` for a coroutine that is there already."""
+    """`wait` for a coroutine object."""
     if loop_thread().is_current:
         work.close()
     return wait(lambda: work)
@@ -243,8 +246,8 @@ def run(work: Coroutine[object, object, R]) -> R:
 
 
 class CallFuture(concurrent.futures.Future[R]):
-    """A future that a loop settles without a wait for the threads that look at it: what its usual methods wait for may
-    be held by a thread that a signal handler has interrupted, and the handler wait for the loop.
+    """A future that the loop completes without waiting for the threads that use it: its usual methods acquire a lock
+    that an interrupted thread may hold while the signal handler waits for the loop.
     """
 
     _done_callbacks: list[Callable[[CallFuture[R]], object]]
@@ -263,7 +266,7 @@ class CallFuture(concurrent.futures.Future[R]):
             self._condition.release()
 
     def _act(self, thread: LoopThread, act: Callable[[V], None], value: V) -> None:
-        with self._condition:  # whoever has it may take it again
+        with self._condition:  # the lock is reentrant
             callbacks, self._done_callbacks = self._done_callbacks, []
             act(value)
         if callbacks:
@@ -273,18 +276,20 @@ class CallFuture(concurrent.futures.Future[R]):
         for callback in callbacks:
             try:
                 callback(self)
-            except BaseException:  # the application's code; others wait for the thread
+            except BaseException:  # the application's code; other callbacks need the thread
                 _log.exception("event=future_callback_failed")
 
 
 def submit(start: Callable[[], asyncio.Future[R]]) -> CallFuture[R]:
-    """Call `start` on the loop; a future for threads with the outcome of the one it returns. TooManyRequestsError while
-    too many callbacks are due.
+    """Call `start` on the loop and return a future for threads with the outcome of the future that it returns.
+    TooManyRequestsError while too many callbacks are due.
     """
     thread, outcome = loop_thread(), CallFuture[R]()
     if thread.callbacks.waiting >= CALLBACKS_MAX:
-        raise TooManyRequestsError(f"{CALLBACKS_MAX} callbacks are due, no more is begun; they must return sooner")
-    outcome.set_running_or_notify_cancel()  # here, where nobody else has it yet
+        raise TooManyRequestsError(
+            f"{CALLBACKS_MAX} callbacks are due, which is the limit; make callbacks return sooner"
+        )
+    outcome.set_running_or_notify_cancel()  # here, before another thread can see it
 
     def begin() -> None:
         try:
@@ -304,7 +309,7 @@ def submit(start: Callable[[], asyncio.Future[R]]) -> CallFuture[R]:
 
 
 class SyncWrapper(Generic[C_co]):
-    """Base of the synchronous classes: holds the object that does the work."""
+    """Base of the synchronous classes: wraps an asyncio object."""
 
     def __init__(self, core: C_co) -> None:
         self.core = core
@@ -312,7 +317,9 @@ class SyncWrapper(Generic[C_co]):
 
 
 def on_own_thread(callback: Callable[P, object]) -> Callable[P, object]:
-    """The callback on a thread of its own, where it may use the synchronous classes; a coroutine function stays."""
+    """The callback, called on a thread of its own, where it may use the synchronous classes; a coroutine function is
+    returned as it is.
+    """
     if is_coroutine(callback):
         return callback
 
@@ -325,7 +332,7 @@ def on_own_thread(callback: Callable[P, object]) -> Callable[P, object]:
 def blocking(
     method: Callable[Concatenate[C, P], Coroutine[object, object, R]], undo: Callable[[C, R], object] | None = None
 ) -> Callable[Concatenate[SyncWrapper[C], P], R]:
-    """The method that runs a coroutine method and waits for its result; `undo(core, result)` as `wait` has it."""
+    """A method that runs a coroutine method and waits for its result; `undo(core, result)` as in `wait`."""
 
     @functools.wraps(method)
     def call(wrapper: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -337,7 +344,7 @@ def blocking(
 
 
 def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[SyncWrapper[C], P], R]:
-    """The method that calls a plain method on the loop, where nothing else touches the object meanwhile."""
+    """A method that calls a plain method on the loop, where nothing else uses the object meanwhile."""
 
     @functools.wraps(method)
     def call(wrapper: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -352,7 +359,7 @@ def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[SyncW
 def as_future(
     method: Callable[Concatenate[C, P], asyncio.Task[R]],
 ) -> Callable[Concatenate[SyncWrapper[C], P], concurrent.futures.Future[R]]:
-    """The method that begins a task and returns a future for threads at once."""
+    """A method that starts a task and returns a future for threads at once."""
 
     @functools.wraps(method)
     def call(wrapper: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:

@@ -1,4 +1,4 @@
-"""Writes message traces: hooks that make records, and a sender of its own that sends them, a batch at a time.
+"""Writes message traces: hooks that create records, and a dispatcher that sends them in batches.
 
 Nothing here holds up or fails a send or a listener: records wait in a bounded queue, and those that find it full are
 counted and dropped.
@@ -60,8 +60,8 @@ Send = Callable[[Message], "asyncio.Future[SendResult]"]
 
 
 def trace_dispatcher(instance: Instance, group: str, what: str, topic: str) -> TraceDispatcher:
-    """Traces that go out over the connections of `instance`; `what` is PRODUCE or CONSUME. With the access channel
-    CLOUD the topic is that of the region.
+    """A dispatcher that uses the connections of `instance`; `what` is PRODUCE or CONSUME. With the access channel CLOUD
+    the topic is that of the region.
     """
     inner = f"_INNER_TRACE_PRODUCER-{group}-{what}-{next(_numbers)}"
     sender = MessageSender(instance, inner, QueueChooser(instance.chance))
@@ -75,7 +75,7 @@ def trace_dispatcher(instance: Instance, group: str, what: str, topic: str) -> T
 
 @dataclass(slots=True)
 class _Batch:
-    """Records of one topic that wait for the others of their message."""
+    """Records of one topic that wait to be sent in one message."""
 
     texts: list[str] = field(default_factory=list)
     keys: dict[str, None] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _Batch:
 
 
 class TraceDispatcher:
-    """Records on their way to the trace topic. For the event loop's thread, `add` for any."""
+    """Sends records to the trace topic. For the event loop's thread; `add` is thread-safe."""
 
     def __init__(self, topic: str, send: Send, channel: str = LOCAL) -> None:
         self._channel = channel
@@ -95,14 +95,14 @@ class TraceDispatcher:
         self._waiting = 0
         self._under_way: set[asyncio.Future[SendResult]] = set()
         self.dropped = 0
-        """Records that found the queue full, or whose batch could not be sent."""
+        """The number of records that were dropped, since the queue was full or the batch could not be sent."""
 
     def is_own(self, topic: str) -> bool:
-        """Whether messages of this topic are traces themselves, which leave none."""
+        """Whether messages of this topic are traces, which are not traced themselves."""
         return topic.startswith(self._topic)
 
     def add(self, records: Iterable[Record], keys: Iterable[str], region: str = DEFAULT_REGION) -> None:
-        """Have records sent soon; `keys` find them, message ids and the messages' own."""
+        """Queue records to be sent; `keys` index them: message ids and the keys of the messages."""
         texts, found = [encode_record(record, self._channel) for record in records], list(keys)
         topic = self._topic + region if self._channel == CLOUD else self._topic
         self._loop.call_soon_threadsafe(self._add, topic, texts, found)
@@ -147,7 +147,7 @@ class TraceDispatcher:
             self._drop(number)
 
     async def close(self) -> None:
-        """Send what waits, within a limit."""
+        """Send the queued records, within a limit."""
         await asyncio.sleep(0)  # records of other threads are already on their way to the loop
         for topic in list(self._batches):
             self._flush(topic)
@@ -156,7 +156,7 @@ class TraceDispatcher:
 
 
 class SendTraceHook:
-    """Makes a record of every message a producer stored."""
+    """Creates a record for every message that a producer has stored."""
 
     def __init__(self, traces: TraceDispatcher) -> None:
         self._traces = traces
@@ -165,7 +165,7 @@ class SendTraceHook:
         """Nothing is known yet."""
 
     def after(self, context: SendContext) -> None:
-        """A message that was not stored leaves no trace, as with RocketMQ: there is nothing to be found."""
+        """As in RocketMQ, a message that was not stored is not traced."""
         result, message = context.result, context.message
         if result is None or not result.trace_on or self._traces.is_own(message.topic):
             return
@@ -180,12 +180,12 @@ class SendTraceHook:
 
 
 class ConsumeTraceHook:
-    """Makes two records of every message a listener gets."""
+    """Creates two records for every message passed to a listener."""
 
     def __init__(self, traces: TraceDispatcher, new_id: Callable[[], str]) -> None:
         self._traces = traces
         self._new_id = new_id
-        self._requests: dict[int, str] = {}  # of calls under way: their context -> request id
+        self._requests: dict[int, str] = {}  # of running calls: context -> request id
 
     def before(self, context: ConsumeContext) -> None:
         traced = self._traced(context)
