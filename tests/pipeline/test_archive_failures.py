@@ -143,7 +143,7 @@ def test_a_first_archive_leaves_no_broker_out_that_is_named(
         cluster.restart("broker-b")
     assert not (tmp_path / "lake").exists()
     assert archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, dryRun="true") == 2 * COUNT
-    with pytest.raises(ConfigurationError, match="expectBrokers goes with input pull"):
+    with pytest.raises(ConfigurationError, match="expectBrokers needs input pull"):
         archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, input="store", path=tmp_path)
 
 

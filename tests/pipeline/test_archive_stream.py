@@ -112,7 +112,7 @@ def test_a_store_is_archived_under_its_brokers_name(tmp_path: Path) -> None:
             {"path": "/x/store", "nameServer": "n:1"},
             "option brokerName is missing; set it to the broker that owns /x/store",
         ),
-        ({"path": '{"a": "/x"}', "brokerName": "a"}, "option brokerName names a single directory"),
+        ({"path": '{"a": "/x"}', "brokerName": "a"}, "option brokerName is for a single directory"),
         ({"path": "/x", "startingOffsets": "group"}, "option startingOffsets needs input pull"),
         ({}, "option path is missing"),
     ],

@@ -80,7 +80,7 @@ def test_a_table_says_how_much_of_it_is_shown() -> None:
 
 
 def test_nothing_found_is_said() -> None:
-    assert "Nothing was found that needs a look." in page(HEAD, [section()])
+    assert "No findings." in page(HEAD, [section()])
 
 
 def test_a_check_that_is_refused_is_named_and_fails_the_job() -> None:
@@ -100,7 +100,7 @@ def test_a_check_that_is_refused_is_named_and_fails_the_job() -> None:
         "delayed": "ORBITMQ_NO_PERMISSION: delay offsets of broker-a: admins only",
         "half": "ORBITMQ_NO_PERMISSION: the half topic",
     }
-    assert "not looked at: Delayed messages" in page(HEAD, found)
+    assert "not checked: Delayed messages" in page(HEAD, found)
 
     def broken() -> Section:
         raise PySparkException("a bug")

@@ -310,7 +310,7 @@ def test_a_lake_is_looked_through(spark: SparkSession, lake: Path, tmp_path: Pat
     [
         ({"checks": "backlog,doubles"}, "option checks: unknown doubles; allowed are backlog, "),
         ({"checks": "half", "input": "lake"}, "option checks: input lake does not support half"),
-        ({"failOn": "gaps,heat"}, "option failOn: there is no heat"),
+        ({"failOn": "gaps,heat"}, "option failOn: unknown heat"),
         ({"from": "yesterday"}, "option from: use a time"),
     ],
 )

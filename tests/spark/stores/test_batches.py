@@ -255,7 +255,9 @@ def test_raw_rows_need_the_column_that_tells_them_apart(tmp_path: Path) -> None:
 def test_a_queue_that_leads_to_no_message_is_named(damaged: tuple[Path, int]) -> None:
     root, place = damaged
     flip(root, place + 4)  # its magic number
-    with pytest.raises(SourceError, match=rf"physical offset {place} to .*a queue leads here, but there is no such"):
+    with pytest.raises(
+        SourceError, match=rf"physical offset {place} to .*a queue entry points here, but there is no such"
+    ):
         rows(root, topics="T", topicsBy="queues")
     assert len(rows(root, topics="T", topicsBy="queues", onCorruptRecord="skip")) == 39
 

@@ -88,10 +88,12 @@ def test_bounds_may_differ_by_broker(root: Path) -> None:
 def test_a_start_the_log_no_longer_has_is_lost_data(tmp_path: Path) -> None:
     root = golden.unpack("expired", tmp_path)
     first = golden.manifest("expired")["messages"][0]["physicalOffset"]
-    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: store of store: asked from 7 on, but it begins at"):
+    with pytest.raises(
+        SourceError, match=r"^ORBITMQ_DATA_LOSS: store of store: the read starts at 7, but the log starts at"
+    ):
         places(root, startingPhysicalOffset=7)
     assert places(root, startingPhysicalOffset=7, failOnDataLoss=False)[0] == first
-    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*but it ends at \d+; it is another log"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*but the log ends at \d+; it is another log"):
         places(root, startingPhysicalOffset=1 << 40)
     assert places(root, startingPhysicalOffset=1 << 40, failOnDataLoss=False) == []
 
@@ -116,14 +118,20 @@ def test_a_broker_that_runs_is_read_up_to_what_its_queues_hold(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({}, "no store directory is named"),
-        ({"path": "/x", "subscribe": "orders"}, "option subscribe is unknown; give topics"),
+        ({}, "no store directory; pass it to load"),
+        ({"path": "/x", "subscribe": "orders"}, "option subscribe is unknown; use topics"),
         ({"path": "/x", "splitbyte": "9"}, "option splitbyte is unknown; did you mean splitBytes"),
         ({"path": "/x", "splitBytes": "9"}, "splitBytes"),
-        ({"path": "/x", "startingPhysicalOffset": "now"}, "option startingPhysicalOffset: 'now' is no physical offset"),
-        ({"path": "/x", "endingPhysicalOffset": "earliest"}, "option endingPhysicalOffset: 'earliest' is no physical"),
-        ({"path": "{", "columns": "body"}, "option path is no JSON"),
-        ({"path": "{}"}, "option path: give a JSON object"),
+        (
+            {"path": "/x", "startingPhysicalOffset": "now"},
+            "option startingPhysicalOffset: 'now' is not a physical offset",
+        ),
+        (
+            {"path": "/x", "endingPhysicalOffset": "earliest"},
+            "option endingPhysicalOffset: 'earliest' is not a physical",
+        ),
+        ({"path": "{", "columns": "body"}, "option path is not JSON"),
+        ({"path": "{}"}, "option path: use a JSON object"),
         ({"path": '{"a":"/x"}', "storePathCommitLog": '{"b":"/y"}'}, "storePathCommitLog names b, which path does not"),
     ],
 )

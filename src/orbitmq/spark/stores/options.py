@@ -1,4 +1,4 @@
-"""The options of `format("orbitmq-store")`, one declaration each. Must not know how a store is read."""
+"""The options of `format("orbitmq-store")`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.store.reader import StoreDirectory
 
 FOREIGN_OPTIONS = {
-    "nameserver": "a store directory is read from the disk; a cluster is read by format orbitmq",
-    "subscribe": "give topics",
-    "topic": "give topics",
-    "startingoffsets": "give startingPhysicalOffset",
-    "endingoffsets": "give endingPhysicalOffset",
-    "store": "give path",
+    "nameserver": "a store directory is read from the disk; use format orbitmq to read a cluster",
+    "subscribe": "use topics",
+    "topic": "use topics",
+    "startingoffsets": "use startingPhysicalOffset",
+    "endingoffsets": "use endingPhysicalOffset",
+    "store": "use path",
 }
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -29,7 +29,7 @@ SPLIT_SIZE_MIN = 1 << 10
 
 @dataclass(frozen=True)
 class ScanOptions(RowOptions):
-    """How a store directory is read."""
+    """Options of reads of store directories."""
 
     path: str = option(
         "path",
@@ -136,7 +136,8 @@ class ScanOptions(RowOptions):
         }
 
     def bound(self, key: str, text: str, broker: str) -> int | str:
-        """What `startingPhysicalOffset` or `endingPhysicalOffset` says for a broker: a number, earliest or latest."""
+        """The value of `startingPhysicalOffset` or `endingPhysicalOffset` for a broker: a number, earliest or
+        latest."""
         value: Any = text
         if text.lstrip().startswith("{"):
             value = _by_broker(key, text).get(broker, EARLIEST if key == "startingPhysicalOffset" else LATEST)
@@ -144,16 +145,16 @@ class ScanOptions(RowOptions):
             return str(value)
         if str(value).isdecimal():
             return int(value)
-        raise bad_option(f"option {key}: {value!r} is no physical offset")
+        raise bad_option(f"option {key}: {value!r} is not a physical offset")
 
 
 def _by_broker(key: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise bad_option(f"option {key} is no JSON: {error}") from error
+        raise bad_option(f"option {key} is not JSON: {error}") from error
     if not isinstance(value, dict) or not value:
-        raise bad_option(f"option {key}: give a JSON object with a value for each broker")
+        raise bad_option(f"option {key}: use a JSON object with a value for each broker")
     return value
 
 
@@ -162,13 +163,13 @@ def _directories(text: str) -> tuple[Path, ...]:
 
 
 def scan_options(given: Mapping[str, str]) -> ScanOptions:
-    """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
+    """Parse the options of a read. Names are not case-sensitive. SourceError names the invalid option."""
     aliased = {("maxRowsPerTrigger" if key.lower() == "maxoffsetspertrigger" else key): given[key] for key in given}
     options = parse_declared(ScanOptions, aliased, FOREIGN_OPTIONS)
     if not options.path:
-        raise bad_option("no store directory is named; give it to load()")
+        raise bad_option("no store directory; pass it to load()")
     if options.broker_name and options.is_table:
-        raise bad_option("option brokerName names a single directory; option path says itself whose each is")
+        raise bad_option("option brokerName is for a single directory; option path names the brokers")
     for key, text in (("startingPhysicalOffset", options.start), ("endingPhysicalOffset", options.end)):
         for broker in options.stores:
             options.bound(key, text, broker)

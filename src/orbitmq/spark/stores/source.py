@@ -1,7 +1,7 @@
 """The data source `orbitmq-store`: a broker's store directory as a DataFrame, read from the disk without any broker.
 
-Spark calls it in three places: `schema`, `reader` and `streamReader` where `load` is called, `partitions` on the
-driver, `read` in a task. Nothing stays open between them.
+Spark calls `schema`, `reader` and `streamReader` where `load` is called, `partitions` on the driver, and `read` in a
+task. Nothing stays open between these calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StoreSource(DataSource):
 
 
 def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
-    """What tasks have to know. SourceError when the schema is one that cannot be read."""
+    """The settings for tasks. SourceError for a schema that cannot be read."""
     types = {"consumequeue": QUEUE_COLUMNS, "index": INDEX_COLUMNS}.get(options.scan)
     check_schema(schema, types or log_types(options.include_properties))
     if options.scan == "commitlog":
@@ -69,14 +69,14 @@ def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
 
 
 class StoreBatchReader(DataSourceReader):
-    """Plans a batch read on the driver and runs its tasks; it travels to the executors."""
+    """Plans a batch read on the driver and runs its tasks. It is sent to the executors."""
 
     def __init__(self, options: ScanOptions, settings: StoreSettings) -> None:
         self._options = options
         self._settings = settings
 
     def partitions(self) -> list[InputPartition]:
-        """The splits of all directories, as they lie there now."""
+        """The splits of all directories as they are now."""
         return [SplitPartition(split) for split in batch_splits(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,5 +1,5 @@
-"""Cuts a store into what single tasks read. Ranges are cut by arithmetic alone, so the same range is cut the same way
-in every run; what lies in them is looked up here only for their bounds. Must not know Spark."""
+"""Splits a store into parts for single tasks. Ranges are split by arithmetic alone, so the same range has the same
+splits in every run. Knows no Spark."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orbitmq.spark.stores.queues import places
 from orbitmq.spark.topic_names import STAR, TopicNames
 from orbitmq.store.reader import StoreDirectory
 
-QUEUES_SHARE_MAX = 0.4  # of the log: beyond that, picking messages out costs more than walking past the others
+QUEUES_SHARE_MAX = 0.4  # of the log: beyond that, reading through queues costs more than a scan
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """A stretch of a log, by physical offsets; `end` is exclusive."""
+    """A range of a log, by physical offsets. `end` is exclusive."""
 
     start: int
     end: int
@@ -27,8 +27,8 @@ class Bounds:
 
 @dataclass(frozen=True)
 class LogSplit:
-    """A stretch of a broker's log for one task. `is_aligned`: a message begins at its start. `range_end`: where
-    the last of the splits beside it ends. `by_queues`: its messages are found through the queues of their topics.
+    """A range of a broker's log for one task. `is_aligned`: a message begins at its start. `range_end`: the end of the
+    last split of the same range. `by_queues`: messages are found through the queues of their topics.
     """
 
     broker_name: str
@@ -62,7 +62,7 @@ Split = LogSplit | QueueSplit | IndexSplit
 
 
 def checked(stores: dict[str, StoreDirectory]) -> dict[str, StoreDirectory]:
-    """SourceError when one of them is no store that can be read."""
+    """SourceError when one of them is not a readable store."""
     for directory in stores.values():
         try:
             directory.check()
@@ -72,7 +72,7 @@ def checked(stores: dict[str, StoreDirectory]) -> dict[str, StoreDirectory]:
 
 
 def known_bounds(directory: StoreDirectory, safe_end: str) -> Bounds:
-    """What there is of a log: from its first file to its safe end."""
+    """The bounds of a log: from its first file to its safe end."""
     only_dispatched = safe_end == "dispatched" or (safe_end == "auto" and directory.is_live)
     end = directory.queued_end() if only_dispatched else directory.whole_end()
     start = directory.log().start
@@ -80,7 +80,7 @@ def known_bounds(directory: StoreDirectory, safe_end: str) -> Bounds:
 
 
 def wanted_bounds(options: ScanOptions, broker: str, directory: StoreDirectory, known: Bounds) -> Bounds:
-    """What the options want of it, beginning with a message. SourceError when they want what is gone, unless losses are
+    """The bounds that the options select, starting with a message. SourceError when data is gone, unless losses are
     allowed.
     """
     start = options.bound("startingPhysicalOffset", options.start, broker)
@@ -96,18 +96,18 @@ def wanted_bounds(options: ScanOptions, broker: str, directory: StoreDirectory, 
 
 
 def check_start(broker: str, start: int, known: Bounds) -> None:
-    """SourceError when a log does not hold the offset to begin at (any more)."""
-    text = f"store of {broker}: asked from {start} on, but"
+    """SourceError when a log does not have the starting offset (any more)."""
+    text = f"store of {broker}: the read starts at {start}, but"
     if start < known.start:
-        raise data_loss(f"{text} it begins at {known.start}; {known.start - start} bytes are gone")
+        raise data_loss(f"{text} the log starts at {known.start}; {known.start - start} bytes are gone")
     if start > known.end:
-        raise data_loss(f"{text} it ends at {known.end}; it is another log, or has lost its end")
+        raise data_loss(f"{text} the log ends at {known.end}; it is another log, or has lost its end")
 
 
 def log_splits(
     options: ScanOptions, broker: str, directory: StoreDirectory, bounds: Bounds, *, may_look: bool
 ) -> list[LogSplit]:
-    """A stretch of a log cut evenly. `may_look`: the queues may be asked which way is less work."""
+    """A range of a log in equal splits. `may_look`: the queues may be read to find out which way is less work."""
     size, share = bounds.end - bounds.start, 1.0
     if options.topics_by == "queues":
         share = 0.0
@@ -125,12 +125,12 @@ def log_splits(
 
 
 def _may_be_few(names: TopicNames) -> bool:
-    """Whether the queues are worth a look: for all topics they are many entries, and the log is the way anyhow."""
+    """Whether to read the queues: for all topics they have many entries, and a scan of the log is cheaper anyway."""
     return bool(names) and STAR not in names.stars
 
 
 def queue_topics(options: ScanOptions) -> TopicNames:
-    """The topics in whose queues the wanted messages may stand."""
+    """The topics whose queues may have the selected messages."""
     from orbitmq.spark.stores.columns import HIDING_TOPICS
 
     wanted = options.topic_names
@@ -139,7 +139,7 @@ def queue_topics(options: ScanOptions) -> TopicNames:
 
 
 def queue_splits(options: ScanOptions, broker: str, directory: StoreDirectory) -> list[QueueSplit]:
-    """Whole queues, as many together as make up the size of a split."""
+    """Whole queues, grouped to the size of a split."""
     names = options.topic_names
     splits: list[QueueSplit] = []
     held: list[tuple[str, int]] = []
@@ -156,7 +156,7 @@ def queue_splits(options: ScanOptions, broker: str, directory: StoreDirectory) -
 
 
 def batch_splits(options: ScanOptions) -> list[Split]:
-    """Everything that a batch read reads."""
+    """The splits of a batch read."""
     splits: list[Split] = []
     for broker, directory in checked(options.stores).items():
         if options.scan == "consumequeue":
