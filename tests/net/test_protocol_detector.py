@@ -289,7 +289,7 @@ async def test_the_asking_side_of_a_broker_takes_its_options(both_loops: LoopFac
 
 async def test_a_server_with_a_bad_certificate_does_not_start(tmp_path: Path) -> None:
     server = Server(router(), tls=ServerTls(TlsOptions(cert_path=str(tmp_path / "none.pem"))))
-    with pytest.raises(ConfigurationError, match=r"option tls\.server\.certPath: .*none\.pem is no file"):
+    with pytest.raises(ConfigurationError, match=r"option tls\.server\.certPath: .*none\.pem is not a file"):
         await server.start("127.0.0.1", 0)
 
 

@@ -65,7 +65,6 @@ LOCAL_NAME = "local"
 LOGIN_BODY_MAX = 4096
 CONFIRM_BODY_MAX = 16 << 10
 FOREIGN_FORM = "the form is not from a page of your session"
-FOREIGN_FORM = "the form is not from a page of your session"
 HASHED_AT_ONCE = 2  # each takes 16 MiB and a core for its time
 SAID_MAX = 300  # characters of a sentence that is carried to the next page
 TARGET_MAX = 2000  # characters of an address that a login leads back to

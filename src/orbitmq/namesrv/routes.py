@@ -1,6 +1,6 @@
 """The route table: brokers, their topics, and who is still alive. Pure: the time and the connections come in as values.
 
-A broker name is one master (id 0) and its slaves. Only masters tell topics; a topic stays until the last member of
+A broker name is one master (id 0) and its slaves. Only masters register topics; a topic stays until the last member of
 its broker name is gone or a tool deletes it. Of two masters the one that was promoted later stays; where none was, or
 both are of RocketMQ, the last to register, as in RocketMQ. Must not know sockets, requests or files.
 """
@@ -30,7 +30,7 @@ BROKERS_MAX = 10_000  # names; no cluster comes near
 MEMBERS_MAX = 100  # processes of one name
 TEXT_LENGTH_MAX = 512  # of a name or an address: four times the longest allowed topic
 FILTER_SERVERS_MAX = 100  # addresses of one broker
-UNTOLD = DataVersion(0, 0)  # no broker has it: one of whom something was left out tells all its topics again
+UNTOLD = DataVersion(0, 0)  # no broker has this version: a broker with topics left out registers all its topics again
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class RegisteredBroker:
 
 
 class RouteTable:
-    """Everything a name server knows of brokers and topics. `left_out` is told of a broker name, how much of its
+    """Everything a name server knows of brokers and topics. `left_out` is called with a broker name, how much of its
     registration was not kept, and the limit.
     """
 
@@ -108,7 +108,7 @@ class RouteTable:
         only topics that are new are left out when there is no room: it lives, and so do its other topics.
         """
         if epoch > EPOCH_MAX:
-            raise _too_much("no broker has such an epoch")
+            raise _too_much(f"epoch {epoch} is greater than {EPOCH_MAX}")
         self._refuse_too_much(identity, ha_address)
         broker = self._brokers.setdefault(identity.name, RegisteredBroker(identity.cluster))
         self._drop_other_ids(broker, identity)
@@ -122,7 +122,7 @@ class RouteTable:
         version, known = table.data_version, broker.members.get(MASTER_ID)
         if identity.id == MASTER_ID and self._is_news(known, identity, version):
             is_whole = self._merge(identity.name, broker, table)
-            if known is not None and known.version == UNTOLD:  # one topic that has changed does not tell the others
+            if known is not None and known.version == UNTOLD:  # one changed topic does not register the others
                 is_whole = is_whole and len(table.topics) >= broker.entries
             version = version if is_whole else UNTOLD
         filters = tuple(one for one in registration.filter_servers if len(one) <= TEXT_LENGTH_MAX)[:FILTER_SERVERS_MAX]
@@ -149,9 +149,9 @@ class RouteTable:
         broker = self._brokers.get(identity.name)
         if broker is None:
             if len(self._brokers) >= BROKERS_MAX:
-                raise _too_much(f"{BROKERS_MAX} broker names are registered")
+                raise _too_much(f"the limit of {BROKERS_MAX} broker names is reached")
         elif identity.id not in broker.members and len(broker.members) >= MEMBERS_MAX:
-            raise _too_much(f"{MEMBERS_MAX} brokers of this name are registered")
+            raise _too_much(f"the limit of {MEMBERS_MAX} brokers with this name is reached")
 
     @staticmethod
     def _drop_other_ids(broker: RegisteredBroker, identity: BrokerIdentity) -> None:
@@ -243,12 +243,12 @@ class RouteTable:
     # ------------------------------------------------------------------------------------------------- data versions
 
     def data_version(self, identity: BrokerIdentity) -> DataVersion | None:
-        """The version of the topics a broker last told, None for an unknown broker."""
+        """The version of the topics a broker registered last, None for an unknown broker."""
         member = self._member_at(identity)
         return None if member is None else member[1].version
 
     def known_version(self, identity: BrokerIdentity) -> DataVersion | None:
-        """The same for a broker of this id: one that was a slave has told topics that were not taken."""
+        """The same for a broker of this id: a former slave has registered topics that were ignored."""
         broker = self._brokers.get(identity.name)
         member = broker.members.get(identity.id) if broker is not None else None
         return member.version if member is not None and member.address == identity.address else None
@@ -329,11 +329,11 @@ class RouteTable:
         return list(dict.fromkeys([*self._clusters(), *self._brokers]))
 
     def any_address(self) -> str | None:
-        """The address of some broker, to be asked for its own system topics."""
+        """The address of any broker, for a request for its own system topics."""
         return next((member.address for member in self._members()), None)
 
     def topics_where(self, condition: Callable[[int], bool]) -> list[str]:
-        """The topics whose system flag, as their first broker told it, meets the condition."""
+        """The topics whose system flag, as their first broker registered it, meets the condition."""
         flags = ((topic, next(iter(queues.values())).topic_sys_flag) for topic, queues in self._topics.items())
         return [topic for topic, flag in flags if condition(flag)]
 
@@ -342,7 +342,7 @@ class RouteTable:
     def wipe_write_permission(self, broker_name: str) -> int:
         """Take new messages away from a broker; returns the number of topics touched.
 
-        It lasts until the broker tells changed topics.
+        It lasts until the broker registers changed topics.
         """
         return self._change_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
 

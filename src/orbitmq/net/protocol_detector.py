@@ -1,7 +1,7 @@
-"""What a new connection speaks is decided by its first byte: TLS begins with 0x16, a frame never does.
+"""The first byte of a connection decides its protocol: TLS begins with 0x16, a frame never does.
 
-A frame of that length would be larger than any that is allowed. A plain connection meets the door once; an encrypted
-one keeps the layer below, which is transport to the connection and protocol to the socket.
+A frame of that length would be larger than any that is allowed. A plain connection passes the detector once; an
+encrypted one keeps the TLS layer below, which is transport to the connection and protocol to the socket.
 """
 
 from __future__ import annotations

@@ -36,13 +36,13 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     elif options.client_auth == "require":
         raise ConfigurationError(
             "option tls.server.need.client.auth: value 'require' is not allowed without tls.server.authClient=true: "
-            "a certificate that nobody checks proves nothing"
+            "a certificate that is not checked proves nothing"
         )
     return context
 
 
 def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """What a broker asks name servers with; host names are not compared, as in RocketMQ."""
+    """The context of a broker's connections to name servers; host names are not compared, as in RocketMQ."""
     verify = options.verify_servers and not options.test_mode
     return asking_context(
         verify=verify,
@@ -57,7 +57,7 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
 def asking_context(
     *, verify: bool, check_host: bool, trusted: str, certificate: str = "", key: str = "", password: str = ""
 ) -> ssl.SSLContext:
-    """The context of one who asks. Empty `trusted` means the authorities this machine trusts. ConfigurationError."""
+    """The context of a client. Empty `trusted` means the authorities this machine trusts. ConfigurationError."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = verify and check_host
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
@@ -78,7 +78,7 @@ def _context(protocol: int) -> ssl.SSLContext:
 def _load_certificate(context: ssl.SSLContext, prefix: str, cert: str, key: str, password: str) -> None:
     for name, path in ((f"{prefix}.certPath", cert), (f"{prefix}.keyPath", key)):
         if path and not Path(path).expanduser().is_file():
-            raise ConfigurationError(f"option {name}: {path} is no file")
+            raise ConfigurationError(f"option {name}: {path} is not a file")
     try:
         # A password that is a function keeps OpenSSL from asking for one on the terminal.
         context.load_cert_chain(
@@ -193,7 +193,7 @@ class ServerTls:
 
 
 def self_signed_context() -> ssl.SSLContext:
-    """A context with a certificate made on the spot: it encrypts, and proves nothing."""
+    """A context with a new self-signed certificate: it encrypts, but proves no identity."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "server.pem"  # OpenSSL's binding takes files only
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""How a text that somebody else has chosen is shown: client ids, names, properties, bodies, remarks, addresses.
+"""How to print text that peers choose: client ids, names, properties, bodies, remarks, addresses.
 
 Control characters steer a terminal, line ends make up lines of a log, and format characters hide text or turn its order
 round. Logs, commands and pages show such a character as a mark, all of them by `visible`. Light: every command's errors

@@ -32,7 +32,7 @@ class Flow:
     """Messages of one kind: the owner adds to the three counters, `sample` remembers them.
 
     Samples of a window lie in one array, four numbers each, so that ten thousand flows stay within some megabytes.
-    RocketMQ's figures end with the last sample, which may be an hour old; these end with the moment they are asked for.
+    RocketMQ's rates end with the last sample, which may be an hour old; these end with the moment of the call.
     """
 
     __slots__ = ("_count", "_windows", "bytes", "calls", "messages")
@@ -98,7 +98,7 @@ class Snapshots:
 class Durations:
     """How long something took, in steps of RocketMQ's table, over the last finished minute.
 
-    Only what took a millisecond or longer is told one by one; how often it happened at all is known elsewhere.
+    Only what took a millisecond or longer is recorded one by one; the total number is counted elsewhere.
     """
 
     BOUNDS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)

@@ -1,5 +1,6 @@
-"""Work that is done to its end although whoever asked for it is gone: half a change is worse than one that nobody hears
-of. Knows nothing of what the work is.
+"""Work that is finished although its caller is cancelled: half a change is worse than a change without a response.
+
+Knows nothing of the work.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ T = TypeVar("T")
 
 
 class ShieldedTasks:
-    """Keeps such work until it is done."""
+    """Runs such work and keeps it until it is done."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gives, or its error. When the caller is cancelled the work goes on, and an error is logged."""
+        """The result of the work, or its error. When the caller is cancelled it goes on, and an error is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -34,12 +35,12 @@ class ShieldedTasks:
             raise
 
     async def settled(self) -> None:
-        """Return when nothing is under way."""
+        """Return when no work is in flight."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def abandon(self) -> None:
-        """Cancel what is under way. What a thread does for it ends by itself."""
+        """Cancel all work in flight. What a thread does for it ends by itself."""
         for task in self._tasks:
             task.cancel()
         await self.settled()
@@ -49,7 +50,7 @@ def _tell(task: asyncio.Task[Any]) -> None:
     if task.cancelled() or (error := task.exception()) is None:
         return
     what = getattr(task.get_coro(), "__qualname__", task)
-    if isinstance(error, OrbitMQError):  # a refusal, which would have been the answer
+    if isinstance(error, OrbitMQError):  # a refusal, which would have been the response
         _log.info("event=unheard_refusal work=%s error=%s", what, error)
     else:
         _log.error("event=unheard_failure work=%s", what, exc_info=error)
