@@ -15,9 +15,10 @@ from orbitmq.wire.header import Header
 from orbitmq.wire.request import Access, Fenced, Peer, Queue, Request, Slave, topic
 from orbitmq.wire.requests import RequestCode, served_by
 from orbitmq.wire.signature import Credentials, sign
-from tests.broker.access.test_live_access import NOBODY, OWNER, TOPIC, guarded
+from tests.broker.access.test_live_access import ADMIN, NOBODY, OWNER, TOPIC, guarded, refusal, signed
 from tests.broker.test_live_slave import made_slave
 from tests.support.live import client_of, made_broker, running
+from tests.support.loops import until
 
 
 class SpellHeader(Header):
@@ -93,3 +94,25 @@ def test_a_broker_handles_the_requests_whose_rows_say_so(tmp_path: Path, *, is_s
 def test_every_request_has_one_code_and_a_sentence() -> None:
     assert len({int(request) for request in RequestCode}) == len(RequestCode.__members__)
     assert not [request.name for request in RequestCode if request.served_by and not request.text.endswith(".")]
+
+
+async def test_every_handler_reads_the_header_that_its_row_declares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[int | None, set[type[Header]]] = {}
+    read = Command.header
+
+    def spy(command: Command, kind: type[Any]) -> Any:
+        seen.setdefault(command.opaque, set()).add(kind)
+        return read(command, kind)
+
+    monkeypatch.setattr(Command, "header", spy)
+    async with guarded(tmp_path) as (_, peer):
+        for code in served_by(Peer.BROKER):
+            if code == RequestCode.PROMOTE_SLAVE:  # a master refuses it unread
+                continue
+            command = request(code, body=b"{}" if code.has_body else b"")
+            command.ext = dict.fromkeys(code.header.__struct_encode_fields__, "1")
+            assert await refusal(peer, signed(command, ADMIN)) is None, code
+            declared = {code.header} - {Header}
+            await until(lambda: seen.get(command.opaque, set()) == declared, code.name)  # noqa: B023

@@ -138,7 +138,7 @@ class SendHandler:
             header = command.header(kind)
             return self._store_and_answer(connection, command, header)
         except RoomAwaited as awaited:
-            connection.owe(command)
+            connection.defer(command)
             self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
             return None
         except RequestRejected as error:
@@ -165,7 +165,7 @@ class SendHandler:
             answer = self.refusal(command, error.response_code, str(error))
         except Exception as error:
             answer = connection.failed(command, error)
-        connection.settle(command, answer)
+        connection.complete(command, answer)
 
     def _store_and_answer(
         self, connection: Connection, command: Command, header: AnySendHeader
@@ -180,7 +180,7 @@ class SendHandler:
         if topic.name in self._topics.unsaved:
             return self._answer_when_saved(command, topic.name, result, queue_id, waits=waits)
         if waits:
-            connection.owe(command)
+            connection.defer(command)
             self._writing.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
             return None
         return self.answer(command, result, queue_id)
@@ -201,7 +201,7 @@ class SendHandler:
         self, connection: Connection, command: Command, result: PutResult, queue_id: int, status: PutStatus
     ) -> None:
         result.status = status
-        connection.settle(command, self.answer(command, result, queue_id))
+        connection.complete(command, self.answer(command, result, queue_id))
 
     def topic_of(self, header: AnySendHeader) -> TopicConfig:
         """The topic of a message that may be sent there; RequestRejected for others."""

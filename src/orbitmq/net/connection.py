@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._owed = 0  # answers that handlers will give later, without a task
+        self._deferred = 0  # answers that handlers will give later, without a task
         self._open_bytes = 0  # bodies of the requests that are worked on
         self._open_counted = 0  # those that the budget knows of
         self._cut_off: asyncio.TimerHandle | None = None
@@ -321,20 +321,20 @@ class Connection(asyncio.Protocol):
         self._tasks.discard(task)
         self._ended(size)
 
-    def owe(self, command: Command) -> None:
-        """A handler that gives no answer now will `settle` it: cheaper than a task, with the same limits."""
-        self._owed += 1
+    def defer(self, command: Command) -> None:
+        """Respond to it later, with `complete`: cheaper than a task, with the same limits."""
+        self._deferred += 1
         self._begun(len(command.body))
 
-    def settle(self, command: Command, answer: Answer | Awaitable[Answer]) -> None:
-        """What a handler would have returned that owed the answer for `command`."""
-        self._owed -= 1
+    def complete(self, command: Command, answer: Answer | Awaitable[Answer]) -> None:
+        """Give what the handler of a deferred `command` would have returned."""
+        self._deferred -= 1
         self._ended(len(command.body))
         if answer is not None:
             self._give(command, answer)
 
     def failed(self, command: Command, error: Exception) -> Command:
-        """What to `settle` with after an error that nobody has foreseen: as where a handler is called."""
+        """What to `complete` with after an error that nobody has foreseen: as where a handler is called."""
         return self._router.failed(command, error)
 
     @property
@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
         """Whether so much of this peer is worked on that no more is read. Less is enough when all have much: a disk
         that stands still holds up honest senders, and who is not read from loses nothing.
         """
-        if len(self._tasks) + self._owed >= TASKS_MAX or self._open_bytes >= OPEN_BYTES_MAX:
+        if len(self._tasks) + self._deferred >= TASKS_MAX or self._open_bytes >= OPEN_BYTES_MAX:
             return True
         return self._open_counted > 0 and self._budgets.open.is_tight
 
@@ -491,7 +491,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether neither side waits for anything: no answer is due, none is unsent."""
-        if self._calls or self._tasks or self._owed or self._out or self.has_left:
+        if self._calls or self._tasks or self._deferred or self._out or self.has_left:
             return False
         return self.transport is None or self.transport.get_write_buffer_size() == 0
 
