@@ -1,9 +1,9 @@
-"""How orbitmq and Apache RocketMQ 4.9.7 get on when there is more of everything (`make bench-growth`): topics,
-connections, backlog, groups; and what a second broker process brings.
+"""How orbitmq and Apache RocketMQ 4.9.7 scale (`make bench-growth`) with topics, connections, backlog and groups, and
+what a second broker process gains.
 
-In each step the two take turns under the same load of `bench.growth_load`, with so many requests under way whatever
-grows. Writes growth.json, .csv and .txt below docs/performance; `bench.growth_plots` draws them. It needs a machine
-that does nothing else, and a quarter of an hour; `--gigabytes 0 1 20` a disk with 60 GB, and some minutes more.
+In each step the two alternate under the same load of `bench.growth_load`, with a fixed number of requests in flight.
+Writes growth.json, .csv and .txt below docs/performance; `bench.growth_plots` draws them. It needs an otherwise idle
+machine, and a quarter of an hour; `--gigabytes 0 1 20` a disk with 60 GB, and some minutes more.
 """
 
 from __future__ import annotations

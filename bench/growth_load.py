@@ -1,8 +1,9 @@
-"""A load that is the same however much there is of everything: so many requests under way, over any number of topics,
-connections and groups. `python -m bench.growth_load WORK --address HOST:PORT ...` prints one row as JSON.
+"""A constant load: a fixed number of requests in flight, over any number of topics, connections and groups.
 
-One process on one event loop speaks the protocol from templates, so that it costs little beside the broker: a client of
-Java's has threads and routes of its own for each connection and topic, and would be what is measured. Must not know
+`python -m bench.growth_load WORK --address HOST:PORT ...` prints one row as JSON.
+
+One process on one event loop sends requests from templates, so that it costs little compared with the broker: a Java
+client has its own threads and routes for each connection and topic, and would dominate the measurement. Must not know
 which system it loads.
 """
 

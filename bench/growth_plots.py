@@ -1,4 +1,4 @@
-"""Draws what `bench/growth.py` has measured: a picture a growth beside growth.json. Run by the Python of
+"""Plots the results of `bench/growth.py`, one plot per kind of growth, next to growth.json. Run by the Python of
 .venv/tools, which has matplotlib; must not know how anything was measured.
 """
 

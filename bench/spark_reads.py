@@ -1,7 +1,7 @@
-"""What it costs to read and archive messages with Spark, from a store directory and from a broker (`make bench-spark`).
+"""The cost of reading and archiving messages with Spark, from a store directory and from a broker (`make bench-spark`).
 
-The figure to look at is rows a CPU second: rows by the user and system time of Spark's JVM and all its Python workers;
-the load of other programs hardly shows in it. Each row stands beside its peer, measured in the same run: a copy of the
+The main result is rows per CPU second: rows by the user and system time of Spark's JVM and all its Python workers;
+the load of other programs hardly affects it. Each row is compared with its peer in the same run: a copy of the
 log in memory for scans, Spark's own source for Apache Kafka for reads from a broker (the same messages, copied into a
 Kafka broker), Spark's writer of Parquet for the archive. What a write into a topic costs before the network is measured
 without Spark; of small micro-batches it is the time that counts. About eight minutes; `--only` chooses rows.

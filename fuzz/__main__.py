@@ -1,8 +1,8 @@
-"""`make fuzz`: hostile inputs to every decoder, and a table of what came of it; exit code 1 when a promise was broken.
+"""`make fuzz`: hostile input for every decoder, and a table of results; exit code 1 if a promise was broken.
 
     make fuzz FUZZ="--target frame --inputs 2000000"
 
-What broke a promise, and what the engine said, stays below build/fuzz.
+Inputs that broke a promise, and the output of the engine, are kept below build/fuzz.
 """
 
 from __future__ import annotations
