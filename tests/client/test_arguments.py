@@ -456,7 +456,7 @@ def test_where_nobody_waits_a_coroutine_function_is_refused() -> None:
     async def forbid(_context: object) -> None: ...
 
     producer: Any = client.Producer("g", "127.0.0.1:9876")
-    text = "is a coroutine function, and is called where nobody can wait for it"
+    text = "is a coroutine function, but its call is not awaited"
     for add in (producer.add_forbidden_hook, client.PushConsumer("g", "127.0.0.1:9876").add_filter_hook):
         with pytest.raises(ConfigurationError, match=text):
             add(forbid)

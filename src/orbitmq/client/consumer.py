@@ -51,7 +51,9 @@ from orbitmq.wire.codes import ResponseCode
 _log = logging.getLogger(__name__)
 
 REBALANCE_INTERVAL_S = 20.0  # the wait of Java's members; notices of brokers come in between
-COMPARED_MEMBERS_MAX = 8  # members asked what they subscribe at a start: a large group must not be asked by all
+COMPARED_MEMBERS_MAX = (
+    8  # members whose subscriptions are compared at start: in a large group comparing all would be too much load
+)
 REBALANCE_AGAIN_S = 1.0  # after a round that could not be finished
 
 

@@ -1,6 +1,6 @@
 """How fast a consumer pulls and consumes, by topic: what an operator sees in its running info. Knows no queue.
 
-The figures and their windows are those of RocketMQ's clients; of a flow, bytes stand for milliseconds here.
+The metrics and their windows are those of RocketMQ's clients. The bytes of a flow are milliseconds here.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ def with_hooks(
 ) -> Listener | OrderlyListener:
     """The listener with `hooks` around every call; hooks that are added later count, too."""
 
-    def begin(messages: Sequence[MessageExt], told: Context) -> ConsumeContext:
-        context = ConsumeContext(group, told.message_queue, messages, told, clock.now_ms())
+    def begin(messages: Sequence[MessageExt], listener_context: Context) -> ConsumeContext:
+        context = ConsumeContext(group, listener_context.message_queue, messages, listener_context, clock.now_ms())
         each(hooks, lambda hook, seen: hook.before(seen), context)
         return context
 
@@ -25,10 +25,10 @@ def with_hooks(
         context.cost_ms = clock.now_ms() - context.began_ms
         each(hooks, lambda hook, seen: hook.after(seen), context)
 
-    def function(messages: Sequence[MessageExt], told: Context) -> Status | None:
-        context = begin(messages, told)
+    def function(messages: Sequence[MessageExt], listener_context: Context) -> Status | None:
+        context = begin(messages, listener_context)
         try:
-            context.status = cast("Callable[..., Status | None]", listener)(messages, told)
+            context.status = cast("Callable[..., Status | None]", listener)(messages, listener_context)
             return context.status
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             context.error = error
@@ -36,10 +36,10 @@ def with_hooks(
         finally:
             end(context)
 
-    async def coroutine(messages: Sequence[MessageExt], told: Context) -> Status | None:
-        context = begin(messages, told)
+    async def coroutine(messages: Sequence[MessageExt], listener_context: Context) -> Status | None:
+        context = begin(messages, listener_context)
         try:
-            context.status = await cast("Callable[..., Awaitable[Status | None]]", listener)(messages, told)
+            context.status = await cast("Callable[..., Awaitable[Status | None]]", listener)(messages, listener_context)
             return context.status
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             context.error = error

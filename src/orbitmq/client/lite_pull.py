@@ -230,14 +230,14 @@ class LitePullConsumer(ReadingConsumer):
         loop = asyncio.get_running_loop()
         pause_s = self._settings["pull_error_delay_ms"] / 1000
         while True:
-            asked = set(self._unconfirmed)
+            requested = set(self._unconfirmed)
             try:
                 async with asyncio.timeout(self._settings["api_timeout_ms"] / 1000):
-                    await self._offsets.commit(asked)
+                    await self._offsets.commit(requested)
             except Exception as error:  # the store may be the application's
                 _log.warning("event=offsets_not_confirmed group=%s error=%r", self.group, error)
             else:
-                self._unconfirmed -= asked
+                self._unconfirmed -= requested
                 return True
             if loop.time() + pause_s > deadline:
                 return False
@@ -301,7 +301,7 @@ class LitePullConsumer(ReadingConsumer):
     ) -> None:
         """Commit what `poll` returned (of all queues, or of `queues`), or the given `offsets`: the next to consume.
 
-        The brokers are told at the next interval; with `persist` they are told now, and with `wait` they are told now
+        The brokers get them at the next interval; with `persist` they get them now, and with `wait` they get them now
         and have confirmed when this returns. `wait` is True with `offset_commit="sync"` unless it is given.
         BrokerError, ClientError, RemotingError only with `wait`; the commit is repeated at the next interval then.
         """
@@ -474,9 +474,9 @@ class LitePullConsumer(ReadingConsumer):
             except OrbitMQError as error:
                 await asyncio.sleep(self._pause_after(error, queue))
                 continue
-            asked, offset = offset, result.next_begin_offset
+            requested, offset = offset, result.next_begin_offset
             if result.status is PullStatus.OFFSET_ILLEGAL:
-                offset = self._moved(held, asked, offset)
+                offset = self._moved(held, requested, offset)
             self._show_hooks(queue, result.messages)
             self._take_in(held, result)
 
@@ -493,14 +493,14 @@ class LitePullConsumer(ReadingConsumer):
             self._cached_count += len(result.messages)
             self._arrived.set()
 
-    def _moved(self, held: HeldQueue, asked: int, offset: int) -> int:
-        """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
+    def _moved(self, held: HeldQueue, requested: int, offset: int) -> int:
+        """The broker has no message at `requested` and redirects the reader to `offset`. Return where to continue.
 
-        Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
-        was pulled: those messages, and progress in them, count no more. What no poll has returned, or has just
-        returned, comes again.
+        Forward: messages have expired; what was pulled before still counts. Back: the broker's log ends before what was
+        pulled, so those messages and progress in them are ignored. Messages that no poll has returned, or that one has
+        just returned, are delivered again.
         """
-        if offset >= asked:
+        if offset >= requested:
             if not held.cached.count:
                 self._consumed[held.queue] = offset
         else:
@@ -514,7 +514,7 @@ class LitePullConsumer(ReadingConsumer):
             if self._offsets.table.read(held.queue) > offset:
                 self._offsets.table.set(held.queue, offset)
         text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
-        _log.warning(text, self.group, held.queue, asked, offset)
+        _log.warning(text, self.group, held.queue, requested, offset)
         return offset
 
     def _make_room(self) -> None:

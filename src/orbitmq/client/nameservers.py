@@ -90,7 +90,7 @@ class NameServers:
         self.addresses = new
 
     async def follow(self) -> None:
-        """Look addresses up again and again, until this is cancelled; at once at an end when there is nowhere to."""
+        """Look addresses up regularly until cancelled; return at once without a URL."""
         pause_s = LOOK_UP_FIRST_S
         while self._look_up is not None:
             await asyncio.sleep(pause_s)

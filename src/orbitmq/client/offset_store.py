@@ -66,7 +66,7 @@ class BrokerOffsets:
         """Broker name and topic of which the broker has confirmed an offset of this group."""
 
     async def open(self) -> None:
-        """Nothing to read before a queue is asked for."""
+        """Nothing to load before a queue is requested."""
 
     async def stored(self, queue: MessageQueue) -> int:
         offset = await operations.query_consumer_offset(

@@ -49,7 +49,7 @@ SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], ob
 Delivery: TypeAlias = Callable[[RetryRules], Coroutine[object, object, SendResult]]
 """Sends something that is checked and packed, within these rules."""
 
-CLOSE_S = 30.0  # how long shutdown waits for sends that are under way; ten times their usual limit
+CLOSE_S = 30.0  # how long shutdown waits for sends in flight; ten times their default time limit
 
 TIMEOUT_MAX_S = 1e9  # thirty years: what is more, infinity too, is as good
 

@@ -1,4 +1,4 @@
-"""Pulls messages of a queue for one consumer: chooses the broker, asks, decodes, filters. Keeps no messages."""
+"""Pulls messages of a queue for one consumer: chooses the broker, decodes, filters. Keeps no messages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ STATUSES: Mapping[int, PullStatus] = {
     ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
 }
 
-FOLLOW_ADVICE = -1  # as a broker's id: read where the broker says
+FOLLOW_ADVICE = -1  # as a broker id: read from the node that the broker suggests
 
 
 class Puller:
-    """Pulls for one group. Follows each broker's advice which of its nodes to read a queue from."""
+    """Pulls for one group. Follows each broker's suggestion which of its nodes to read a queue from."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Puller:
     ) -> None:
         """`flags` are set in every pull; a broker may hold a pull `suspend_ms` when PULL_SUSPEND is among them.
 
-        Messages come without `namespace`. With a `broker_id` that node of every broker is asked as long as it is there.
+        Messages are returned without `namespace`. With a `broker_id` that node of each broker is used while it exists.
         """
         self._namespace = namespace
         self._hooks = hooks

@@ -419,9 +419,9 @@ class PushConsumer(ReadingConsumer):
             except OrbitMQError as error:
                 await asyncio.sleep(self._pause_after(error, held.queue))
                 continue
-            asked, offset = offset, result.next_begin_offset
+            requested, offset = offset, result.next_begin_offset
             if result.status is PullStatus.OFFSET_ILLEGAL:
-                offset = await self._moved(held, asked, offset)
+                offset = await self._moved(held, requested, offset)
             self._take_in(held, result)
             if self._confirms_offsets:
                 await self._finish(held)
@@ -459,13 +459,13 @@ class PushConsumer(ReadingConsumer):
         elif not held.cached.count:  # messages that an orderly listener is processing count, too
             self._offsets.table.raise_to(held.queue, result.next_begin_offset)
 
-    async def _moved(self, held: HeldQueue, asked: int, offset: int) -> int:
-        """The broker has no message at `asked` and redirects the reader to `offset`. Return where to continue.
+    async def _moved(self, held: HeldQueue, requested: int, offset: int) -> int:
+        """The broker has no message at `requested` and redirects the reader to `offset`. Return where to continue.
 
         Forward: messages have expired; what was pulled before still counts. Back: the broker's log ends before what was
         pulled, so those messages and the results of their listeners are ignored, and the log is read from there.
         """
-        if offset < asked:
+        if offset < requested:
             offset = held.cached.position_before(offset)
             held.cached.dropped = True
             held.cached = ProcessQueue()
@@ -474,7 +474,7 @@ class PushConsumer(ReadingConsumer):
             held.confirmed = NOTHING
             await self._offsets.persist([held.queue])
         text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
-        _log.warning(text, self.group, held.queue, asked, offset)
+        _log.warning(text, self.group, held.queue, requested, offset)
         return offset
 
     def _assignment_changed(self) -> None:

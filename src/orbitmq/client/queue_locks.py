@@ -31,7 +31,7 @@ class OwnedQueues:
         self._instance = instance
         self._group = group
         self._since: dict[MessageQueue, float] = {}  # loop time at which the last request for the lock began
-        self._asked: set[MessageQueue] = set()
+        self._requested: set[MessageQueue] = set()
         """Queues that a broker may have locked for this client, also when its response was lost or not awaited."""
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One request at a time per broker, so that no renewal overtakes the release of a lock."""
@@ -46,24 +46,24 @@ class OwnedQueues:
         changes nothing.
         """
         queues = list(queues)
-        self._asked.update(queues)
+        self._requested.update(queues)
         found = await asyncio.gather(
-            *(self._lock_at(address, asked) for address, asked in (await self._by_broker(queues)).items())
+            *(self._lock_at(address, requested) for address, requested in (await self._by_broker(queues)).items())
         )
         return set().union(*found)
 
     async def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-        asked: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        requested: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             try:
-                asked[await self._instance.routes.master(queue)].append(queue)
+                requested[await self._instance.routes.master(queue)].append(queue)
             except OrbitMQError as error:
                 _log.warning("event=queue_not_locked group=%s queue=%s error=%s", self._group, queue, error)
-        return asked
+        return requested
 
     async def _lock_at(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         async with self._turns[address]:
-            wanted = [queue for queue in queues if queue in self._asked]  # the others were released meanwhile
+            wanted = [queue for queue in queues if queue in self._requested]  # the others were released meanwhile
             return await self._ask(address, wanted) if wanted else set()
 
     async def _ask(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -77,25 +77,25 @@ class OwnedQueues:
             _log.warning("event=queues_not_locked group=%s broker=%s error=%s", self._group, address, error)
             return set()
         for queue in queues:
-            if queue in owned and queue in self._asked:
+            if queue in owned and queue in self._requested:
                 self._since[queue] = began
             else:
                 self._since.pop(queue, None)
-                self._asked.discard(queue)
+                self._requested.discard(queue)
         return set(queues) - owned
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Release locks. At a broker that cannot be reached they expire."""
-        mine = [queue for queue in queues if queue in self._asked]
-        self._asked.difference_update(mine)
+        mine = [queue for queue in queues if queue in self._requested]
+        self._requested.difference_update(mine)
         for queue in mine:
             self._since.pop(queue, None)
-        asked = await self._by_broker(mine)
-        await asyncio.gather(*(self._unlock_at(address, part) for address, part in asked.items()))
+        requested = await self._by_broker(mine)
+        await asyncio.gather(*(self._unlock_at(address, part) for address, part in requested.items()))
 
     async def unlock_all(self, but: Collection[MessageQueue]) -> None:
         """Release every lock except these, including those of a cancelled request."""
-        await self.unlock(self._asked.difference(but))
+        await self.unlock(self._requested.difference(but))
 
     async def _unlock_at(self, address: str, queues: list[MessageQueue]) -> None:
         remoting, client_id = self._instance.remoting, self._instance.client_id

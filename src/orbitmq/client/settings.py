@@ -467,7 +467,7 @@ class DrainSettings(TypedDict, total=False):
 class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
     """Settings of a push consumer."""
 
-    pull_batch_size: Annotated[int, Option("pullBatchSize", 32, "Messages asked for by one pull.", "", 1, 1024)]
+    pull_batch_size: Annotated[int, Option("pullBatchSize", 32, "Messages requested by one pull.", "", 1, 1024)]
     pull_interval_ms: Annotated[int, Option("pullInterval", 0, "Pause between two pulls of a queue.", "ms", 0, 65_535)]
     pull_threshold_for_topic: Annotated[
         int,
@@ -531,7 +531,7 @@ class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
 class LitePullSettings(ConsumerSettings, WaitingPullSettings, TraceSettings, total=False):
     """Settings of a lite pull consumer."""
 
-    pull_batch_size: Annotated[int, Option("pullBatchSize", 10, "Messages asked for by one pull.", "", 1, 1024)]
+    pull_batch_size: Annotated[int, Option("pullBatchSize", 10, "Messages requested by one pull.", "", 1, 1024)]
     pull_threshold_for_all: Annotated[
         int, Option("pullThresholdForAll", 10_000, "Messages of all queues to cache together.", "", 1, 6_553_500)
     ]

@@ -423,7 +423,7 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
 
 
 class PullConsumer(Consumer[pull.PullConsumer]):
-    """Pulls a queue when asked, from any offset; see `orbitmq.client.PullConsumer`."""
+    """Pulls a queue on request, from any offset; see `orbitmq.client.PullConsumer`."""
 
     def __init__(
         self,

@@ -148,7 +148,7 @@ class ConsumeSpans:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._open: dict[int, tuple[Span, object]] = {}  # of calls under way: their context -> span, token
+        self._open: dict[int, tuple[Span, object]] = {}  # of running calls: context -> span, token
 
     def before(self, context: ConsumeContext) -> None:
         messages = context.messages

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 async def on_thread(name: str, function: Callable[[], R]) -> R:
     """What `function` returns or raises; InvalidStateError for what no task can raise, such as SystemExit. When the
-    caller is cancelled the thread goes on, and nobody hears of it.
+    caller is cancelled the thread continues, and its result is lost.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[R] = loop.create_future()

@@ -229,7 +229,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
         region = context.message.properties.get(MSG_REGION, DEFAULT_REGION)
         self._traces.add([trace_of(context)], [context.msg_id, *context.message.keys.split()], region)
 
-    # ------------------------------------------------------------------------------------------------- being asked
+    # ---------------------------------------------------------------------------------------------- transaction checks
 
     def _queue_check(self, check: TransactionCheck) -> None:
         try:

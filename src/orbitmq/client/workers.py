@@ -300,7 +300,7 @@ class TaskWorkers(ListenerWorkers):
         try:
             await self._run(task)
         finally:
-            # Here and not in a callback of the task, which would come later: a portion that is enqueued in between
+            # Here and not in a callback of the task, which would run later: a call that is enqueued in between
             # would find every task still there and wait for one that has ended.
             del self._tasks[task]
 

@@ -105,8 +105,8 @@ class IsQueue(ArgumentKind):
             try:
                 kind.accept(getattr(value, name))
             except _Wrong as wrong:
-                told = str(wrong) or f"must be {kind.wanted}, not {type(getattr(value, name)).__name__}"
-                raise _Wrong(f"has a {name} that {told}") from None
+                reason = str(wrong) or f"must be {kind.wanted}, not {type(getattr(value, name)).__name__}"
+                raise _Wrong(f"has a {name} that {reason}") from None
         return value
 
 
@@ -126,8 +126,8 @@ class Each(ArgumentKind):
         try:
             return self._item.accept(item)
         except _Wrong as wrong:
-            told = str(wrong) or f"must be {self._item.wanted}, not {type(item).__name__}"
-            raise _Wrong(f"has an element that {told}") from None
+            reason = str(wrong) or f"must be {self._item.wanted}, not {type(item).__name__}"
+            raise _Wrong(f"has an element that {reason}") from None
 
 
 class Pairs(Each):
@@ -142,8 +142,8 @@ class Pairs(Each):
         try:
             return WHOLE.accept(number)
         except _Wrong as wrong:
-            told = str(wrong) or f"must be {WHOLE.wanted}, not {type(number).__name__}"
-            raise _Wrong(f"has a value that {told}") from None
+            reason = str(wrong) or f"must be {WHOLE.wanted}, not {type(number).__name__}"
+            raise _Wrong(f"has a value that {reason}") from None
 
 
 def _is(asks: Callable[[Any], bool], body: Any) -> bool:
@@ -169,7 +169,7 @@ class IsFunction(ArgumentKind):
         if any(_is(inspect.isgeneratorfunction, body) or _is(inspect.isasyncgenfunction, body) for body in bodies):
             raise _Wrong("is a generator function: to call it runs nothing of it; let it return instead of yield")
         if not self._may_wait and any(_is(inspect.iscoroutinefunction, body) for body in bodies):
-            raise _Wrong("is a coroutine function, and is called where nobody can wait for it; give a plain function")
+            raise _Wrong("is a coroutine function, but its call is not awaited; use a plain function")
         try:
             signature = inspect.signature(value)
         except (TypeError, ValueError):  # of a builtin or a stand-in that tells none
@@ -336,15 +336,15 @@ class Argument:
         """The value, or what to take for it. ConfigurationError, of a message MessageIllegal, names the argument, what
         is wanted and what was given.
         """
-        told = ""
+        reason = ""
         for kind in self._kinds:
             try:
                 return kind.accept(value)
             except _Wrong as wrong:
-                told = told or str(wrong)
+                reason = reason or str(wrong)
         error = MessageIllegal if any(kind is KINDS["Message"] for kind in self._kinds) else ConfigurationError
         wanted = " or ".join(dict.fromkeys(kind.wanted for kind in self._kinds if kind is not NOTHING))
-        raise error(f"{self._name} {told or f'must be {wanted}, not {type(value).__name__}'}")
+        raise error(f"{self._name} {reason or f'must be {wanted}, not {type(value).__name__}'}")
 
 
 def _parts(annotation: str) -> list[str]:

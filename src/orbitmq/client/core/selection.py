@@ -54,7 +54,7 @@ class RoundRobin:
 
 
 class Turns:
-    """The turns of one topic, of which each send has one for itself while it is under way.
+    """The turns of one topic, of which each send has its own while it is in flight.
 
     A broker that hangs holds up whoever comes to it. With one turn for all, sends that run side by side would come to
     its queues, which are neighbours, one right after the other, and hang together; Java's threads, each with a turn of

@@ -1,4 +1,4 @@
-"""What an application may look at when a transaction ends. Pure data."""
+"""What an application can observe when a transaction ends. Pure data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_NAMES = {state: state.name for state in LocalTransactionState} | {LocalTra
 
 @dataclass(frozen=True, slots=True)
 class EndContext:
-    """A decision that is about to be told to a broker."""
+    """A decision that is about to be sent to a broker."""
 
     group: str
     message: Message
@@ -29,19 +29,19 @@ class EndContext:
     msg_id: str
     """Its unique id."""
     transaction_id: str | None
-    """What the broker calls the transaction."""
+    """The broker's id of the transaction."""
     broker_address: str
     """`host:port`."""
     state: LocalTransactionState
-    """What was decided."""
+    """The decision."""
     from_check: bool
-    """Whether the broker had asked."""
+    """Whether it responds to a transaction check."""
     began_ms: int
     """Milliseconds since the epoch."""
 
 
 EndTransactionHook: TypeAlias = Callable[[EndContext], object]
-"""Called on the event loop; it must not wait. What it raises is logged and does no harm."""
+"""Called on the event loop; it must not block. What it raises is logged and changes nothing."""
 
 
 def trace_of(context: EndContext) -> TransactionEnded:

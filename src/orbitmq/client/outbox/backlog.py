@@ -58,7 +58,7 @@ class _Topic:
 class Backlog:
     """The messages of one outbox.
 
-    Invariants: every head of a line is either under way or has a valid ticket; `bytes` is the sum of the sizes.
+    Invariants: every head of a line is either in flight or has a valid ticket; `bytes` is the sum of the sizes.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Backlog:
         assert self.bytes == sum(message.size for message in self), "bytes is the sum of the sizes"
         valid = {s for topic in self._topics.values() for _, t, s in topic.due if self._is_valid(s, t)}
         heads = {line[0].sequence for line in self._lines.values() if not line[0].is_in_flight}
-        assert valid == heads, "every head is under way or due"
+        assert valid == heads, "every head is in flight or due"
 
     def _is_valid(self, sequence: int, ticket: int) -> bool:
         message = self._messages.get(sequence)

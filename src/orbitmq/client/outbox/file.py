@@ -3,7 +3,7 @@
     messages   number of the message, 8 bytes big endian -> the kept message
     history    the same number -> its attempts so far
     settled    (in the root table) the last number that was written
-    accepted   (beside the database) the last number given out, 8 bytes big endian, written through a map
+    accepted   (beside the database) the last assigned number, 8 bytes big endian, written through a map
 
 A number is assigned in memory, without a system call of the caller. The map outlives the process, so the next start
 knows how many messages a killed process had accepted and not written. Knows nothing of what the bytes mean.
@@ -182,13 +182,13 @@ class OutboxFile:
                 transaction.put(SETTLED, NUMBER.pack(highest))
 
     def _tell(self, writes: list[_Write], error: Exception | None) -> None:
-        told = [write.done for write in writes if write.done is not None]
+        callbacks = [write.done for write in writes if write.done is not None]
 
         def tell() -> None:
-            for done in told:
+            for done in callbacks:
                 done(error)
 
-        if told:
+        if callbacks:
             self._deliver(tell)
 
     def settle(self) -> None:

@@ -56,7 +56,7 @@ class Losses:
             while (loss := await self._queue.get()) is not None:
                 try:
                     await call(loss)
-                except Exception:  # the user's code; the next loss is told all the same
+                except Exception:  # the application's code; the next loss must still be reported
                     _log.exception("event=outbox_on_loss_failed msg_id=%s", loss.msg_id)
         finally:
             if self._thread is not None:
