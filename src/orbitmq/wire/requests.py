@@ -114,7 +114,7 @@ _NOBODY: Final = Peer(0)
 _WHOLE: Final = "it concerns the whole broker"
 _SAME: Final = "what the group's and topic's own consumers may do"
 _READS: Final = "it shows what is in the topic"
-_FACTS: Final = "it tells of the topic"
+_FACTS: Final = "it shows metadata of the topic"
 _OURS: Final = "RocketMQ 4.9.7 does not know it"
 _WHOLE_BROKER: Final = admin(UNSTATED, _WHOLE)
 _OWN_ADMIN: Final = admin("-", _OURS)
@@ -154,7 +154,8 @@ class RequestCode(Request, ReprEnum):
         is_vip=True,
     )
     PULL_MESSAGE = Request(
-        11, "Reads messages of one queue from an offset; held until one comes if there is none.", PullMessageHeader,
+        11, "Reads messages of one queue from an offset; held until one arrives if there is none (long polling).",
+        PullMessageHeader,
         body_max=None, access=Access(_SUB_BOTH, (group(), topic())), fenced=Fenced.EVERYWHERE, queue=Queue.PULL,
         is_straight=True, always_has_fields=True,
     )
@@ -164,7 +165,7 @@ class RequestCode(Request, ReprEnum):
     )
     QUERY_BROKER_OFFSET = Request(13, served_by=_NOBODY)
     QUERY_CONSUMER_OFFSET = Request(
-        14, "Gives how far a group has consumed a queue.", QueryConsumerOffsetHeader,
+        14, "Returns how far a group has consumed a queue.", QueryConsumerOffsetHeader,
         access=Access(_SUB_BOTH, (group(), topic()), original=UNSTATED, reason=_SAME), fenced=Fenced.EVERYWHERE,
         is_vip=True,
     )
@@ -177,7 +178,7 @@ class RequestCode(Request, ReprEnum):
         unread_fields=("attributes", "force"), slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER, is_vip=True,
     )
     GET_ALL_TOPIC_CONFIG = Request(
-        21, "Gives the configuration of all topics.", access=_WHOLE_BROKER, fenced=Fenced.AT_MASTER,
+        21, "Returns the configuration of all topics.", access=_WHOLE_BROKER, fenced=Fenced.AT_MASTER,
     )
     GET_TOPIC_CONFIG_LIST = Request(22, served_by=_NOBODY)
     GET_TOPIC_NAME_LIST = Request(23, served_by=_NOBODY)
@@ -185,29 +186,29 @@ class RequestCode(Request, ReprEnum):
         25, "Changes options of the running broker that may be changed; they are written to its configuration file.",
         has_body=True,
     )
-    GET_BROKER_CONFIG = Request(26, "Gives every option of the broker with its value.", access=_WHOLE_BROKER)
+    GET_BROKER_CONFIG = Request(26, "Returns every option of the broker with its value.", access=_WHOLE_BROKER)
     TRIGGER_DELETE_FILES = Request(27, served_by=_NOBODY)
     GET_BROKER_RUNTIME_INFO = Request(
-        28, "Gives the broker's runtime figures: rates, totals, disks, waiting requests.", access=_WHOLE_BROKER,
+        28, "Returns the broker's runtime metrics: rates, totals, disks, waiting requests.", access=_WHOLE_BROKER,
     )
     SEARCH_OFFSET_BY_TIMESTAMP = Request(
-        29, "Gives the offset of a queue that is nearest to a store time.", SearchOffsetHeader, access=_TOPIC_FACTS,
+        29, "Returns the offset of a queue that is nearest to a store time.", SearchOffsetHeader, access=_TOPIC_FACTS,
         fenced=Fenced.EVERYWHERE, is_vip=True,
     )
     GET_MAX_OFFSET = Request(
-        30, "Gives the offset the next message of a queue will get.", GetMaxOffsetHeader, access=_TOPIC_FACTS,
+        30, "Returns the offset the next message of a queue will get.", GetMaxOffsetHeader, access=_TOPIC_FACTS,
         fenced=Fenced.EVERYWHERE, is_vip=True,
     )
     GET_MIN_OFFSET = Request(
-        31, "Gives the offset of the first message a queue still has.", GetMinOffsetHeader, access=_TOPIC_FACTS,
+        31, "Returns the offset of the first message a queue still has.", GetMinOffsetHeader, access=_TOPIC_FACTS,
         fenced=Fenced.EVERYWHERE, is_vip=True,
     )
     GET_EARLIEST_MSG_STORETIME = Request(
-        32, "Gives the store time of the first message a queue still has.", GetEarliestMsgStoretimeHeader,
+        32, "Returns the store time of the first message a queue still has.", GetEarliestMsgStoretimeHeader,
         access=_TOPIC_FACTS, fenced=Fenced.EVERYWHERE, is_vip=True,
     )
     VIEW_MESSAGE_BY_ID = Request(
-        33, "Gives one message by its offset message id.", ViewMessageHeader,
+        33, "Returns one message by its offset message id.", ViewMessageHeader,
         access=Access(
             "SUB on the topic of the message", (Need(Resource.MESSAGE, "offset"),), original=UNSTATED, reason=_READS,
         ),
@@ -232,7 +233,7 @@ class RequestCode(Request, ReprEnum):
         fenced=Fenced.AT_MASTER, queue=Queue.SEND, is_vip=True,
     )
     END_TRANSACTION = Request(
-        37, "Delivers a message that was sent as the half of a transaction, or drops it.", EndTransactionHeader,
+        37, "Commits or rolls back a transaction: delivers its half message, or drops it.", EndTransactionHeader,
         access=Access(
             "PUB on the topic of the prepared message", (Need(Resource.MESSAGE, "commitLogOffset", PUB),),
             original=UNSTATED, reason="it decides over a message",
@@ -240,7 +241,7 @@ class RequestCode(Request, ReprEnum):
         slave=Slave.REFUSES_END, fenced=Fenced.AT_MASTER, queue=Queue.TRANSACTION,
     )
     GET_CONSUMER_LIST_BY_GROUP = Request(
-        38, "Gives the client ids of a consumer group.", GetConsumerListByGroupHeader,
+        38, "Returns the client ids of a consumer group.", GetConsumerListByGroupHeader,
         access=Access(_SUB_GROUP, (group(),)), is_vip=True, always_has_fields=True,
     )
     CHECK_TRANSACTION_STATE = Request(
@@ -248,7 +249,7 @@ class RequestCode(Request, ReprEnum):
         served_by=Peer.CLIENT, has_body=True,
     )
     NOTIFY_CONSUMER_IDS_CHANGED = Request(
-        40, "Tells a consumer that the members of its group have changed.", NotifyConsumerIdsChangedHeader,
+        40, "Notifies a consumer that the members of its group have changed.", NotifyConsumerIdsChangedHeader,
         served_by=Peer.CLIENT,
     )
     LOCK_BATCH_MQ = Request(
@@ -260,7 +261,7 @@ class RequestCode(Request, ReprEnum):
         fenced=Fenced.EVERYWHERE, is_vip=True,
     )
     UNLOCK_BATCH_MQ = Request(
-        42, "Gives such locks back.", has_body=True,
+        42, "Releases such locks.", has_body=True,
         access=Access(
             "SUB on the group and on the topics of the queues", (Need(Resource.LOCKS),),
             original=UNSTATED, reason="it breaks an order",
@@ -268,31 +269,31 @@ class RequestCode(Request, ReprEnum):
         is_vip=True,
     )
     GET_ALL_CONSUMER_OFFSET = Request(
-        43, "Gives the offsets of all groups.", access=_WHOLE_BROKER, fenced=Fenced.EVERYWHERE,
+        43, "Returns the offsets of all groups.", access=_WHOLE_BROKER, fenced=Fenced.EVERYWHERE,
     )
     GET_ALL_DELAY_OFFSET = Request(
-        45, "Gives how far each delay level has been delivered.", access=_WHOLE_BROKER, fenced=Fenced.EVERYWHERE,
+        45, "Returns how far each delay level has been delivered.", access=_WHOLE_BROKER, fenced=Fenced.EVERYWHERE,
     )
     CHECK_CLIENT_CONFIG = Request(
-        46, "Says whether a subscription's filter can be served.", has_body=True, access=ACCOUNT, is_vip=True,
+        46, "Checks whether a subscription's filter can be evaluated.", has_body=True, access=ACCOUNT, is_vip=True,
     )
     UPDATE_AND_CREATE_ACL_CONFIG = Request(
         50, "Adds an account of access control or changes one; see [security](../security.md).", UpdateAccountHeader,
         access=_ACCOUNTS,
     )
     DELETE_ACL_CONFIG = Request(51, "Removes an account.", DeleteAccountHeader, access=_ACCOUNTS)
-    GET_BROKER_CLUSTER_ACL_INFO = Request(52, "Gives the versions of the access control files.", access=_WHOLE_BROKER)
+    GET_BROKER_CLUSTER_ACL_INFO = Request(52, "Returns the versions of the access control files.", access=_WHOLE_BROKER)
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = Request(
         53, "Replaces the white list of one access control file.", UpdateGlobalWhiteAddressesHeader, access=_ACCOUNTS,
     )
     GET_BROKER_CLUSTER_ACL_CONFIG = Request(
-        54, "Gives white lists and accounts, with their secrets.",
+        54, "Returns white lists and accounts, with their secrets.",
         access=admin(UNSTATED, "the answer has every secret key"),
     )
     PUT_KV_CONFIG = Request(
         100, "Sets one value of a namespace of the key-value settings.", PutKVConfigHeader, served_by=Peer.NAME_SERVER,
     )
-    GET_KV_CONFIG = Request(101, "Gives one value of a namespace.", GetKVConfigHeader, served_by=Peer.NAME_SERVER)
+    GET_KV_CONFIG = Request(101, "Returns one value of a namespace.", GetKVConfigHeader, served_by=Peer.NAME_SERVER)
     DELETE_KV_CONFIG = Request(
         102, "Removes one value of a namespace.", DeleteKVConfigHeader, served_by=Peer.NAME_SERVER,
     )
@@ -302,44 +303,44 @@ class RequestCode(Request, ReprEnum):
     )
     UNREGISTER_BROKER = Request(104, "Removes a broker that stops.", UnregisterBrokerHeader, served_by=Peer.NAME_SERVER)
     GET_ROUTEINFO_BY_TOPIC = Request(
-        105, "Gives the queues of a topic and the addresses of their brokers.", GetRouteInfoHeader,
+        105, "Returns the queues of a topic and the addresses of their brokers.", GetRouteInfoHeader,
         served_by=Peer.NAME_SERVER,
     )
     GET_BROKER_CLUSTER_INFO = Request(
-        106, "Gives every cluster with its brokers and their addresses.", served_by=Peer.NAME_SERVER,
+        106, "Returns every cluster with its brokers and their addresses.", served_by=Peer.NAME_SERVER,
     )
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = Request(
         200, "Creates a consumer group or changes it.", has_body=True, slave=Slave.REFUSES_CHANGE,
         fenced=Fenced.AT_MASTER,
     )
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG = Request(
-        201, "Gives the configuration of all consumer groups.", access=_WHOLE_BROKER, fenced=Fenced.AT_MASTER,
+        201, "Returns the configuration of all consumer groups.", access=_WHOLE_BROKER, fenced=Fenced.AT_MASTER,
     )
     GET_TOPIC_STATS_INFO = Request(
-        202, "Gives the first and last offset of each queue of a topic, and when it was last written.",
+        202, "Returns the first and last offset of each queue of a topic, and when it was last written.",
         GetTopicStatsInfoHeader, access=_TOPIC_FACTS,
     )
     GET_CONSUMER_CONNECTION_LIST = Request(
         203,
-        "Gives the members of a consumer group and what they subscribe; where they subscribe differently, "
+        "Returns the members of a consumer group and what they subscribe; where they subscribe differently, "
         "`subscriptionsByClient` says how.",
         GetConsumerConnectionListHeader, access=_OWN_MEMBERS,
     )
     GET_PRODUCER_CONNECTION_LIST = Request(
-        204, "Gives the members of a producer group.", GetProducerConnectionListHeader,
-        access=admin(UNSTATED, "it tells of other applications; producer groups are no resource"),
+        204, "Returns the members of a producer group.", GetProducerConnectionListHeader,
+        access=admin(UNSTATED, "it shows other applications; producer groups are no resource"),
     )
     WIPE_WRITE_PERM_OF_BROKER = Request(
         205, "Takes write permission from all topics of a broker, so that producers leave it.",
         WipeWritePermOfBrokerHeader, served_by=Peer.NAME_SERVER,
     )
-    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = Request(206, "Gives the names of all topics.", served_by=Peer.NAME_SERVER)
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = Request(206, "Returns the names of all topics.", served_by=Peer.NAME_SERVER)
     DELETE_SUBSCRIPTIONGROUP = Request(
         207, "Removes a consumer group.", DeleteSubscriptionGroupHeader, slave=Slave.REFUSES_CHANGE,
         fenced=Fenced.AT_MASTER,
     )
     GET_CONSUME_STATS = Request(
-        208, "Gives how far a consumer group is in every queue.", GetConsumeStatsHeader,
+        208, "Returns how far a consumer group is in every queue.", GetConsumeStatsHeader,
         access=Access(
             "SUB on the group, and on the topic if one is named", (group(), topic(is_optional=True)),
             original=UNSTATED, reason=_SAME,
@@ -355,57 +356,61 @@ class RequestCode(Request, ReprEnum):
     DELETE_TOPIC_IN_BROKER = Request(
         215, "Removes a topic.", DeleteTopicHeader, slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
     )
-    DELETE_TOPIC_IN_NAMESRV = Request(216, "Forgets a topic.", DeleteTopicFromNamesrvHeader, served_by=Peer.NAME_SERVER)
+    DELETE_TOPIC_IN_NAMESRV = Request(
+        216, "Removes a topic from the route table.", DeleteTopicFromNamesrvHeader, served_by=Peer.NAME_SERVER,
+    )
     GET_KVLIST_BY_NAMESPACE = Request(
-        219, "Gives all values of a namespace.", GetKVListByNamespaceHeader, served_by=Peer.NAME_SERVER,
+        219, "Returns all values of a namespace.", GetKVListByNamespaceHeader, served_by=Peer.NAME_SERVER,
     )
     RESET_CONSUMER_CLIENT_OFFSET = Request(
         220, "Moves the offsets of a consumer; the body says where to.", ResetConsumerClientOffsetHeader,
         served_by=Peer.CLIENT, has_body=True,
     )
     GET_CONSUMER_STATUS_FROM_CLIENT = Request(
-        221, "Gives the offsets a consumer holds.", GetConsumerStatusFromClientHeader, served_by=Peer.CLIENT,
+        221, "Returns the offsets a consumer holds.", GetConsumerStatusFromClientHeader, served_by=Peer.CLIENT,
     )
     INVOKE_BROKER_TO_RESET_OFFSET = Request(
-        222, "Moves a consumer group to a time, or one queue of it to an offset; members that are online are told.",
+        222, "Moves a consumer group to a time, or one queue of it to an offset; notifies the members that are online.",
         InvokeBrokerToResetOffsetHeader, access=_OWN_CONSUMERS, is_exact=True, fenced=Fenced.EVERYWHERE,
     )
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS = Request(
-        223, "Asks the members of a group for the offsets they hold.", InvokeBrokerToGetConsumerStatusHeader,
+        223, "Returns the offsets that the members of a group hold.", InvokeBrokerToGetConsumerStatusHeader,
         access=_OWN_CONSUMERS,
     )
     GET_TOPICS_BY_CLUSTER = Request(
-        224, "Gives the topics of one cluster.", GetTopicsByClusterHeader, served_by=Peer.NAME_SERVER,
+        224, "Returns the topics of one cluster.", GetTopicsByClusterHeader, served_by=Peer.NAME_SERVER,
     )
     QUERY_TOPIC_CONSUME_BY_WHO = Request(
-        300, "Gives the groups that subscribe a topic or have offsets for it.", QueryTopicConsumeByWhoHeader,
+        300, "Returns the groups that subscribe a topic or have offsets for it.", QueryTopicConsumeByWhoHeader,
         access=_TOPIC_FACTS,
     )
     REGISTER_FILTER_SERVER = Request(301, served_by=_NOBODY)
     REGISTER_MESSAGE_FILTER_CLASS = Request(302, served_by=_NOBODY)
     QUERY_CONSUME_TIME_SPAN = Request(
-        303, "Gives the store times of each queue of a topic, and how late a group is.", QueryConsumeTimeSpanHeader,
+        303, "Returns the store times of each queue of a topic, and the delay of a group.", QueryConsumeTimeSpanHeader,
         access=_OWN_CONSUMERS, is_vip=True,
     )
     GET_SYSTEM_TOPIC_LIST_FROM_NS = Request(
-        304, "Gives the topics that carry names of clusters and brokers.", served_by=Peer.NAME_SERVER,
+        304, "Returns the topics that carry names of clusters and brokers.", served_by=Peer.NAME_SERVER,
     )
     GET_SYSTEM_TOPIC_LIST_FROM_BROKER = Request(
-        305, "Gives the names of topics that belong to the system.", access=_WHOLE_BROKER,
+        305, "Returns the names of topics that belong to the system.", access=_WHOLE_BROKER,
     )
     CLEAN_EXPIRED_CONSUMEQUEUE = Request(
         306, "Removes queues none of whose messages is left in the commit log.", access=_WHOLE_BROKER,
     )
     GET_CONSUMER_RUNNING_INFO = Request(
-        307, "Asks one consumer what it is doing.", GetConsumerRunningInfoHeader, served_by=Peer.BROKER | Peer.CLIENT,
+        307, "Returns the running state of one consumer.", GetConsumerRunningInfoHeader,
+        served_by=Peer.BROKER | Peer.CLIENT,
         access=_OWN_MEMBERS,
     )
     QUERY_CORRECTION_OFFSET = Request(
-        308, "Gives the smallest offset that other groups have in each queue of a topic.", QueryCorrectionOffsetHeader,
+        308, "Returns the smallest offset that other groups have in each queue of a topic.",
+        QueryCorrectionOffsetHeader,
         access=Access(_SUB_BOTH, (group("compareGroup"), topic()), original=UNSTATED, reason=_SAME),
     )
     CONSUME_MESSAGE_DIRECTLY = Request(
-        309, "Hands one stored message to one consumer and gives its result.", ConsumeMessageDirectlyHeader,
+        309, "Hands one stored message to one consumer and returns its result.", ConsumeMessageDirectlyHeader,
         served_by=Peer.BROKER | Peer.CLIENT,
         access=Access(
             "SUB on the group and on the topic of the message", (group(), Need(Resource.MESSAGE_ID, "msgId")),
@@ -419,13 +424,13 @@ class RequestCode(Request, ReprEnum):
         slave=Slave.REFUSES_SEND, fenced=Fenced.AT_MASTER, queue=Queue.SEND, is_send=True, is_straight=True,
         is_vip=True,
     )
-    GET_UNIT_TOPIC_LIST = Request(311, "Gives the topics that belong to a unit.", served_by=Peer.NAME_SERVER)
-    GET_HAS_UNIT_SUB_TOPIC_LIST = Request(312, "Gives the topics a unit subscribes to.", served_by=Peer.NAME_SERVER)
+    GET_UNIT_TOPIC_LIST = Request(311, "Returns the topics that belong to a unit.", served_by=Peer.NAME_SERVER)
+    GET_HAS_UNIT_SUB_TOPIC_LIST = Request(312, "Returns the topics a unit subscribes to.", served_by=Peer.NAME_SERVER)
     GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = Request(
-        313, "Gives the topics a unit subscribes to that belong to none.", served_by=Peer.NAME_SERVER,
+        313, "Returns the topics a unit subscribes to that belong to none.", served_by=Peer.NAME_SERVER,
     )
     CLONE_GROUP_OFFSET = Request(
-        314, "Gives one consumer group the offsets of another.", CloneGroupOffsetHeader,
+        314, "Copies the offsets of one consumer group to another.", CloneGroupOffsetHeader,
         access=Access(
             "SUB on both groups, and on the topic if one is named",
             (group("srcGroup"), group("destGroup"), topic(is_optional=True)), original=UNSTATED, reason=_SAME,
@@ -433,17 +438,18 @@ class RequestCode(Request, ReprEnum):
         is_exact=True, fenced=Fenced.EVERYWHERE,
     )
     VIEW_BROKER_STATS_DATA = Request(
-        315, "Gives one statistic over the last minute, hour and day.", ViewBrokerStatsDataHeader, access=_WHOLE_BROKER,
+        315, "Returns one statistic over the last minute, hour and day.", ViewBrokerStatsDataHeader,
+        access=_WHOLE_BROKER,
     )
     CLEAN_UNUSED_TOPIC = Request(316, "Removes queues of topics the broker does not know.", access=_WHOLE_BROKER)
     GET_BROKER_CONSUME_STATS = Request(
-        317, "Gives how far every group is behind in each of its queues.", GetBrokerConsumeStatsHeader,
+        317, "Returns the lag of every group in each of its queues.", GetBrokerConsumeStatsHeader,
         access=_WHOLE_BROKER,
     )
     UPDATE_NAMESRV_CONFIG = Request(
         318, "Changes options of the running name server.", served_by=Peer.NAME_SERVER, has_body=True,
     )
-    GET_NAMESRV_CONFIG = Request(319, "Gives the effective options as properties text.", served_by=Peer.NAME_SERVER)
+    GET_NAMESRV_CONFIG = Request(319, "Returns the effective options as properties text.", served_by=Peer.NAME_SERVER)
     SEND_BATCH_MESSAGE = Request(
         320, "Stores several messages of one topic at consecutive offsets.", SendMessageV2Header, has_body=True,
         body_max=None, access=Access(_SEND_TEXT, (sent("b", "i"),), original=UNSTATED, reason="a batch is a send"),
@@ -451,15 +457,15 @@ class RequestCode(Request, ReprEnum):
         is_vip=True,
     )
     QUERY_CONSUME_QUEUE = Request(
-        321, "Gives entries of one queue as they are on disk.", QueryConsumeQueueHeader,
+        321, "Returns entries of one queue as they are on disk.", QueryConsumeQueueHeader,
         access=Access(_SUB_TOPIC, (topic(),), original=UNSTATED, reason=_READS),
     )
     QUERY_DATA_VERSION = Request(
-        322, "Tells a broker whether its topics have changed since it last registered.", QueryDataVersionHeader,
+        322, "Returns whether a broker's topics have changed since it last registered.", QueryDataVersionHeader,
         served_by=Peer.NAME_SERVER, has_body=True,
     )
     RESUME_CHECK_HALF_MESSAGE = Request(
-        323, "Asks producers anew about a transaction that was given up.", ResumeCheckHalfMessageHeader,
+        323, "Checks a transaction again that was given up.", ResumeCheckHalfMessageHeader,
         access=_WHOLE_BROKER, unread_fields=("topic",), slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
     )
     SEND_REPLY_MESSAGE = Request(
@@ -476,10 +482,10 @@ class RequestCode(Request, ReprEnum):
         has_body=True,
     )
     ADD_WRITE_PERM_OF_BROKER = Request(
-        327, "Gives write permission back to all topics of a broker.", AddWritePermOfBrokerHeader,
+        327, "Restores write permission for all topics of a broker.", AddWritePermOfBrokerHeader,
         served_by=Peer.NAME_SERVER,
     )
-    GET_ALL_PRODUCER_INFO = Request(328, "Gives the online members of all producer groups.", access=_WHOLE_BROKER)
+    GET_ALL_PRODUCER_INFO = Request(328, "Returns the online members of all producer groups.", access=_WHOLE_BROKER)
     DELETE_EXPIRED_COMMITLOG = Request(
         329, "Removes expired files of the commit log now, whatever the hour.", access=_WHOLE_BROKER,
     )
@@ -493,19 +499,19 @@ class RequestCode(Request, ReprEnum):
         slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
     )
     QUERY_TOPICS_BY_CONSUMER = Request(
-        343, "Gives the topics a group has offsets for.", QueryTopicsByConsumerHeader,
+        343, "Returns the topics a group has offsets for.", QueryTopicsByConsumerHeader,
         access=Access(_SUB_GROUP, (group("group"),), original="-", reason=_OURS),
     )
     QUERY_SUBSCRIPTION_BY_CONSUMER = Request(
-        345, "Gives what a group subscribes of a topic.", QuerySubscriptionByConsumerHeader,
+        345, "Returns what a group subscribes of a topic.", QuerySubscriptionByConsumerHeader,
         access=Access(_SUB_BOTH, (group("group"), topic()), original="-", reason=_OURS),
     )
     GET_TOPIC_CONFIG = Request(
-        351, "Gives the configuration of one topic.", GetTopicConfigHeader,
+        351, "Returns the configuration of one topic.", GetTopicConfigHeader,
         access=Access(_ANY_TOPIC, (topic("topic", ANY),), original="-", reason=_OURS),
     )
     GET_SUBSCRIPTIONGROUP_CONFIG = Request(
-        352, "Gives the configuration of one consumer group.", GetSubscriptionGroupConfigHeader,
+        352, "Returns the configuration of one consumer group.", GetSubscriptionGroupConfigHeader,
         access=Access(_SUB_GROUP, (group("group"),), original="-", reason=_OURS),
     )
     LITE_PULL_MESSAGE = Request(
@@ -515,17 +521,16 @@ class RequestCode(Request, ReprEnum):
     )
     # orbitmq's own, beyond the codes of RocketMQ and within the 16 bits that a binary header has for them
     GET_PENDING_TRANSACTIONS = Request(
-        30001, "Gives the transactions that wait for their producer, page by page; orbitmq alone has it.",
+        30001, "Returns the pending transactions, page by page; specific to orbitmq.",
         PendingTransactionsHeader, access=_OWN_ADMIN,
     )
     PROMOTE_SLAVE = Request(
-        30002, "Makes a slave the master of its broker name, or tells what stands against it; orbitmq alone has it.",
+        30002, "Makes a slave the master of its broker name, or reports why it cannot be; specific to orbitmq.",
         PromoteSlaveHeader, access=_OWN_ADMIN,
     )
     BROKER_STANDING = Request(
         30003,
-        "Tells a broker of the same name who is the master and when it was promoted, and gives the same of "
-        "the other; orbitmq alone has it.",
+        "Exchanges with a broker of the same name who is the master and when it was promoted; specific to orbitmq.",
         BrokerStandingHeader, access=_OWN_ADMIN,
     )
     # fmt: on
