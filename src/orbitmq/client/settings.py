@@ -73,8 +73,7 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "enableStreamRequestType",
             False,
-            "Mark every request as part of a stream (`ReqT`), and the client id with `@STREAM`; pull consumers always"
-            " do.",
+            "Mark requests as part of a stream (`ReqT`), and the client id with `@STREAM`; pull consumers always do.",
         ),
     ]
     access_channel: Annotated[
@@ -113,8 +112,7 @@ class ClientSettings(TypedDict, total=False):
             "namespace",
             "",
             "Tenant of a shared cluster: brokers see topics and groups as `namespace%name`, your application does "
-            "not. Empty takes it from the address of a name server that begins with `MQ_INST_`; otherwise there is "
-            "none.",
+            "not. Empty takes it from a name server's address that begins with `MQ_INST_`, if any.",
             pattern=r"[a-zA-Z0-9_-]*",
         ),
     ]
@@ -126,7 +124,7 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "heartbeatBrokerInterval",
             30_000,
-            "How often brokers get a heartbeat; after 120 s without one they forget the client.",
+            "How often brokers get a heartbeat; they forget a client after 120 s.",
             "ms",
             10,
             DAY_MS,
@@ -170,8 +168,7 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "tls.client.trustCertPath",
             "",
-            "Certificates of the authorities that may sign server certificates, PEM; empty uses the machine's trust "
-            "store.",
+            "Certificates of authorities that sign server certificates, PEM; empty uses the machine's trust store.",
             from_environment=True,
         ),
     ]
@@ -242,8 +239,7 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "retryAnotherBrokerWhenNotStoreOK",
             False,
-            "Try another broker when a message is stored but flush or replication was not confirmed; this creates "
-            "duplicates.",
+            "Try another broker when flush or replication of a stored message is not confirmed; creates duplicates.",
         ),
     ]
     queue_strategy: Annotated[
@@ -251,8 +247,7 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "queueStrategy",
             ROUND_ROBIN,
-            "Use queues in turn, or those of the broker with the lowest latency; the latter distributes messages "
-            "unevenly.",
+            "Use queues in turn, or those of the broker with the lowest latency, which spreads messages unevenly.",
             choices=(ROUND_ROBIN, LEAST_LATENCY),
         ),
     ]
