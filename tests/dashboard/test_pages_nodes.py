@@ -86,11 +86,11 @@ def test_brokers_and_what_one_tells_in_words_and_key_by_key(visitor: Visitor) ->
     assert " of " in figures["Pending sends"]
     keys = {row["Key"]: row["Value"] for row in page.table("Runtime keys")}
     assert keys["brokerVersionDesc"] in page.words
-    settings = {row["Key"]: row["Value"] for row in page.table("DashboardSettings")}
+    settings = {row["Key"]: row["Value"] for row in page.table("Settings")}
     assert settings["brokerName"] == "broker-a"
     narrow = visitor.get(f"brokers/{address(visitor)}?containing=TPS")
     assert {row["Key"] for row in narrow.table("Runtime keys")} == {key for key in keys if "tps" in key.lower()}
-    assert len(visitor.get("brokers/broker-b").table("DashboardSettings")) == len(settings), "by its name, too"
+    assert len(visitor.get("brokers/broker-b").table("Settings")) == len(settings), "by its name, too"
 
 
 def test_a_link_leads_the_page_to_no_broker_that_nobody_registered(visitor: Visitor, running: Cluster) -> None:
@@ -108,7 +108,7 @@ def test_only_settings_that_were_edited_are_changed_and_the_difference_is_seen(v
     assert (step["Subject"], step["Before"], step["After"]) == ("fileReservedTime", "72", "1234")
     assert "Set fileReservedTime at 1 brokers." in plan.words, "names keep their letters"
     done(plan)
-    (row,) = visitor.get("config").table("DashboardSettings that differ between masters")
+    (row,) = visitor.get("config").table("Settings that differ between masters")
     assert (row["Setting"], row["broker-a"], row["broker-b"]) == ("fileReservedTime", "1234", "72")
     everywhere = visitor.get(here).submit("settings/change", {"set:fileReservedTime": "72", "where": "masters"})
     assert [row["Before"] for row in everywhere.table("Steps")] == ["1234", "72"]

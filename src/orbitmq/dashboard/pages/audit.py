@@ -1,4 +1,4 @@
-"""Who has changed what through this page."""
+"""The audit log."""
 
 from __future__ import annotations
 

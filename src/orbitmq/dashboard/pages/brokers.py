@@ -1,4 +1,4 @@
-"""Brokers: all of them with their slaves, one with its figures and settings, and what is changed at one."""
+"""Brokers: all of them with their slaves, one with its metrics and settings, and changes of one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def settings(request: DashboardRequest) -> PageContent:
     "brokers/{broker}/settings/change", Role.ADMIN, back="brokers/{broker}/settings", body_bytes_max=SETTINGS_BYTES_MAX
 )
 async def change_settings(request: DashboardRequest) -> PageResult:
-    """Only what was changed in the form is changed: meanwhile somebody else may have set the rest."""
+    """Changes only the settings edited in the form: another user may have changed the others meanwhile."""
     node = await registered(request.session, request.path["broker"])
     where = request.form.choice("where", (HERE, MASTERS, EVERYWHERE), HERE)
     keys = [name.removeprefix("set:") for name in request.form if name.startswith("set:")]

@@ -1,4 +1,4 @@
-"""Clients: who consumes, who produces, and what one consumer says of itself, its threads included."""
+"""Clients: consumers, producers, and the report of one consumer, including its threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orbitmq.errors import NotFound
 PATIENCE_SECONDS = 2.5
 """For the roster of all groups, the heart of these pages."""
 GROUPS_MAX = 20
-"""Groups of one client that are asked for on its page; a client is rarely in more than a few."""
+"""Groups of one client that its page requests; a client is rarely in more than a few."""
 QUEUES_MAX = 200
 """Of one client in one group that are shown; the page of the group has all of them."""
 CONSUMERS: tuple[Column[ClientSummary], ...] = (
@@ -81,7 +81,7 @@ async def client(request: DashboardRequest) -> PageContent:
     row = None if known is None else next((one for one in _all(known.value.groups) if one.client_id == name), None)
     sends = [one for one in produced.value.items if one.client_id == name]
     groups = [group] if group else [] if row is None else row.groups
-    told = await _told(request.session, name, groups[:GROUPS_MAX])
+    by_group = await _reports(request.session, name, groups[:GROUPS_MAX])
     if known is not None and row is None and not (sends or group or known.value.failures or produced.value.failures):
         raise NotFound(f"no client {name} is online", "the list of clients shows those that are")
     values = {
@@ -89,17 +89,17 @@ async def client(request: DashboardRequest) -> PageContent:
         "waits": known is None and not group,
         "row": row,
         "sends": sends,
-        "reports": {one: found.items for one, found in told.items()},
+        "reports": {one: found.items for one, found in by_group.items()},
         "queues_max": QUEUES_MAX,
         "groups_in_all": len(groups),
     }
-    return PageContent(values, *told.values(), Found(failures=[] if known is None else known.value.failures))
+    return PageContent(values, *by_group.values(), Found(failures=[] if known is None else known.value.failures))
 
 
 _all = partial(clients_of, system=True)
 
 
-async def _told(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[ConsumerReport]]:
+async def _reports(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[ConsumerReport]]:
     found = await asyncio.gather(*(_of_group(session, client_id, group) for group in groups))
     return dict(zip(groups, found, strict=True))
 

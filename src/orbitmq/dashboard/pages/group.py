@@ -87,7 +87,7 @@ async def _soon(request: DashboardRequest, group: str) -> Cached[GroupSnapshot] 
 
 
 def _known(snapshot: GroupSnapshot, group: str) -> None:
-    """NotFound for a group that nobody knows."""
+    """NotFound for an unknown group."""
     for finding in snapshot.findings:
         if finding.rule == "unknown":
             raise NotFound(f"there is no group {group}", snapshot.evidence.similar)

@@ -1,4 +1,4 @@
-"""All consumer groups: a list from answers that are kept, and making a new one.
+"""All consumer groups: a list from cached results, and creation of a group.
 
 Nothing is asked for a row: lags are those of the moment that all pages share, members those of a roster that is renewed
 beside the page.
@@ -59,7 +59,7 @@ def may_be_behind(group: GroupSummary, *, is_partial: bool) -> bool:
 async def members(
     cluster: DashboardCluster, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
 ) -> Cached[Roster] | None:
-    """Who is online in every group; None while that is being asked for the first time."""
+    """The members of every group; None while they are requested for the first time."""
     fresh = max(FRESH_SECONDS, groups_in_all * ROSTER_SECONDS)
     return await cluster.cached_soon("roster", roster, fresh, patience_seconds)
 
@@ -87,7 +87,7 @@ async def groups(request: DashboardRequest) -> PageContent:
 
 
 async def _listed(cluster: DashboardCluster, *, system: bool) -> tuple[Found[GroupSummary], float]:
-    """The furthest behind first; groups of the system by name, as nobody waits for them."""
+    """The furthest behind first; groups of the system by name, as their lag rarely matters."""
     if system:
         cached = await cluster.cached("groups of the system", _with_system)
         return cached.value, cached.age_seconds

@@ -119,7 +119,7 @@ async def message(request: DashboardRequest) -> PageContent:
 
 
 async def _asked_for(asking: Any, what: str) -> Found[Any]:
-    """A message is shown without what cannot be told of it."""
+    """The result; on failure, the message is shown without it."""
     try:
         found: Found[Any] = await asking
     except OrbitMQError as error:
@@ -132,8 +132,8 @@ async def _tracks(session: Session, found: MessageExt) -> Found[Track]:
 
 
 async def _trace(session: Session, found: MessageExt) -> Found[Traced]:
-    told = await trace(session, unique_id(found) or found.offset_msg_id, made_ms=found.born_timestamp)
-    return Found(told.records, failures=told.failures)
+    traced = await trace(session, unique_id(found) or found.offset_msg_id, made_ms=found.born_timestamp)
+    return Found(traced.records, failures=traced.failures)
 
 
 @shows("messages/{topic}/{id}/body", "message.html")
@@ -157,8 +157,8 @@ async def choose_again(request: DashboardRequest) -> PageContent:
     became = await _asked_for(_tracks(request.session, found), "its groups")
     members = Found[Any]()
     if group:
-        told = await membership(request.session, group)
-        members = Found(list(told.members), failures=told.failures)
+        online = await membership(request.session, group)
+        members = Found(list(online.members), failures=online.failures)
     groups = sorted({group, *(one.group for one in became.items)} - {""})
     values = {"one": shown(found, None), "group": group, "groups": groups, "members": members.items}
     return PageContent(values, became, members)

@@ -1,4 +1,4 @@
-"""Which page repairs what a finding tells of, or shows more of it: links, and forms that lead to a plan.
+"""Which page repairs the problem of a finding or shows details: links, and forms that lead to a plan.
 
 Only pages that there are; the command stands beside them anyhow. Decides nothing about the group.
 """

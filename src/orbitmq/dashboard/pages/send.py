@@ -22,7 +22,7 @@ BODY_CHARS_MAX = 1 << 20  # typed or pasted; larger bodies are sent from files, 
 FORM_BYTES_MAX = 4 << 20  # such a body escaped, and its properties
 PROPERTIES_CHARS_MAX = 64 << 10
 FORMS = ("text", "hex", "base64")
-DELAY_LEVEL_MAX = 1024  # brokers have 18 unless they were told otherwise
+DELAY_LEVEL_MAX = 1024  # brokers have 18 by default
 
 
 @shows("send", "send.html", Role.OPERATOR)
@@ -40,22 +40,22 @@ async def form(request: DashboardRequest) -> PageContent:
 
 def _like(found: MessageExt) -> dict[str, Any]:
     """The form of a message like this one. A body that is longer than is shown is not put into a form."""
-    told = shown(found, BodyForm.AUTO, limit=SHOWN_BYTES)
-    if told.body is not None and "\r" in told.body.content:  # browsers send every line end as CR LF
-        told = shown(found, BodyForm.BASE64, limit=SHOWN_BYTES)
-    assert told.body is not None, "it was asked for"
-    own = {name: value for name, value in told.properties.items() if name not in RESERVED}
+    view = shown(found, BodyForm.AUTO, limit=SHOWN_BYTES)
+    if view.body is not None and "\r" in view.body.content:  # browsers send every line end as CR LF
+        view = shown(found, BodyForm.BASE64, limit=SHOWN_BYTES)
+    assert view.body is not None, "it was requested"
+    own = {name: value for name, value in view.properties.items() if name not in RESERVED}
     lines = [name for name, value in own.items() if "\n" in name + value or "\r" in name + value or "=" in name]
-    is_whole = not (told.body.truncated or told.body.problem)
+    is_whole = not (view.body.truncated or view.body.problem)
     return {
         "topic": real_topic(found),
-        "tags": told.tags or "",
-        "keys": " ".join(told.keys),
+        "tags": view.tags or "",
+        "keys": " ".join(view.keys),
         "properties": "\n".join(f"{name}={value}" for name, value in own.items() if name not in lines),
         "left_out": lines,
-        "body": told.body.content if is_whole else "",
-        "form": told.body.form,
-        "like": told,
+        "body": view.body.content if is_whole else "",
+        "form": view.body.form,
+        "like": view,
         "too_large": not is_whole,
     }
 
@@ -71,7 +71,7 @@ async def send(request: DashboardRequest) -> Redirect:
 
 def drafted(form: Fields) -> tuple[Message, str | None]:
     """The message of the fields and its ordering key. BadField or MessageIllegal names what is wrong."""
-    told: Mapping[str, Any] = {
+    view: Mapping[str, Any] = {
         "topic": form.needed("topic", at_most=255),
         "tags": form.text("tags") or None,
         "keys": form.text("keys").split() or None,
@@ -83,10 +83,10 @@ def drafted(form: Fields) -> tuple[Message, str | None]:
             "content": form.raw("body", at_most=BODY_CHARS_MAX),
         },
     }
-    if not told["body"]["content"]:
+    if not view["body"]["content"]:
         raise BadField("body is missing: RocketMQ does not accept empty messages")
     try:
-        return message_of_json(told)
+        return message_of_json(view)
     except MessageIllegal as error:
         raise BadField(str(error)) from error
 

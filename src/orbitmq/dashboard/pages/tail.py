@@ -14,7 +14,7 @@ from orbitmq.errors import BadField, OrbitMQError
 
 EVERY_SECONDS = 2
 LAST = 20  # messages that are there when the page is opened
-AT_ONCE = 50  # messages that one query shows; more are passed over, for nobody reads faster
+AT_ONCE = 50  # messages that one query shows; more are passed over: a person cannot read faster
 KEPT = 200  # rows on the page: older ones go
 BUDGET = 2000  # messages one query reads for its filter
 LOOK_SECONDS = 3.0
@@ -32,13 +32,13 @@ async def tail(request: DashboardRequest) -> PageContent:
         request.session, query.request, limit=LAST, budget=BUDGET, seconds=LOOK_SECONDS, now_ms=request.now_ms
     )
     found = paged.found
-    values = {**common, "fields": query.fields, **_told(query, paged.newest, [], 0)}
+    values = {**common, "fields": query.fields, **_poll_values(query, paged.newest, [], 0)}
     return PageContent({**values, "rows": await rows_of(found.items)}, found)
 
 
 @shows("tail/rows", "tail_rows.html")
 async def rows(request: DashboardRequest) -> PageContent:
-    """What has come since the mark, for the script of the page. A cluster that does not answer is told in its line."""
+    """The messages since the mark, for the script of the page. A cluster that does not respond is named in its line."""
     query = _look(request)
     if query.mark is None:
         raise BadField("mark is missing")
@@ -49,11 +49,11 @@ async def rows(request: DashboardRequest) -> PageContent:
         )  # fmt: skip
     except OrbitMQError as error:
         again = request.query.text("mark", at_most=paging.MARK_CHARS_MAX)
-        told = _told(query, again, [failure_of(query.request.topic, error)], 0)
-        return PageContent({**told, "rows": [], "every": EVERY_SECONDS})
-    told = _told(query, paged.following, paged.found.failures, paged.passed_over)
+        values = _poll_values(query, again, [failure_of(query.request.topic, error)], 0)
+        return PageContent({**values, "rows": [], "every": EVERY_SECONDS})
+    values = _poll_values(query, paged.following, paged.found.failures, paged.passed_over)
     newest_first = await rows_of(paged.found.items[::-1])
-    return PageContent({**told, "rows": newest_first, "every": EVERY_SECONDS}, Found(warnings=paged.found.warnings))
+    return PageContent({**values, "rows": newest_first, "every": EVERY_SECONDS}, Found(warnings=paged.found.warnings))
 
 
 def _look(request: DashboardRequest) -> MessageQuery:
@@ -68,6 +68,6 @@ def _forwards(query: MessageQuery) -> paging.PageCursor:
     return paging.PageCursor(newest_first=False, at_ms=query.mark.at_ms, places=query.mark.places)
 
 
-def _told(query: MessageQuery, mark: str | None, failures: list[Failure], passed_over: int) -> dict[str, object]:
+def _poll_values(query: MessageQuery, mark: str | None, failures: list[Failure], passed_over: int) -> dict[str, object]:
     following = None if mark is None else query.link("tail/rows", FILTERS, mark=mark)
     return {"following": following, "lacking": failures, "passed_over": passed_over}

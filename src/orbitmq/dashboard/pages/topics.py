@@ -88,7 +88,7 @@ async def topic(request: DashboardRequest) -> PageContent:
         admin.status(session, name),
         admin.configurations(session, name),
         admin.flow(session, name),
-        topic_changes.order_setting(session, name),  # in routes it stands only where name servers are told to
+        topic_changes.order_setting(session, name),  # routes have it only if name servers are configured so
     )
     first = flow.items[0]
     is_whole = not (status.failures or route.failures)

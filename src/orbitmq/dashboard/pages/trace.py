@@ -16,6 +16,8 @@ async def traced(request: DashboardRequest) -> PageContent:
     values = {"name": name, "topic": topic, "default_topic": TRACE_TOPIC, "line": WIDTH}
     if not name:
         return PageContent({**values, "charts": [], "records": [], "why": None})
-    told = await trace(request.session, name, topic)
-    found = Found[Traced](failures=told.failures)
-    return PageContent({**values, "charts": charts(told.records), "records": told.records, "why": told.why}, found)
+    traced = await trace(request.session, name, topic)
+    found = Found[Traced](failures=traced.failures)
+    return PageContent(
+        {**values, "charts": charts(traced.records), "records": traced.records, "why": traced.why}, found
+    )
