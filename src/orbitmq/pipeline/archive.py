@@ -18,7 +18,7 @@ from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake.lakes import Sweeper
 from orbitmq.pipeline.lake.layout import written_by
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
+from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store
 from orbitmq.pipeline.task_progress import tasks_shown
@@ -37,7 +37,7 @@ CHECKPOINT = "_checkpoint"
 
 
 @dataclass(frozen=True)
-class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ClusterOptions, JobOptions):
+class ArchiveJob(LakeOptions, ArchiveOptions, LossOptions, ClusterOptions, JobOptions):
     """Options of the job `archive`."""
 
     topics: str = option(
@@ -45,12 +45,6 @@ class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ClusterOptions, JobOptio
         "*",
         "Topics to archive, separated by commas, with `*` for any characters. `*` does not match topics of brokers "
         "and groups (retries, dead letters): name them in full.",
-    )
-    input: str = option(
-        "input",
-        "pull",
-        "Where messages come from: brokers over the network (pull), or store directories (store).",
-        choices=("pull", "store"),
     )
     path: str = option("path", "", "With input store: the store directory, or JSON broker -> directory.")
     broker_name: str = option(
@@ -83,9 +77,6 @@ class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ClusterOptions, JobOptio
         2_000_000,
         "Messages that are published together. With input store: KiB of the log.",
         minimum=1,
-    )
-    compression: str = option(
-        "lakeCompression", "zstd", "Compression of the Parquet files.", choices=("zstd", "snappy", "none")
     )
     checkpoint: str = option(
         "checkpoint",
@@ -136,12 +127,8 @@ def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str
 
 def source_options(options: ArchiveJob) -> dict[str, str]:
     """Options of the stream. ConfigurationError for options that exclude each other."""
-    shared = {
-        "lake": options.lake,
-        "lakeCompression": options.compression,
-        "input": options.input,
-        **{key: value for key, value in options.pairs().items() if key in BodyOptions.table() and value},
-    } | losses(options)
+    own = {key: value for key, value in options.pairs().items() if key in ArchiveOptions.table() and value}
+    shared = own | losses(options)
     if options.input == "store":
         return shared | _of_store(options)
     if not options.name_server:

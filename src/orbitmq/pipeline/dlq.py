@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from orbitmq.errors import ConfigurationError
+from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.ledger import Chunk, Origin, RedeliveryLedger, open_ledger
 from orbitmq.pipeline.send import SendCounts, send
-from orbitmq.pipeline.shared_options import connection
+from orbitmq.pipeline.shared_options import connection, ranges
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions
@@ -211,15 +212,10 @@ def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
 
 def _range_of(chunk: Chunk) -> dict[str, str]:
     """Options of a read that is limited to the queues and offsets of the chunk."""
-    topic = chunk.messages[0].topic
-    offsets: dict[str, dict[str, list[int]]] = {}
+    offsets: dict[MessageQueue, list[int]] = defaultdict(list)
     for message in chunk.messages:
-        offsets.setdefault(message.broker, {}).setdefault(str(message.queue), []).append(message.offset)
-    queues = {broker: [int(queue) for queue in on_broker] for broker, on_broker in offsets.items()}
-    starts = {broker: {q: min(found) for q, found in on_broker.items()} for broker, on_broker in offsets.items()}
-    ends = {broker: {q: max(found) + 1 for q, found in on_broker.items()} for broker, on_broker in offsets.items()}
-    texts = {"assign": queues, "startingOffsets": starts, "endingOffsets": ends}
-    return {key: json.dumps({topic: value}) for key, value in texts.items()}
+        offsets[MessageQueue(message.topic, message.broker, message.queue)].append(message.offset)
+    return ranges({queue: (min(found), max(found) + 1) for queue, found in offsets.items()})
 
 
 def _topic(group: str, target: str) -> Column:

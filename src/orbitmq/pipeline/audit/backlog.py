@@ -13,6 +13,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.audit.facts import QUEUE
 from orbitmq.pipeline.audit.messages import BARS_MAX, Bounds
 from orbitmq.pipeline.audit.options import BACKLOG, LOST, AuditJob
+from orbitmq.pipeline.audit.report import duration
 from orbitmq.pipeline.audit.results import AuditFinding, ChartBar, Field, ReportChart, Row, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
@@ -49,7 +50,7 @@ def backlog(
     rows.sort(key=lambda row: (-row["messages"], row["group"], row["topic"], row["brokerName"], row["queueId"]))
     groups = _groups(rows)
     bars = [
-        ChartBar(f"{row['group']} / {row['topic']}", row["messages"], _duration(row["seconds"]))
+        ChartBar(f"{row['group']} / {row['topic']}", row["messages"], duration(row["seconds"]))
         for row in groups[:BARS_MAX]
         if row["messages"]
     ]
@@ -151,14 +152,6 @@ def _findings(rows: Sequence[Row], options: AuditJob) -> list[AuditFinding]:
                 AuditFinding(BACKLOG, row["messages"], f"{where} lags by {counted(row['messages'], 'message')}")
             )
         if options.backlog_age and row["seconds"] > options.backlog_age:
-            text = f"{where}: the oldest message has waited for {_duration(row['seconds'])}"
+            text = f"{where}: the oldest message has waited for {duration(row['seconds'])}"
             findings.append(AuditFinding(BACKLOG, row["messages"], text))
     return findings
-
-
-def _duration(seconds: int) -> str:
-    """A duration in at most two units."""
-    for size, unit, below, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} {seconds % size // below} {smaller}"
-    return f"{seconds} s"

@@ -61,7 +61,7 @@ def shown(value: Any, kind: str) -> str:
     if kind == "ms":
         return f"{value:,.0f} ms"
     if kind == "seconds":
-        return _duration(int(value))
+        return duration(int(value))
     if kind == "flag":
         return "yes" if value else ""
     return f"{value:,.0f}" if kind == "count" else plain(str(value))
@@ -79,7 +79,8 @@ def _time(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-def _duration(seconds: int) -> str:
+def duration(seconds: int) -> str:
+    """A duration in at most two units."""
     if seconds < 60:
         return f"{seconds} s"
     minutes, hours = seconds // 60, seconds // 3600
